@@ -1,0 +1,1 @@
+"""Use cases, ports and loops: the order in which things happen."""

@@ -1,0 +1,106 @@
+"""The event log: what a consumer and a producer of Kafka are to us, and nothing more."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple, Protocol
+
+
+class Partition(NamedTuple):
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRecord:
+    """A record as it was read. `value` and a header's value may be null on a foreign record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A position the client library cannot parse; the loop seeks past it and reports it."""
+
+    topic: str
+    partition: int
+    offset: int
+    error: str
+
+
+class LogConsumer(Protocol):
+    """A member of one group. Offsets are next-to-read; nothing is committed by itself."""
+
+    def poll(
+        self, timeout: timedelta, *, max_records: int
+    ) -> Mapping[Partition, Sequence[LogRecord | Unreadable]]:
+        """Records per partition in offset order; empty after the timeout.
+
+        Raises LogUnavailableError when the broker cannot be reached.
+        """
+
+    def assignment(self) -> frozenset[Partition]: ...
+
+    def seek(self, partition: Partition, offset: int) -> None: ...
+
+    def pause(self, *partitions: Partition) -> None: ...
+
+    def resume(self, *partitions: Partition) -> None: ...
+
+    def commit(self, offsets: Mapping[Partition, int]) -> bool:
+        """False when the group has moved on (rebalance): drop the batch and poll again."""
+
+    def committed(self, partition: Partition) -> int | None: ...
+
+    def begin_offset(self, partition: Partition) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class LogProducer(Protocol):
+    def send(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> "Ack":
+        """Hand over one record; raises LogUnavailableError when it cannot even be queued."""
+
+    def close(self) -> None: ...
+
+
+class Ack(Protocol):
+    def wait(self, timeout: timedelta) -> "SendOutcome": ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    reason: str
+    permanent: bool
+    """The broker can never take this record (too large, invalid); else worth another try."""
+
+
+SendOutcome = Sent | NotSent
+
+
+class LogClient(Protocol):
+    def consumer(self, *, group: str, topics: Sequence[str]) -> LogConsumer:
+        """Joins from the earliest offset when the group has none; reads committed records only."""
+
+    def producer(self) -> LogProducer:
+        """acks=all, idempotent within the process."""

@@ -1,0 +1,444 @@
+"""State: one transaction in one tenant's scope, and what can be loaded, locked and saved in it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from datarecs_core.decision import Event
+from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.runs.model import Disposition, Run
+from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One line of `run_event`: a fact a run received, or an event it emitted."""
+
+    sequence: int
+    event_id: EventId
+    type: str
+    """Wire type with prefix, or the name of a synthesised fact."""
+    source: str
+    time: datetime
+    data: Mapping[str, object]
+    """Decimals arrive as Decimal, digit for digit."""
+    disposition: Disposition
+    rv: int = 0
+
+
+class Runs(Protocol):
+    """The rows of `run` and `run_event`; nothing else writes them."""
+
+    def add(self, run: Run) -> None:
+        """Insert a new run. Raises RunExistsError when (tenant, run_id) exists."""
+
+    def get(self, run_id: RunId) -> Run | None:
+        """Without a lock; None for an unknown id and for a run of another tenant."""
+
+    def for_update(self, run_id: RunId) -> Run | None:
+        """Lock the row until the transaction ends. Draw feed numbers first (`UnitOfWork.begin`)."""
+
+    def save(self, run: Run) -> None:
+        """Write what differs and raise `row_version`; never touches `last_sequence`, `feed_rv`.
+
+        The adapter writes only columns that changed, since roles hold column grants.
+        """
+
+    def record(self, run_id: RunId, entry: HistoryEntry) -> int:
+        """Store a fact that has no outbox row; returns its number. `entry.sequence` is ignored.
+
+        Under the run's row lock. An event_id that is recorded already only gets the new
+        disposition, and its number is returned.
+        """
+
+    def history(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> list[HistoryEntry]:
+        """Entries with a sequence above `after`, in order."""
+
+
+class RunTimers(Protocol):
+    """Due rows that produce a fact for a run when their time comes; one per (run, reason)."""
+
+    def put(self, run_id: RunId, reason: str, due_at: datetime) -> None:
+        """Insert or move."""
+
+    def drop(self, run_id: RunId, *reasons: str) -> None:
+        """Remove these, or all of the run when none is named."""
+
+    def due(self, run_id: RunId, reason: str) -> bool:
+        """Whether the timer still stands and its time has come, by database time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The row of `run_lease`: the durable queue of the backend `queue`."""
+
+    run_id: RunId
+    due_at: datetime
+    priority: int
+    attempt: int
+    lease_epoch: int
+    lease_owner: str | None
+    lease_until: datetime | None
+    releases: int
+
+
+class RunLeases(Protocol):
+    """Leases inside a transaction. Lock order: the run's row first, then its lease."""
+
+    def submit(self, run: Run, *, due_at: datetime | None = None) -> None:
+        """Make the run leasable from `due_at` (default now). Safe to repeat."""
+
+    def get(self, run_id: RunId) -> Lease | None:
+        """Locks the lease row."""
+
+    def is_current(self, run_id: RunId, lease_epoch: int) -> bool:
+        """Lock the lease and compare epochs. An expired lease nobody reclaimed still counts."""
+
+    def end(self, run_id: RunId) -> None:
+        """Remove the lease: the run has ended or will not start. Safe to repeat."""
+
+    def release(self, run_id: RunId, *, due_at: datetime, consume: bool) -> None:
+        """Give the run back to the queue and raise the epoch, so that its old holder is fenced.
+
+        `consume=False` (a drain) takes back the attempt and counts `releases` instead.
+        """
+
+    def fence(self, run_id: RunId) -> None:
+        """Raise the epoch and end the holder's right; the row stays, not due."""
+
+    def expired(self, limit: int) -> list[Lease]:
+        """Leases of this tenant past `lease_until` + grace, oldest first, not locked."""
+
+
+class Outbox(Protocol):
+    def append(
+        self,
+        *events: Event,
+        caused_by: EventId | None = None,
+        ids: Sequence[EventId] | None = None,
+        traceparent: str | None = None,
+    ) -> tuple[EventId, ...]:
+        """Write events in the state's transaction; returns their ids in order.
+
+        Run events are numbered under the run's row lock and recorded in `run_event` (APPLIED for
+        platform events, HISTORY for infrastructure and progress), the live feed is notified once a
+        transaction. `ids` fixes the ids, one per event; else they come from the Ids port.
+
+        Raises EventEncodeError for an event that breaks its own schema: the transaction must fail.
+        """
+
+
+class Inbox(Protocol):
+    def first_time(self, consumer: str, source: str, event_id: EventId) -> bool:
+        """Mark (consumer, source, event_id); False when it took effect before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAnswer:
+    """What a POST answered under an Idempotency-Key, to be given again."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class KeyUse(StrEnum):
+    NEW = "NEW"
+    REPLAY = "REPLAY"
+    MISMATCH = "MISMATCH"
+    """The same key with another body: 422."""
+
+
+class IdempotencyKeys(Protocol):
+    """Keys are unique per tenant, principal and route, and live for 24 h."""
+
+    def take(
+        self, *, principal: str, route: str, key: str, request_hash: bytes
+    ) -> tuple[KeyUse, StoredAnswer | None]:
+        """Claim the key for this transaction; a concurrent second waits for the first one's end.
+
+        Raises KeyBusyError after 2 s of waiting.
+        """
+
+    def store(self, *, principal: str, route: str, key: str, answer: StoredAnswer) -> None:
+        """Keep the answer; call once, in the transaction of the effect."""
+
+
+class Resources(Protocol):
+    """The rows of `resource` and `resource_change`."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Resource | None: ...
+
+    def get_by_uid(self, uid: ResourceUid) -> Resource | None: ...
+
+    def for_update(self, kind: Kind, namespace: str, name: str) -> Resource | None: ...
+
+    def add(self, resource: Resource) -> None:
+        """Insert. Raises ResourceExistsError when the name is taken."""
+
+    def replace(self, resource: Resource, *, expected_rv: int) -> bool:
+        """Compare-and-set on rv; False when another write came first."""
+
+    def remove(self, resource: Resource, *, expected_rv: int) -> bool:
+        """Delete the row; the change record keeps the last body as a tombstone."""
+
+    def record_change(
+        self, resource: Resource, *, op: str, changed: Sequence[str], actor: str
+    ) -> None:
+        """Append to the change feed under `resource.rv`.
+
+        `op` is CREATED, UPDATED, STATUS_UPDATED or DELETED, which keeps the body.
+        """
+
+    def page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        limit: int = 50,
+        before: tuple[datetime, ResourceUid] | None = None,
+    ) -> list[Resource]:
+        """Newest first by (created_at, uid), strictly before the cursor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A stored API key; the secret itself is not kept."""
+
+    key_id: str
+    """The 12 characters after `drk_`."""
+    tenant_id: TenantId
+    name: str
+    subject: str
+    secret_sha256: bytes
+    permissions: frozenset[str]
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+
+
+class ApiKeys(Protocol):
+    def add(self, key: ApiKey) -> None: ...
+
+    def revoke(self, key_id: str) -> bool:
+        """False when the tenant has no such key; safe to repeat."""
+
+    def all(self, *, subject: str | None = None) -> list[ApiKey]:
+        """Newest first; of one subject or of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Who did what to which object, and how it ended."""
+
+    actor: str
+    actor_kind: str
+    action: str
+    resource_kind: str = ""
+    resource_uid: str = ""
+    outcome: str = "ok"
+    detail: Mapping[str, object] | None = None
+
+
+class Audit(Protocol):
+    def append(self, entry: AuditEntry) -> None:
+        """Chain one audit row in the transaction of the effect (spec security 14)."""
+
+
+class SealedSecrets(Protocol):
+    """Envelope-encrypted values by (resource, field); insert and read are granted apart."""
+
+    def put(self, resource_uid: ResourceUid, field: str, key_id: str, sealed: bytes) -> None: ...
+
+    def live(self, resource_uid: ResourceUid, field: str) -> list[tuple[str, bytes]]:
+        """(key_id, sealed) that have not expired, newest first."""
+
+    def erase(self, resource_uid: ResourceUid) -> None:
+        """Remove every value of the resource; safe to repeat."""
+
+
+class Transaction(Protocol):
+    """What a use case sees between begin and commit. Reads and writes one tenant alone."""
+
+    @property
+    def tenant_id(self) -> TenantId: ...
+    @property
+    def now(self) -> datetime:
+        """Database time of the transaction, aware UTC."""
+
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def timers(self) -> RunTimers: ...
+    @property
+    def leases(self) -> RunLeases: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def inbox(self) -> Inbox: ...
+    @property
+    def resources(self) -> Resources: ...
+    @property
+    def idempotency(self) -> IdempotencyKeys: ...
+    @property
+    def api_keys(self) -> ApiKeys: ...
+    @property
+    def audit(self) -> Audit: ...
+    @property
+    def secrets(self) -> SealedSecrets: ...
+    def next_rv(self) -> int:
+        """The next feed number of the block drawn at begin.
+
+        Raises FeedNotDrawnError when `begin` drew none or the block is used up.
+        """
+
+    def wake(self) -> None:
+        """NOTIFY `datarecs_wake` once at commit; a hint, polling is the truth."""
+
+
+class UnitOfWork(Protocol):
+    def begin(
+        self, tenant: TenantId, *, feed: int = 0, read_only: bool = False
+    ) -> AbstractContextManager[Transaction]:
+        """One transaction: commit when the block ends, roll back when it raises.
+
+        Args:
+            tenant: whose rows are visible and writable; from a principal or a row, never a body.
+            feed: how many feed numbers to draw before anything else; 0 when no feed is written.
+            read_only: REPEATABLE READ READ ONLY.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached; nothing was committed, or the
+                outcome of COMMIT is unknown and the use case starts again from the top.
+            StoreBusyError: deadlock, lock or serialization conflict; run it again.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedRun:
+    """What `lease_run` grants: the run, RUNNING already, under a new epoch."""
+
+    tenant_id: TenantId
+    run_id: RunId
+    attempt: int
+    lease_epoch: int
+    remaining: timedelta
+    """Until the run's deadline by database time; count it down on the monotonic clock."""
+    lease_ttl: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLease:
+    tenant_id: TenantId
+    run_id: RunId
+    lease_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """Answer of a heartbeat for one lease."""
+
+    current: bool
+    """False: the epoch is stale; stop the child, write nothing."""
+    stop: bool
+    """The row wishes STOP: cancel requested, or the deadline timer fired."""
+
+
+class WorkFinder(Protocol):
+    """Work looked up across tenants, by the closed list of definer functions (security 5).
+
+    Each call commits by itself and returns ids and numbers only; the work follows in one
+    transaction per tenant.
+    """
+
+    def claim_runs(self, limit: int) -> list[tuple[TenantId, RunId]]:
+        """Runs whose `next_reconcile_at` is due; it is moved by 30 s."""
+
+    def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
+        """Runs with a due timer and its reason, held for 30 s."""
+
+    def due_tenants(self, what: str) -> list[tuple[TenantId, int]]:
+        """Tenants with anything else due; `what` is `run_leases` for expired leases."""
+
+    def lease_run(self, executor: str) -> LeasedRun | None:
+        """Take the most urgent leasable run: epoch + 1, attempt + 1, QUEUED becomes RUNNING."""
+
+    def renew(self, held: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
+        """Extend leases whose epoch is current, one statement per tenant; own connection."""
+
+    def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
+        """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""
+
+    def resolve_api_key(self, key_id: str) -> ApiKey | None:
+        """A stored key by its public id, before a tenant is known; revoked and expired included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxRow:
+    position: int
+    event_id: EventId
+    topic: str
+    partition_key: str
+    headers: tuple[tuple[str, bytes], ...]
+    data: bytes
+    type: str
+    created_at: datetime
+
+
+class OutboxReader(Protocol):
+    """The relay's view of the outbox: all tenants, by shard, selection never by a cursor."""
+
+    def hold_shards(self, owner: str, *, ttl: timedelta) -> Mapping[int, int]:
+        """Renew own shards and take free ones, fairly over live owners: shard -> epoch."""
+
+    def release_shards(self, owner: str) -> None: ...
+
+    def unsent(self, shard: int, limit: int) -> list[OutboxRow]:
+        """Rows neither sent nor parked, by position."""
+
+    def mark_sent(self, event_ids: Sequence[EventId]) -> None:
+        """Only rows still unsent; safe to repeat."""
+
+    def mark_failed(self, event_id: EventId, error: str, *, park: bool) -> None:
+        """Count an attempt; `park` sets aside a record the broker can never take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Filters of a run list; None means any."""
+
+    job_id: JobId | None = None
+    job_name: str | None = None
+    status: str | None = None
+    result: str | None = None
+    error_code: str | None = None
+    mode: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    cancel_requested: bool | None = None
+
+
+class Queries(Protocol):
+    """Read models for lists and live views; keyset cursors, no locks."""
+
+    def runs(
+        self,
+        tenant: TenantId,
+        where: RunFilter,
+        *,
+        limit: int,
+        before: tuple[datetime, RunId] | None = None,
+    ) -> list[Run]:
+        """Newest first by (created_at, run_id), strictly before the cursor."""
+
+    def run(self, tenant: TenantId, run_id: RunId) -> Run | None: ...
+
+    def runs_with_prefix(self, tenant: TenantId, prefix: str) -> list[RunId]:
+        """At most two ids that start with the text: enough to know whether it is unique."""
+
+    def run_events(
+        self, tenant: TenantId, run_id: RunId, *, after: int, limit: int
+    ) -> list[HistoryEntry]: ...

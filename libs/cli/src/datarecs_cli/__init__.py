@@ -1,0 +1,1 @@
+"""The datarecs command and the local stack."""

@@ -1,0 +1,1 @@
+"""Customers' sources: pin, describe, scan."""

@@ -1,0 +1,1 @@
+"""Every rule of datarecs: pure decisions, no dependencies, no I/O."""

@@ -1,0 +1,1 @@
+"""Declared objects: envelope, generation, resourceVersion, what a change is."""

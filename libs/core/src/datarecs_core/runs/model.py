@@ -1,0 +1,163 @@
+"""The run record as the rules see it: status, cancel flag, wish, attempt, outcome.
+
+Field names are the columns of `run` (spec run-lifecycle 6), so that row, REST and rule share one
+vocabulary. Times come from the database clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from datarecs_core.errors.base import RunErrorCode
+from datarecs_core.values import EventId, JobId, RunId, TenantId
+
+
+class RunStatus(StrEnum):
+    TRIGGERED = "TRIGGERED"
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    ERRORED = "ERRORED"
+    CANCELLED = "CANCELLED"
+    QUEUE_ERRORED = "QUEUE_ERRORED"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset(
+    {RunStatus.COMPLETED, RunStatus.ERRORED, RunStatus.CANCELLED, RunStatus.QUEUE_ERRORED}
+)
+
+
+class RunResult(StrEnum):
+    """The verdict of a run or stage: a business outcome, never an error."""
+
+    MATCHED = "MATCHED"
+    UNMATCHED = "UNMATCHED"
+
+
+class RunMode(StrEnum):
+    IMMEDIATE = "IMMEDIATE"
+    SCHEDULED = "SCHEDULED"
+
+
+class Wish(StrEnum):
+    """What the row says should be true of the execution; the launching loop makes it true."""
+
+    RUN = "RUN"
+    STOP = "STOP"
+
+
+class Backend(StrEnum):
+    QUEUE = "queue"
+    ARGO = "argo"
+
+
+class Disposition(StrEnum):
+    """What became of a fact that reached a run; stored in `run_event`."""
+
+    APPLIED = "APPLIED"
+    HISTORY = "HISTORY"
+    LATE = "LATE"
+    CONFLICT = "CONFLICT"
+    STALE_ATTEMPT = "STALE_ATTEMPT"
+    SYNTHESISED = "SYNTHESISED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunError:
+    """Why a run has no verdict: one of four codes, a message for people, the finer cause."""
+
+    code: RunErrorCode
+    message: str
+    """At most 2,000 characters, redacted, no measured values."""
+    detail_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """The few numbers of a finished run that events, lists and mails show."""
+
+    stages_total: int
+    stages_matched: int
+    rows_compared: int
+    rows_matched: int
+    rows_unmatched: int
+    duration_ms: int
+    empty: bool = False
+    open_breaks: int | None = None
+    waived_breaks: int | None = None
+    acceptance: str | None = None
+    report_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run. Immutable; every rule returns a new one."""
+
+    tenant_id: TenantId
+    run_id: RunId
+    job_id: JobId
+    job_name: str
+    job_generation: int
+    spec_hash: str
+    """`sha256:` and 64 hexadecimal characters."""
+    spec: Mapping[str, object]
+    """The job as it stood at the trigger, canonical JSON; never changes afterwards."""
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    mode: RunMode = RunMode.IMMEDIATE
+    triggered_by: str
+    idempotency_key: str | None = None
+    status: RunStatus = RunStatus.TRIGGERED
+    result: RunResult | None = None
+    error: RunError | None = None
+    raw_error: RunError | None = None
+    """What the execution reported, kept also when the run ends CANCELLED."""
+    terminal_fact_id: EventId | None = None
+    row_version: int = 1
+    """Raised by every save; the ETag of REST."""
+    last_sequence: int = 0
+    """Number of the newest `run_event`; the next event gets one more, without gaps."""
+    feed_rv: int = 0
+    cancel_requested: bool = False
+    cancel_requested_at: datetime | None = None
+    cancel_requested_id: EventId | None = None
+    cancelled_by: str | None = None
+    cancel_reason: str | None = None
+    cancel_stale: bool = False
+    backend: Backend = Backend.QUEUE
+    wish: Wish = Wish.RUN
+    execution_name: str
+    submit_intent_at: datetime | None = None
+    submit_attempts: int = 0
+    next_reconcile_at: datetime | None = None
+    """When the launching loop looks again; None when nothing is to be done."""
+    stop_sent_at: datetime | None = None
+    attempt: int = 0
+    """Attempts started so far; the first lease makes it 1."""
+    max_attempts: int = 3
+    priority: int = 5
+    deadline_seconds: int = 3600
+    deadline_at: datetime | None = None
+    """Set once at RUNNING; covers all attempts."""
+    last_progress_at: datetime | None = None
+    created_at: datetime
+    queued_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    closed_at: datetime | None = None
+    summary: RunSummary | None = None
+    pins: Mapping[str, object] | None = None
+    report_path: str | None = None
+    traceparent: str | None = None
+    fire_time: datetime | None = None
+    schedule_uid: UUID | None = None
+
+    @property
+    def cancelling(self) -> bool:
+        """A cancel was asked for and the end has not decided yet."""
+        return self.cancel_requested and not self.status.is_terminal

@@ -1,0 +1,1 @@
+"""Facts as typed CloudEvents: catalogue, envelope, codec, schemas."""

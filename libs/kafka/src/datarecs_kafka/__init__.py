@@ -1,0 +1,1 @@
+"""The event log: client, consumer loop, relay, topics, dead letters."""

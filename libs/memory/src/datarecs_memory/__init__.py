@@ -1,0 +1,1 @@
+"""In-process twins of the state and message ports."""

@@ -1,0 +1,1 @@
+"""Everything we call over the network: webhooks and mail."""

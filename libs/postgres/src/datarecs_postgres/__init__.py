@@ -1,0 +1,1 @@
+"""The platform database: tables, row-level security, unit of work, queues."""

@@ -1,0 +1,1 @@
+"""run.json in, pages and mails out; pure."""

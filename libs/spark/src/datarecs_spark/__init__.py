@@ -1,0 +1,1 @@
+"""The comparison engine on Spark; the only importer of pyspark."""

@@ -1,0 +1,1 @@
+"""Declarations on paper: YAML and JSON specs to frozen dataclasses, every fault at once."""

@@ -1,0 +1,1 @@
+"""Builders, fixtures and conformance suites; never shipped."""

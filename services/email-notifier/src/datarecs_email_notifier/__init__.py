@@ -1,0 +1,1 @@
+"""One mail per recipient and run."""

@@ -1,0 +1,1 @@
+"""Leases runs, supervises the Spark child, reports how it ended."""

@@ -1,0 +1,1 @@
+"""Submits runs, closes runs, relays the outbox."""

@@ -1,0 +1,87 @@
+# Every target does its own set-up; a step is skipped while its inputs have not changed.
+PYTHON ?= python3
+BIN := .venv/bin
+MEMBERS := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml)))
+SOURCES := $(subst $() ,:,$(addsuffix /src,$(MEMBERS)))
+PYTEST := $(BIN)/pytest -q
+export MYPYPATH := $(SOURCES)
+T ?= libs services tests/architecture tests/contract
+K ?=
+
+.PHONY: help setup demo up down check lint types contracts schemas docs cases unit test integration spark e2e bench lock fmt
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+.venv/.uv: requirements-setup.lock
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "datarecs needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=/path/to/python3.11 setup")'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-setup.lock
+	@touch $@
+
+.venv/.locked: .venv/.uv requirements.lock
+	@echo "installing the locked dependencies (the first time this downloads about 700 MB)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@touch $@
+
+.venv/.members: .venv/.locked $(addsuffix /pyproject.toml,$(MEMBERS))
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(addprefix -e ,$(MEMBERS))
+	@touch $@
+
+.venv/.java: .venv/.members requirements-java.lock
+	@$(BIN)/python -m datarecs_cli.stack.java > $@.found 2>/dev/null || { echo "no Java 17 or newer found: installing one into .venv"; $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock; }
+	@rm -f $@.found; touch $@
+
+.venv/.jars: .venv/.java libs/cli/src/datarecs_cli/stack/jars.lock.toml
+	@$(BIN)/python -m datarecs_cli.stack.jars
+	@touch $@
+
+setup: .venv/.jars ## Python packages, Java, Kafka's jars
+
+demo: setup ## a MATCHED and an UNMATCHED run on real parts
+	@$(BIN)/datarecs demo
+
+up: setup ## start the platform on this machine
+	@$(BIN)/datarecs up
+
+down: setup ## stop it
+	@$(BIN)/datarecs down
+
+fmt: setup ## format the code
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: setup ## ruff, deptry
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && for member in $(MEMBERS); do (cd $$member && ../../$(BIN)/deptry --config ../../pyproject.toml . > /tmp/deptry.$$$$ 2>&1 || { cat /tmp/deptry.$$$$; exit 1; }); done
+
+types: setup ## mypy --strict
+	@$(BIN)/mypy libs services tests conftest.py
+
+contracts: setup ## who may import whom
+	@$(BIN)/lint-imports
+
+schemas: setup ## rewrite events-schema/
+	@$(BIN)/python -m datarecs_events.schemas --write
+
+docs: setup ## rewrite the generated pages of docs/
+	@$(BIN)/python docs/generate.py --write
+
+cases: setup ## acceptance ids of the specs without a test
+	@$(BIN)/python tests/cases.py
+
+unit: setup ## one corner, fast: make unit T=libs/core K=cancel
+	@$(PYTEST) $(T) -m "not integration and not spark and not e2e" $(if $(K),-k "$(K)")
+
+check: lint types contracts ## everything that needs no server
+	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check
+	@$(PYTEST) -m "not integration and not spark and not e2e"
+
+test: check ## all of it: check, then real Postgres, Kafka and Spark
+	@$(PYTEST) -m "integration and not e2e and not spark"
+	@$(PYTEST) -m "spark and not e2e"
+	@$(PYTEST) -m e2e
+
+bench: setup ## figures, with machine and load
+	@$(BIN)/python tests/bench/run.py
+
+lock: .venv/.uv ## resolve again; names, versions and hashes, no host
+	@$(BIN)/uv lock --quiet $(LOCKFLAGS) && $(BIN)/uv export --quiet --frozen --no-emit-workspace --no-header --no-annotate --group dev -o requirements.lock

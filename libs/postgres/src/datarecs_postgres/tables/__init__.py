@@ -1,0 +1,1 @@
+"""Table definitions, one file per concept; imported by this library alone."""

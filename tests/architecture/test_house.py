@@ -1,0 +1,170 @@
+"""The rules of the house that no tool knows: members, sizes, names, importing without effect."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
+SHIPPED = [member for member in MEMBERS if member.name != "testing"]
+LONGEST_MODULE, LONGEST_FUNCTION = 500, 60
+REFUSED_MODULES = {"utils", "common", "helpers", "misc", "base", "manager"}
+BASE_OF_ERRORS = "datarecs_core/errors/base.py"  # the root exception really is a base
+REFUSED_CLASSES = {
+    "Job": "ReconciliationJob or CaptureJob",
+    "Task": "work item or attempt",
+    "Manager": "a name for what it decides",
+    "Helper": "a name for what it decides",
+}
+
+
+def modules(members: list[Path] = SHIPPED) -> Iterator[Path]:
+    for member in members:
+        yield from sorted((member / "src").rglob("*.py"))
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in modules():
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.case("ARC-06")
+def test_every_member_is_known_to_the_import_contracts() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = set(config["tool"]["importlinter"]["root_packages"])
+    assert declared == {
+        path.name
+        for member in MEMBERS
+        for path in (member / "src").iterdir()
+        if path.is_dir() and path.name.startswith("datarecs_")
+    }
+
+
+@pytest.mark.case("ARC-07")
+def test_core_depends_on_nothing() -> None:
+    project = tomllib.loads((ROOT / "libs/core/pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["dependencies"] == []
+
+
+@pytest.mark.case("ARC-10")
+@pytest.mark.parametrize("member", SHIPPED, ids=lambda member: member.name)
+def test_importing_a_package_does_nothing(member: Path) -> None:
+    package = f"datarecs_{member.name.replace('-', '_')}"
+    program = f"""
+import sys, importlib, pkgutil
+mine = []
+def hook(event, args):
+    if event in ("socket.__new__", "socket.connect", "subprocess.Popen", "os.fork"):
+        mine.append(event)
+    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
+        if not str(args[0]).endswith((".pyc", "__pycache__")) and ".pyc." not in str(args[0]):
+            mine.append(f"open {{args[0]}}")
+    if event == "_thread.start_new_thread":
+        mine.append(event)
+package = importlib.import_module({package!r})
+sys.addaudithook(hook)
+for found in pkgutil.walk_packages(package.__path__, {package!r} + "."):
+    if not found.name.endswith("__main__") and ".migrations" not in found.name:
+        importlib.import_module(found.name)
+print(*mine, sep="\\n")
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []
+
+
+@pytest.mark.case("ARC-11")
+def test_modules_and_functions_stay_small() -> None:
+    too_large = []
+    for path, tree in trees():
+        if "migrations" in path.parts:
+            continue
+        lines = path.read_text(encoding="utf-8").count("\n")
+        if lines > LONGEST_MODULE:
+            too_large.append(f"{path.relative_to(ROOT)}: {lines} lines")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > LONGEST_FUNCTION:
+                    too_large.append(f"{path.relative_to(ROOT)} {node.name}: {length} lines")
+    assert too_large == []
+
+
+@pytest.mark.case("ARC-12")
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    found = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if path.stem in REFUSED_MODULES and not str(path).endswith(BASE_OF_ERRORS)
+    ]
+    assert found == []
+
+
+@pytest.mark.case("GLO-01")
+def test_no_class_has_a_name_with_two_meanings() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}; say {REFUSED_CLASSES[node.name]}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name in REFUSED_CLASSES
+    ]
+    assert found == []
+
+
+@pytest.mark.case("GLO-02")
+def test_sources_are_numbered_and_never_left_and_right() -> None:
+    two_sided = re.compile(r"\b(left_\w+|right_\w+|df1|df2|side)\b")
+    found = []
+    for member in ("core", "application", "spark"):
+        for path in modules([ROOT / "libs" / member]):
+            names = {
+                node.id
+                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+                if isinstance(node, ast.Name)
+            }
+            found += [f"{path.relative_to(ROOT)}: {n}" for n in names if two_sided.fullmatch(n)]
+    assert found == []
+
+
+@pytest.mark.case("STY-11")
+def test_nine_of_ten_functions_of_core_fit_in_thirty_lines() -> None:
+    lengths = sorted(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in modules([ROOT / "libs/core"])
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    )
+    assert lengths[int(len(lengths) * 0.9)] <= 30
+
+
+def test_every_module_says_what_it_decides() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path, tree in trees()
+        if "migrations" not in path.parts and not ast.get_docstring(tree)
+    ]
+    assert silent == []
+
+
+@pytest.mark.case("STY-01")
+def test_every_exception_to_a_check_has_its_reason() -> None:
+    bare = re.compile(r"#\s*(noqa: ?[A-Z0-9, ]+|type: ignore\[[^\]]+\])\s*$")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in [
+            *modules(MEMBERS),
+            *ROOT.glob("tests/**/*.py"),
+            *ROOT.glob("*/*/tests/**/*.py"),
+        ]
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if bare.search(line)
+    ]
+    assert found == []

@@ -73,9 +73,11 @@ class RunError:
     """Why a run has no verdict: one of four codes, a message for people, the finer cause."""
 
     code: RunErrorCode
+    """One of the four codes of the wire."""
     message: str
     """At most 2,000 characters, redacted, no measured values."""
     detail_code: str | None = None
+    """The finer cause, a name of the error catalogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +85,27 @@ class RunSummary:
     """The few numbers of a finished run that events, lists and mails show."""
 
     stages_total: int
+    """Stages of the job."""
     stages_matched: int
+    """Stages that ended MATCHED."""
     rows_compared: int
+    """Groups of the executed stage that compared the most."""
     rows_matched: int
+    """Of these, the groups with every measure within tolerance."""
     rows_unmatched: int
+    """The other ones of these."""
     duration_ms: int
+    """From the start of the attempt to its result."""
     empty: bool = False
+    """All sources were empty."""
     open_breaks: int | None = None
+    """Differences that are not settled: open, assigned or explained."""
     waived_breaks: int | None = None
+    """Differences that somebody waived."""
     acceptance: str | None = None
+    """ACCEPTED or REJECTED, absent without declared limits; never changes the result."""
     report_path: str | None = None
+    """Where the run's report lies in the blob store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,152 @@
+"""DR4: what the REST API refuses and why. Its own module because the codes outlive any framework.
+
+The member's name is the problem's `reason`, the docs id its `code`; the HTTP status stands in
+`core_api/problems.py` alone.
+"""
+
+from datarecs_core.errors.base import Entry, ErrorCode
+
+
+class ApiCode(ErrorCode):
+    """Refusals of a request as such. Faults inside a declaration are `SpecCode`."""
+
+    MALFORMED_REQUEST = Entry(
+        docs_id="DR4001",
+        meaning="The request cannot be read.",
+        causes="Broken JSON, bytes that are not UTF-8, a byte order mark, a key given twice, NaN, "
+        "an integer of more than 19 digits, more than 64 levels of nesting.",
+        remedy="Send one JSON document in UTF-8 with unique keys and plain numbers.",
+    )
+    UNSUPPORTED_MEDIA_TYPE = Entry(
+        docs_id="DR4002",
+        meaning="The body is of a type this route does not take.",
+        causes="No Content-Type, text or form data, a compressed body.",
+        remedy="Send `application/json`; declarations also as `application/yaml`.",
+    )
+    BODY_TOO_LARGE = Entry(
+        docs_id="DR4003",
+        meaning="The body is larger than this route takes.",
+        causes="More than 1 MiB, or more than 256 KiB for a declaration.",
+        remedy="Send less; split a file of many declarations.",
+    )
+    NOT_FOUND = Entry(
+        docs_id="DR4004",
+        meaning="There is no such thing, as far as this principal may know.",
+        causes="A misspelt name or id, another namespace, something already deleted.",
+        remedy="List what there is, for instance with `datarecs get jobs`.",
+    )
+    METHOD_NOT_ALLOWED = Entry(
+        docs_id="DR4005",
+        meaning="The path exists and does not take this method.",
+        causes="A wrong method for the path.",
+        remedy="Use one of the methods of the answer's Allow header.",
+    )
+    INVALID_CURSOR = Entry(
+        docs_id="DR4006",
+        meaning="The page cursor is not one this list can go on from.",
+        causes="A cursor that was altered, is older than 24 hours, belongs to another filter or "
+        "to another tenant.",
+        remedy="Ask for the first page again with the same filter.",
+    )
+    NOT_ACCEPTABLE = Entry(
+        docs_id="DR4007",
+        meaning="No answer of the wanted media type exists here.",
+        causes="An Accept header that names none of the types of the route.",
+        remedy="Accept `application/json`, or a type the route documents.",
+    )
+    CURSOR_EXPIRED = Entry(
+        docs_id="DR4008",
+        meaning="The place in the feed is older than what is kept.",
+        causes="A reader that stayed away longer than the feed's retention.",
+        remedy="List again and go on from the position the list gives.",
+    )
+    ALREADY_EXISTS = Entry(
+        docs_id="DR4009",
+        meaning="The name is taken.",
+        causes="A create for something that exists.",
+        remedy="Choose another name, or replace the existing one with PUT and its ETag.",
+    )
+    BEING_DELETED = Entry(
+        docs_id="DR4010",
+        meaning="The name belongs to something that is being deleted.",
+        causes="A finalizer has not ended its work yet.",
+        remedy="Wait until the old one is gone, then create it again.",
+        retryable=True,
+    )
+    WRITE_CONFLICT = Entry(
+        docs_id="DR4011",
+        meaning="Other writes came first several times in a row.",
+        causes="Many writers of one object at the same moment.",
+        remedy="Repeat the request.",
+        retryable=True,
+    )
+    PRECONDITION_FAILED = Entry(
+        docs_id="DR4012",
+        meaning="The object has changed since it was read.",
+        causes="An If-Match with an ETag that is no longer the current one.",
+        remedy="Read the object again, apply your change to it, send it with the new ETag.",
+    )
+    PRECONDITION_REQUIRED = Entry(
+        docs_id="DR4013",
+        meaning="A change must say which version it changes.",
+        causes="PUT, PATCH or DELETE without If-Match.",
+        remedy="Send If-Match with the object's ETag; `*` overwrites whatever stands there.",
+    )
+    RUN_ALREADY_TERMINAL = Entry(
+        docs_id="DR4014",
+        meaning="The run has ended and cannot be cancelled.",
+        causes="The run finished before the request arrived.",
+        remedy="Read the run; its outcome stands.",
+    )
+    IDEMPOTENCY_KEY_BUSY = Entry(
+        docs_id="DR4015",
+        meaning="Another request with this Idempotency-Key is still being worked on.",
+        causes="Two requests with one key at the same moment.",
+        remedy="Wait a second and repeat; the answer of the first is given again.",
+        retryable=True,
+    )
+    TOO_MANY_REQUESTS = Entry(
+        docs_id="DR4016",
+        meaning="A limit on requests, streams or queued runs is reached.",
+        causes="More of them than the tenant, the principal or the address may have.",
+        remedy="Wait as long as Retry-After says.",
+        retryable=True,
+    )
+    INVALID_INPUT = Entry(
+        docs_id="DR4020",
+        meaning="The request can be read and holds a value that is not allowed.",
+        causes="An unknown field, a wrong type, a value out of range; `errors` names each.",
+        remedy="Correct every field that `errors` names.",
+    )
+    INVALID_SPEC = Entry(
+        docs_id="DR4021",
+        meaning="The declaration has faults; nothing was written.",
+        causes="Each entry of `errors` names its own code.",
+        remedy="Correct every fault; `datarecs validate FILE` shows them without a server.",
+    )
+    IDEMPOTENCY_KEY_REUSED = Entry(
+        docs_id="DR4022",
+        meaning="This Idempotency-Key was used for another request.",
+        causes="One key for two different bodies within 24 hours.",
+        remedy="Use a new key for a new request.",
+    )
+    INVALID_IDEMPOTENCY_KEY = Entry(
+        docs_id="DR4023",
+        meaning="The Idempotency-Key is not of the allowed form.",
+        causes="An empty key, more than 255 characters, characters that are not printable ASCII.",
+        remedy="Use 1 to 255 printable ASCII characters, for instance a UUID.",
+    )
+    INTERNAL_ERROR = Entry(
+        docs_id="DR4090",
+        meaning="The server failed in a way it did not foresee.",
+        causes="A defect; the trace id of the answer finds it in the log.",
+        remedy="Repeat the request with the same Idempotency-Key; report the trace id.",
+        retryable=True,
+    )
+    UNAVAILABLE = Entry(
+        docs_id="DR4091",
+        meaning="The server cannot do this now.",
+        causes="The database cannot be reached, or the server is starting or stopping.",
+        remedy="Wait as long as Retry-After says, then repeat.",
+        retryable=True,
+    )

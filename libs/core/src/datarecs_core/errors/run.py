@@ -1,0 +1,329 @@
+"""DR3: why a run has no verdict, finer than the four codes of the wire, and what runs refuse.
+
+A member of `RunDetail` travels as `detail_code` under its run-level code (D19); names and ids are
+published, they are added and never reused. Apart from the rules, so that a page can be printed.
+"""
+
+from datarecs_core.errors.base import Entry, ErrorCode, RunErrorCode
+
+
+class RunDetail(ErrorCode):
+    """The `detail_code` of an error of a run, a stage or an extraction."""
+
+    CONNECTION_FAILED = Entry(
+        docs_id="DR3001",
+        meaning="A source could not be reached or refused the login.",
+        causes="Wrong address, port, password or certificate; the system is down; an egress rule.",
+        remedy="Run `datarecs get connection NAME` and test it; the message names host and step.",
+        retryable=True,
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    PERMISSION_DENIED = Entry(
+        docs_id="DR3002",
+        meaning="A source refused to let its login read what the job names.",
+        causes="A missing grant on the table, schema, bucket or file.",
+        remedy="Grant the read right to the connection's login; the message names the object.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    QUERY_ERROR = Entry(
+        docs_id="DR3003",
+        meaning="A source could not execute the read.",
+        causes="A table, filter or cast that the source does not accept.",
+        remedy="Read the source's own message; `datarecs validate` shows the query of a source.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    COLUMN_NOT_FOUND = Entry(
+        docs_id="DR3004",
+        meaning="A source has no column of the name the job uses.",
+        causes="A renamed column, a typing error, another case: names match exactly.",
+        remedy="The message lists the columns there are; correct the job or map the column.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    AMBIGUOUS_COLUMN = Entry(
+        docs_id="DR3005",
+        meaning="A name fits more than one column of a source.",
+        causes="Columns that differ in case alone, or a query that names one twice.",
+        remedy="Name the column exactly, or give the query's columns aliases.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    SNAPSHOT_LOST = Entry(
+        docs_id="DR3006",
+        meaning="What the run had pinned changed or went away before it was read.",
+        causes="A file was replaced, a snapshot expired, a database session was cut.",
+        remedy="Run again; keep files unchanged while a run reads them, or raise the hold.",
+        retryable=True,
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    OFFSET_OUT_OF_RANGE = Entry(
+        docs_id="DR3007",
+        meaning="A topic no longer holds the pinned offsets.",
+        causes="The topic's retention is shorter than the run.",
+        remedy="Raise the topic's retention or choose a later start.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    NO_FILES = Entry(
+        docs_id="DR3008",
+        meaning="A file source matched no file.",
+        causes="Another path or pattern, or files that have not arrived.",
+        remedy="The message names the pattern; check the path, or wait for the delivery.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    CORRUPT_SOURCE = Entry(
+        docs_id="DR3009",
+        meaning="A file of a source cannot be read as what it says it is.",
+        causes="A broken upload, a wrong checksum, an unterminated quote, another encoding.",
+        remedy="The message names file and line or row group; deliver the file again.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    SOURCE_LIMIT = Entry(
+        docs_id="DR3010",
+        meaning="A source is larger than the limit for rows, bytes, files, columns or a value.",
+        causes="More data than planned, or a file that decompresses without end.",
+        remedy="Narrow the source by a filter, or ask for a higher quota.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    SOURCE_UNSUPPORTED = Entry(
+        docs_id="DR3011",
+        meaning="A source uses a type, version or feature that the connector cannot read.",
+        causes="An exotic column type, an encrypted file, a server that is too old.",
+        remedy="Leave the column out or cast it in the source; the message names it.",
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    SCHEMA_CHANGED = Entry(
+        docs_id="DR3012",
+        meaning="A source's columns changed between planning and reading.",
+        causes="A migration ran while the run was under way.",
+        remedy="Run again.",
+        retryable=True,
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    STATEMENT_TIMEOUT = Entry(
+        docs_id="DR3013",
+        meaning="A source did not answer a statement within the source's own time limit.",
+        causes="A missing index, a lock, a busy server.",
+        remedy="Raise `statement_timeout` of the connection, or make the read cheaper.",
+        retryable=True,
+        run_code=RunErrorCode.QUERY_FAILED,
+    )
+    DEADLINE_EXCEEDED = Entry(
+        docs_id="DR3014",
+        meaning="The run did not end before its deadline; it covers all attempts.",
+        causes="More data than usual, a slow source, too few workers.",
+        remedy="Raise the job's or the run's deadline, or narrow what is compared.",
+        run_code=RunErrorCode.TIMED_OUT,
+    )
+    QUEUE_TIMEOUT = Entry(
+        docs_id="DR3015",
+        meaning="No worker took the run within the time a run may wait.",
+        causes="No worker is running, or all are busy for a day.",
+        remedy="Start workers (`datarecs status` shows them), then run again.",
+        retryable=True,
+        run_code=RunErrorCode.TIMED_OUT,
+    )
+    OUT_OF_MEMORY = Entry(
+        docs_id="DR3016",
+        meaning="The run needed more memory than its limit.",
+        causes="Very wide rows, very many groups, or a small limit.",
+        remedy="Raise the worker's memory limit, or compare in stages that narrow.",
+        run_code=RunErrorCode.CRASHED,
+    )
+    KILLED = Entry(
+        docs_id="DR3017",
+        meaning="Something outside killed the run's process.",
+        causes="The operating system, an operator, a node that went down.",
+        remedy="Look at the machine's log at the time of the run's end, then run again.",
+        retryable=True,
+        run_code=RunErrorCode.CRASHED,
+    )
+    TERMINATED = Entry(
+        docs_id="DR3018",
+        meaning="The run's process ended by itself without leaving a result.",
+        causes="A crash of the Java machine or of a native library, an eviction.",
+        remedy="Read the worker's log of the attempt; report it if it repeats.",
+        run_code=RunErrorCode.CRASHED,
+    )
+    DRIVER_LOST = Entry(
+        docs_id="DR3019",
+        meaning="The run's process lost its Spark driver.",
+        causes="The Java machine died.",
+        remedy="Read the worker's log of the attempt, then run again.",
+        retryable=True,
+        run_code=RunErrorCode.CRASHED,
+    )
+    UNRESPONSIVE = Entry(
+        docs_id="DR3020",
+        meaning="The run's process gave no sign of life for 120 s and was stopped.",
+        causes="A frozen machine, swapping, a defect.",
+        remedy="Look at the machine's load at that time, then run again.",
+        retryable=True,
+        run_code=RunErrorCode.CRASHED,
+    )
+    LEASE_EXPIRED = Entry(
+        docs_id="DR3021",
+        meaning="Workers stopped answering in every attempt the run had.",
+        causes="Machines that died or lost their network, or a run that kills its worker.",
+        remedy="Look at the workers' logs; the run's history shows each attempt.",
+        retryable=True,
+        run_code=RunErrorCode.CRASHED,
+    )
+    COMPARISON_FAILED = Entry(
+        docs_id="DR3022",
+        meaning="The comparison could not be carried out.",
+        causes="A cause inside the engine for which there is no finer code.",
+        remedy="Read the message; report it with the run's id if it says too little.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    TYPE_MISMATCH = Entry(
+        docs_id="DR3023",
+        meaning="Columns that are to be compared have types with no common meaning.",
+        causes="A text against a number, a date against a flag.",
+        remedy="Cast one side in the job; the message names both types.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    ZONE_REQUIRED = Entry(
+        docs_id="DR3024",
+        meaning="A time without a zone meets a time with one.",
+        causes="The source declares no `timezone`.",
+        remedy="Set `timezone` on the source whose times have no zone.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    OVERFLOW = Entry(
+        docs_id="DR3025",
+        meaning="A sum has more digits than an exact number may have.",
+        causes="Very large values, or a column that is no amount.",
+        remedy="Compare the values themselves, or scale them in the source.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    DUPLICATE_KEYS = Entry(
+        docs_id="DR3026",
+        meaning="A stage that allows no duplicates met a key more than once.",
+        causes="Dimensions that do not identify a row.",
+        remedy="Add a dimension, or set `duplicates: multiset`.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    NULL_KEYS = Entry(
+        docs_id="DR3027",
+        meaning="A stage that allows no NULL in its dimensions met one.",
+        causes="Rows without a key in a source.",
+        remedy="Filter them, or set `null_keys` to group or exclude.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    EMPTY_SOURCE = Entry(
+        docs_id="DR3028",
+        meaning="A source delivered no row and the job calls that an error.",
+        causes="A load that has not happened, a filter that is too narrow.",
+        remedy="Check the source; the run's report shows what was read.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    CLOSURE_FAILED = Entry(
+        docs_id="DR3029",
+        meaning="Not every extracted row was compared, excluded by rule or out of scope.",
+        causes="A defect, or a source that changed while it was read.",
+        remedy="Run again; report it with the run's id if it repeats.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    SPILL_EXHAUSTED = Entry(
+        docs_id="DR3030",
+        meaning="The run needed more disk for intermediate data than its limit.",
+        causes="Very many groups, or a small disk.",
+        remedy="Raise the spill limit or free disk on the worker.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    RESULT_STORE_FAILED = Entry(
+        docs_id="DR3031",
+        meaning="The run's differences or report could not be stored.",
+        causes="The blob store is away or full.",
+        remedy="Repair the store, then run again.",
+        retryable=True,
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    INCONSISTENT_COUNTS = Entry(
+        docs_id="DR3032",
+        meaning="The counts of a stage contradict each other, so no verdict was given.",
+        causes="A defect of an engine.",
+        remedy="Report it with the run's id; the run's log names the broken rule.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    SUBMIT_REJECTED = Entry(
+        docs_id="DR3033",
+        meaning="The execution backend refused the run.",
+        causes="A quota of the backend, or a definition it does not accept.",
+        remedy="Read the reason in `run.queue_errored`.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    SUBMIT_TIMEOUT = Entry(
+        docs_id="DR3034",
+        meaning="The execution backend did not take the run in time.",
+        causes="The backend is away or answers with errors.",
+        remedy="Repair the backend, then run again.",
+        retryable=True,
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    CANCEL_FORCED = Entry(
+        docs_id="DR3035",
+        meaning="A cancelled run did not stop in time and was cut off.",
+        causes="A worker that ignores the stop, or that cannot be reached.",
+        remedy="Nothing; its late writes are refused.",
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    RESULT_MISSING = Entry(
+        docs_id="DR3036",
+        meaning="The execution ended well but left no result file.",
+        causes="A defect, or a disk that was lost.",
+        remedy="Run again; report it with the run's id if it repeats.",
+        retryable=True,
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    RESULT_INVALID = Entry(
+        docs_id="DR3037",
+        meaning="The execution left a result file that cannot be trusted.",
+        causes="A file that is cut, too large, or of another attempt.",
+        remedy="Run again; report it with the run's id if it repeats.",
+        retryable=True,
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    STOPPED = Entry(
+        docs_id="DR3038",
+        meaning="The execution was stopped on request, without another cause.",
+        causes="A stop that no cancel of the run explains.",
+        remedy="Run again.",
+        retryable=True,
+        run_code=RunErrorCode.UNKNOWN,
+    )
+    STOPPED_EXTERNALLY = Entry(
+        docs_id="DR3039",
+        meaning="The execution was stopped or removed outside datarecs.",
+        causes="Somebody stopped or deleted the workflow.",
+        remedy="Cancel runs through datarecs; run again.",
+        retryable=True,
+        run_code=RunErrorCode.UNKNOWN,
+    )
+
+    @property
+    def run_code(self) -> RunErrorCode:
+        """The run-level code under which this one travels."""
+        return self.entry.run_code or RunErrorCode.UNKNOWN
+
+
+class RunFault(ErrorCode):
+    """What rules about runs refuse; never an end of a run."""
+
+    UNKNOWN_RUN = Entry(
+        docs_id="DR3101",
+        meaning="An event names a run that its tenant does not have.",
+        causes="A forged or misdirected record, or a run that retention has deleted.",
+        remedy="Look at the dead letter; a run's row always commits before its events.",
+    )
+    ATTEMPT_AHEAD = Entry(
+        docs_id="DR3102",
+        meaning="An event belongs to an attempt that has not begun.",
+        causes="A forged or misdirected record.",
+        remedy="Look at the dead letter; an attempt's start always commits before its events.",
+    )
+    EVENT_NOT_ENCODABLE = Entry(
+        docs_id="DR3103",
+        meaning="An event breaks its own schema, so it was not written and nothing else was "
+        "either.",
+        causes="A defect of the service that made it.",
+        remedy="Report it with the trace id; the message names the field and the rule.",
+    )

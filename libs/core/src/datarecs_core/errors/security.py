@@ -1,0 +1,130 @@
+"""DR6: what security rules refuse, and the exceptions that tell it.
+
+A family of its own because rule, adapter and REST border raise and map the same codes. Messages
+name classes and rules, never an address a name resolved to and never a secret.
+"""
+
+from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
+
+
+class SecurityCode(ErrorCode):
+    """Refusals that protect tenants, secrets and the network around the platform."""
+
+    URL_REFUSED = Entry(
+        docs_id="DR6001",
+        meaning="The URL or host may not be called by the platform.",
+        causes="Another scheme than https, a port that is not allowed, user information, a "
+        "fragment, odd characters, a number in place of a name, an internal name or address.",
+        remedy="Give a public https URL on port 443 or 8443; the operator can allow more ports, "
+        "hosts and private networks (DATARECS_EGRESS__…).",
+    )
+    BLOCKED_ADDRESS = Entry(
+        docs_id="DR6002",
+        meaning="A name resolves to an address that may not be dialled.",
+        causes="The name points into a private, local or reserved network; one such answer among "
+        "several is enough.",
+        remedy="Correct the name's DNS entry, or let the operator allow its network by "
+        "DATARECS_EGRESS__ALLOWED_CIDRS__WEBHOOK or __CONNECTION.",
+    )
+    SECRET_REFUSED = Entry(
+        docs_id="DR6003",
+        meaning="A secret reference points outside what the tenant may use.",
+        causes="`env:` without the tenant's prefix, `file:` outside the tenant's secret folder, or "
+        "a kind of reference that does not exist.",
+        remedy="Use `env:` with the tenant's prefix (DATARECS_CONN_<TENANT>_…) or `file:` below "
+        "the tenant's folder.",
+    )
+    SECRET_UNAVAILABLE = Entry(
+        docs_id="DR6004",
+        meaning="A permitted secret reference leads to nothing.",
+        causes="The variable is not set in the service that needs it, the file is missing, empty "
+        "or unreadable, or no key-encryption key is configured.",
+        remedy="Set the variable or file for the worker and the webhook-service, then repeat.",
+        retryable=True,
+    )
+    SECRET_TAMPERED = Entry(
+        docs_id="DR6005",
+        meaning="A stored secret does not open: it is not what was sealed here.",
+        causes="Bytes were altered or moved to another tenant, resource or field, an older value "
+        "was put back, or the key-encryption key is another one.",
+        remedy="Restore the row or the key named by its id; else rotate the secret. Look at the "
+        "audit log: this does not happen by accident.",
+    )
+    KEY_IN_URL = Entry(
+        docs_id="DR6010",
+        meaning="An API key stands in a URL, where logs and histories keep it.",
+        causes="A key sent as a query parameter.",
+        remedy="Revoke that key, make a new one, send it as `Authorization: Bearer`.",
+    )
+    UNAUTHENTICATED = Entry(
+        docs_id="DR6011",
+        meaning="The request carries no credential that is valid now.",
+        causes="No key, a wrong, expired or revoked one; the answer is the same for all.",
+        remedy="Send a valid key as `Authorization: Bearer`; `datarecs key create` makes one.",
+    )
+    FORBIDDEN = Entry(
+        docs_id="DR6012",
+        meaning="The principal may see this and lacks the permission for what it asked.",
+        causes="A role or key scope without the permission that the message names.",
+        remedy="Ask an admin of the tenant for the role, or use a key with that scope.",
+    )
+    RUN_QUOTA_EXCEEDED = Entry(
+        docs_id="DR6029",
+        meaning="The job or the tenant has as many waiting runs as it may have.",
+        causes="Runs are triggered faster than they are worked off.",
+        remedy="Wait for runs to end, cancel some, or trigger less often.",
+        retryable=True,
+    )
+
+
+class UrlRefusedError(DatarecsError):
+    """A URL or host that is not well formed for its purpose; the text itself is not repeated."""
+
+    code = SecurityCode.URL_REFUSED
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"the address is refused: {reason}")
+        self.reason = reason
+
+
+class AddressBlockedError(DatarecsError):
+    """A name of which at least one answer may not be dialled; only the class is told."""
+
+    code = SecurityCode.BLOCKED_ADDRESS
+
+    def __init__(self, *, address_class: str) -> None:
+        super().__init__(
+            f"the name resolves to an address of class {address_class}, which may not be dialled"
+        )
+        self.address_class = address_class
+
+
+class SecretRefusedError(DatarecsError):
+    """A reference the tenant may not use; nothing was read."""
+
+    code = SecurityCode.SECRET_REFUSED
+
+    def __init__(self, *, kind: str, rule: str) -> None:
+        super().__init__(f"the secret reference of kind {kind!r} is refused: {rule}")
+        self.kind, self.rule = kind, rule
+
+
+class SecretUnavailableError(DatarecsError):
+    """A permitted reference without a value behind it. The name is told, it is no secret."""
+
+    code = SecurityCode.SECRET_UNAVAILABLE
+
+    def __init__(self, *, reference: str, cause: str) -> None:
+        super().__init__(f"the secret {reference} cannot be read: {cause}")
+        self.reference, self.cause = reference, cause
+
+
+class SecretTamperedError(DatarecsError):
+    """An envelope that does not open under this context; raise an alert, do not retry."""
+
+    code = SecurityCode.SECRET_TAMPERED
+
+    def __init__(self, *, key_id: str | None, cause: str) -> None:
+        sealed_by = f"sealed under key {key_id!r}" if key_id else "not an envelope"
+        super().__init__(f"a stored secret does not open ({sealed_by}): {cause}")
+        self.key_id, self.cause = key_id, cause

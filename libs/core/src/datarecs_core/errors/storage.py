@@ -1,0 +1,90 @@
+"""DR582: what a blob store refuses or cannot do, and the exceptions that tell it.
+
+A family of its own because every store, on disk or in memory, raises the same ones.
+"""
+
+from datarecs_core.errors.base import DatarecsError, Entry, ErrorCode
+
+
+class StorageCode(ErrorCode):
+    BLOB_NOT_FOUND = Entry(
+        docs_id="DR5821",
+        meaning="There is no blob of this name.",
+        causes="It was never written, was removed after its retention, or another store is "
+        "configured than the one that was written to.",
+        remedy="Compare DATARECS_BLOB__URL of the services; run the job again to make it anew.",
+    )
+    BLOB_CONFLICT = Entry(
+        docs_id="DR5822",
+        meaning="A blob that may be written once exists with other bytes.",
+        causes="Two attempts of one run wrote the same name, or the name was reused.",
+        remedy="Nothing was overwritten; the first one stands. Report it, this is a defect.",
+    )
+    BLOB_CORRUPT = Entry(
+        docs_id="DR5823",
+        meaning="The bytes of a blob are not those its name promises.",
+        causes="A damaged disk, a truncated copy, or somebody edited the file.",
+        remedy="Restore the blob from a backup; the name contains the SHA-256 it must have.",
+    )
+    BLOB_KEY_REFUSED = Entry(
+        docs_id="DR5824",
+        meaning="The name is not one this account's store may touch.",
+        causes="A name of another account, with `..`, or not in its canonical spelling.",
+        remedy="Names come from `datarecs_core.catalog.layout`; a hand-made one is a defect.",
+    )
+    BLOB_STORE_UNAVAILABLE = Entry(
+        docs_id="DR5825",
+        meaning="The blob store cannot be used.",
+        causes="A disk that is full or read-only, a folder without write permission, a volume "
+        "that does not tell upper from lower case, an address of an unknown kind.",
+        remedy="Free space or correct DATARECS_BLOB__URL; work resumes by itself.",
+        retryable=True,
+    )
+
+
+class BlobNotFoundError(DatarecsError):
+    code = StorageCode.BLOB_NOT_FOUND
+
+    def __init__(self, *, key: str) -> None:
+        super().__init__(f"there is no blob {key}")
+        self.key = key
+
+
+class BlobConflictError(DatarecsError):
+    """A create-only write met other bytes; nothing was changed."""
+
+    code = StorageCode.BLOB_CONFLICT
+
+    def __init__(self, *, key: str) -> None:
+        super().__init__(f"blob {key} exists with other bytes; it was not overwritten")
+        self.key = key
+
+
+class BlobCorruptError(DatarecsError):
+    """The content does not have the hash its key names; it must not be used."""
+
+    code = StorageCode.BLOB_CORRUPT
+
+    def __init__(self, *, key: str, found_sha256: str) -> None:
+        super().__init__(f"blob {key} is damaged: its content hashes to {found_sha256}")
+        self.key, self.found_sha256 = key, found_sha256
+
+
+class BlobKeyRefusedError(DatarecsError):
+    """A key this store may not touch; the backend was not asked."""
+
+    code = StorageCode.BLOB_KEY_REFUSED
+
+    def __init__(self, *, rule: str) -> None:
+        super().__init__(f"the blob's name is refused: {rule}")
+        self.rule = rule
+
+
+class BlobStoreUnavailableError(DatarecsError):
+    """The backend failed; what was being written is not visible."""
+
+    code = StorageCode.BLOB_STORE_UNAVAILABLE
+
+    def __init__(self, *, where: str, cause: str) -> None:
+        super().__init__(f"blob store {where} cannot be used: {cause}")
+        self.where, self.cause = where, cause

@@ -1,0 +1,71 @@
+"""DR58: what the platform database answers instead of doing its work.
+
+A family of its own because two adapters (PostgreSQL and its twin in memory) raise the same codes
+and every loop decides by them whether to wait, to repeat or to stop.
+"""
+
+from datarecs_core.errors.base import Entry, ErrorCode
+
+
+class StoreCode(ErrorCode):
+    STORE_UNAVAILABLE = Entry(
+        docs_id="DR5801",
+        meaning="The platform database cannot be reached, or it went away during a transaction.",
+        causes="Server down or restarting, network cut, wrong password, no connection left.",
+        remedy="Read the cause in the message; check DATARECS_DATABASE__URL and the server's log."
+        " Work resumes by itself, nothing is lost meanwhile.",
+        retryable=True,
+    )
+    STORE_BUSY = Entry(
+        docs_id="DR5802",
+        meaning="Another transaction was in the way; nothing was written.",
+        causes="Deadlock, a lock held too long, a statement over its time limit, or a feed number"
+        " that a faster writer of the same run has overtaken.",
+        remedy="It is repeated by itself. If it persists, look for long transactions in the"
+        " database.",
+        retryable=True,
+    )
+    RUN_EXISTS = Entry(
+        docs_id="DR5803",
+        meaning="A run with this id, or for this schedule and time, exists already.",
+        causes="The same trigger was carried out twice.",
+        remedy="Read the existing run.",
+    )
+    FEED_NOT_DRAWN = Entry(
+        docs_id="DR5804",
+        meaning="A transaction wrote to a change feed without having drawn numbers for it.",
+        causes="A defect: `begin` was called with too small a `feed`, or a number was drawn after a"
+        " write or a row lock.",
+        remedy="Report it with the trace id; nothing was written.",
+    )
+    UNSAFE_LOGIN = Entry(
+        docs_id="DR5805",
+        meaning="The service's database login can see past row-level security.",
+        causes="The login is a superuser, has BYPASSRLS, or is a member of the schema's owner.",
+        remedy="Give the service the role made for it by `datarecs admin bootstrap-db`.",
+    )
+    TENANT_EXISTS = Entry(
+        docs_id="DR5806",
+        meaning="A tenant of this name exists already.",
+        causes="`datarecs admin tenant create` with a name in use.",
+        remedy="Choose another name; a lost admin key is replaced by a new key of that tenant.",
+    )
+    ROLES_MISSING = Entry(
+        docs_id="DR5807",
+        meaning="The database roles that the tables are granted to do not exist.",
+        causes="The database was not prepared, or another server is meant.",
+        remedy="Run `datarecs admin bootstrap-db` with an administrator's URL, then migrate.",
+    )
+    MIGRATION_BLOCKED = Entry(
+        docs_id="DR5808",
+        meaning="A migration did not get the lock on a table; nothing was changed.",
+        causes="A long transaction holds the table, for instance a backup or a forgotten session.",
+        remedy="Find it in pg_stat_activity, end it, and migrate again.",
+        retryable=True,
+    )
+    SERVER_TOO_OLD = Entry(
+        docs_id="DR5809",
+        meaning="The database server is older than PostgreSQL 15.",
+        causes="An old installation.",
+        remedy="Use PostgreSQL 15 or newer.",
+    )

@@ -1,0 +1,202 @@
+"""The result file of an attempt, the child's last act: what a valid one says, and what is none.
+
+`comparator-result.json` decides an end, so it is believed only when every field fits and it belongs
+to this run, attempt and lease. Apart from the classification, because both backends read it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from enum import StrEnum
+from typing import TypeVar
+
+from datarecs_core.errors.run import RunDetail
+from datarecs_core.runs.model import RunResult, RunSummary
+from datarecs_core.runs.wording import storable, told
+from datarecs_core.values import RunId
+
+NAME = "comparator-result.json"
+MAX_BYTES = 1024 * 1024
+SCHEMA = 1
+
+W = TypeVar("W", bound=StrEnum)
+
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+
+
+class ChildOutcome(StrEnum):
+    COMPLETED = "COMPLETED"
+    ERRORED = "ERRORED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedNode:
+    """A step that failed, as the child reports it; `extract-<n>` for sources."""
+
+    name: str
+    code: str
+    detail_code: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFile:
+    """A file that fits this attempt."""
+
+    outcome: ChildOutcome
+    result: RunResult | None
+    """Set exactly when the outcome is COMPLETED."""
+    nodes: tuple[ReportedNode, ...]
+    """At least one when the outcome is ERRORED."""
+    summary: RunSummary | None
+    pins: Mapping[str, object] | None
+    jvm_exit: int | None
+    """Exit code of the Java machine, which only the child can see."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoResult:
+    """There is no file to believe: RESULT_MISSING or RESULT_INVALID, and why."""
+
+    detail: RunDetail
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """To whom a result file must belong."""
+
+    run_id: RunId
+    attempt: int
+    lease_epoch: int
+
+
+def read_result(data: bytes | None, *, of: Attempt) -> ResultFile | NoResult:
+    """The file's content; never raises on what a broken child may have left.
+
+    Args:
+        data: the bytes, None when there is no file; at most `MAX_BYTES` + 1 need be read.
+        of: the attempt that is ending.
+    """
+    if data is None:
+        return NoResult(RunDetail.RESULT_MISSING, "there is no result file")
+    try:
+        return _read(data, of)
+    except _InvalidError as broken:
+        return NoResult(RunDetail.RESULT_INVALID, str(broken))
+
+
+class _InvalidError(Exception):
+    """Says which rule the file breaks."""
+
+
+def _read(data: bytes, of: Attempt) -> ResultFile:
+    found = _parsed(data)
+    theirs = (found.get("run_id"), found.get("attempt"), found.get("lease_epoch"))
+    if theirs != (str(of.run_id), of.attempt, of.lease_epoch):
+        raise _InvalidError("it belongs to another run, attempt or lease")
+    file = ResultFile(
+        outcome=_word(ChildOutcome, found.get("outcome")),
+        result=None if found.get("result") is None else _word(RunResult, found["result"]),
+        nodes=tuple(_node(item) for item in _list(found.get("nodes", []))),
+        summary=None if found.get("summary") is None else _summary(_object(found["summary"])),
+        pins=None if found.get("pins") is None else _object(found["pins"]),
+        jvm_exit=None if found.get("jvm_exit") is None else _integer(found["jvm_exit"]),
+    )
+    if (file.outcome is ChildOutcome.COMPLETED) is not (file.result is not None):
+        raise _InvalidError("outcome and result contradict each other")
+    if (file.outcome is ChildOutcome.ERRORED) is not bool(file.nodes):
+        raise _InvalidError("outcome and nodes contradict each other")
+    return file
+
+
+def _parsed(data: bytes) -> Mapping[str, object]:
+    if len(data) > MAX_BYTES:
+        raise _InvalidError(f"it is larger than {MAX_BYTES} bytes")
+    try:
+        found = _object(json.loads(data, parse_float=Decimal))
+    except (ValueError, ArithmeticError, RecursionError) as cause:
+        raise _InvalidError("it is no JSON") from cause
+    if found.get("schema") != SCHEMA:
+        raise _InvalidError(f"its schema is not {SCHEMA}")
+    if not storable(found):
+        raise _InvalidError("a text in it cannot be stored")
+    return found
+
+
+def _node(value: object) -> ReportedNode:
+    found = _object(value)
+    detail = found.get("detail_code")
+    return ReportedNode(
+        name=_text(found.get("name")),
+        code=_code(found.get("code")),
+        detail_code=None if detail is None else _code(detail),
+        message=_text(found.get("message")),
+    )
+
+
+def _summary(found: Mapping[str, object]) -> RunSummary:
+    texts, flags = ("acceptance", "report_path"), ("empty",)
+    values: dict[str, object] = {}
+    for name in (one.name for one in fields(RunSummary)):
+        value = found.get(name)
+        if value is None:
+            continue
+        if name in texts:
+            values[name] = told(_text(value))
+        elif name in flags:
+            values[name] = value is True
+        else:
+            values[name] = _count(value)
+    try:
+        return RunSummary(**values)  # type: ignore[arg-type]  # each value was read by its field's kind
+    except TypeError as cause:
+        raise _InvalidError("its summary lacks a number") from cause
+
+
+def _object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise _InvalidError("an object is missing")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise _InvalidError("a list is missing")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _InvalidError("a text is missing")
+    return value
+
+
+def _code(value: object) -> str:
+    """A name of some catalogue, perhaps of a newer one."""
+    text = _text(value)
+    if _CODE.fullmatch(text) is None:
+        raise _InvalidError("a code is missing")
+    return text
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _InvalidError("an integer is missing")
+    return value
+
+
+def _count(value: object) -> int:
+    number = _integer(value)
+    if not 0 <= number < 2**53:
+        raise _InvalidError("a count is out of bounds")
+    return number
+
+
+def _word(words: type[W], value: object) -> W:
+    try:
+        return words(_text(value))
+    except ValueError as cause:
+        raise _InvalidError(f"one of {', '.join(words)} is missing") from cause

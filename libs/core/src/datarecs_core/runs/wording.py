@@ -1,0 +1,32 @@
+"""Free text as events and rows may hold it: bounded, and storable in every place it goes to.
+
+Apart from the rules that write messages because one NUL in a driver's error text would otherwise
+make the end of a run unwritable for ever.
+"""
+
+MAX_TEXT = 2_000
+
+
+def told(text: str) -> str:
+    """The text without NUL and halves of surrogate pairs, at most 2,000 characters."""
+    kept = "".join(
+        "\N{REPLACEMENT CHARACTER}" if _unstorable(letter) else letter for letter in text
+    )
+    return kept if len(kept) <= MAX_TEXT else f"{kept[: MAX_TEXT - 1]}…"
+
+
+def storable(value: object) -> bool:
+    """Whether every text in plain JSON can be stored."""
+    match value:
+        case str():
+            return not any(_unstorable(letter) for letter in value)
+        case dict():
+            return all(storable(key) and storable(item) for key, item in value.items())
+        case list():
+            return all(storable(item) for item in value)
+        case _:
+            return True
+
+
+def _unstorable(letter: str) -> bool:
+    return letter == "\0" or "\ud800" <= letter <= "\udfff"

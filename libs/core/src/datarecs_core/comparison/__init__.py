@@ -1,0 +1,1 @@
+"""Comparing: plans, canonical values, tolerances, verdicts, and the oracle that shows them."""

@@ -1,0 +1,261 @@
+"""The part of `where` that needs no SQL engine: comparisons, IN, BETWEEN, IS NULL, AND, OR, NOT.
+
+The planner asks which columns a condition names, the oracle evaluates it; a condition beyond this
+part is still legal for engines that speak SQL. Values are those the source delivers, before casts
+and rules; logic is three-valued, only TRUE lets a row pass.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from datarecs_core.comparison.canonical import NULL, Tag, Value, canonical_order, number, text
+from datarecs_core.comparison.forms import read_date, read_moment
+
+Truth = bool | None
+Row = Mapping[str, Value]
+Condition = Callable[[Row], Truth]
+
+
+class ConditionNotCoveredError(ValueError):
+    """The condition says more than this part of SQL; its reader decides what that means."""
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<number>\d+(?:\.\d+)?)
+      | (?P<text>'(?:[^'\\]|''|\\['\\])*')
+      | `(?P<quoted>(?:[^`]|``)+)`
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<sign><=>|<=|>=|<>|!=|==|[=<>(),-])
+    )""",
+    re.VERBOSE,
+)
+_LITERAL_WORDS = frozenset({"NULL", "TRUE", "FALSE", "DATE", "TIMESTAMP"})
+_WORDS = _LITERAL_WORDS | {"AND", "OR", "NOT", "IN", "IS", "BETWEEN"}
+_Order = tuple[int, int, Decimal, bytes]
+_SIGNS: Mapping[str, Callable[[_Order, _Order], bool]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "<>": operator.ne,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    written: str
+
+    @property
+    def word(self) -> str:
+        """The keyword or sign in upper case; empty for names and literals."""
+        if self.kind == "sign" or (self.kind == "word" and self.written.upper() in _WORDS):
+            return self.written.upper()
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedCondition:
+    """A condition with the columns it names."""
+
+    columns: frozenset[str]
+    holds: Condition
+
+
+def parse_condition(sql: str) -> ParsedCondition:
+    """Read a condition.
+
+    Raises:
+        ConditionNotCoveredError: functions, arithmetic, LIKE, CASE and the like.
+    """
+    reader = _Reader(tokens=_tokens(sql))
+    condition = reader.disjunction()
+    if reader.peek() is not None:
+        raise ConditionNotCoveredError(f"not covered from {reader.next().written!r} on")
+    return ParsedCondition(columns=frozenset(reader.columns), holds=condition)
+
+
+def _tokens(sql: str) -> list[_Token]:
+    found: list[_Token] = []
+    at, end = 0, len(sql.rstrip())
+    while at < end:
+        match = _TOKEN.match(sql, at)
+        if match is None:
+            raise ConditionNotCoveredError(f"not covered at character {at + 1}")
+        kind = str(match.lastgroup)
+        found.append(_Token(kind, match[kind]))
+        at = match.end()
+    return found
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Recursive descent; every method reads one rule of the grammar."""
+
+    tokens: list[_Token]
+    at: int = 0
+    columns: set[str] = field(default_factory=set)
+
+    def peek(self) -> _Token | None:
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
+
+    def next(self) -> _Token:
+        token = self.peek()
+        if token is None:
+            raise ConditionNotCoveredError("the condition ends too early")
+        self.at += 1
+        return token
+
+    def take(self, *words: str) -> str:
+        """The next keyword when it is one of these, else an empty text."""
+        token = self.peek()
+        if token is None or token.word not in words:
+            return ""
+        self.at += 1
+        return token.word
+
+    def expect(self, word: str) -> None:
+        if not self.take(word):
+            raise ConditionNotCoveredError(f"{word} is missing")
+
+    def disjunction(self) -> Condition:
+        parts = [self.conjunction()]
+        while self.take("OR"):
+            parts.append(self.conjunction())
+        return parts[0] if len(parts) == 1 else _any_of(parts)
+
+    def conjunction(self) -> Condition:
+        parts = [self.negation()]
+        while self.take("AND"):
+            parts.append(self.negation())
+        return parts[0] if len(parts) == 1 else _not(_any_of([_not(part) for part in parts]))
+
+    def negation(self) -> Condition:
+        return _not(self.negation()) if self.take("NOT") else self.predicate()
+
+    def predicate(self) -> Condition:
+        if self.take("("):
+            inner = self.disjunction()
+            self.expect(")")
+            return inner
+        operand = self.operand()
+        if self.take("IS"):
+            negated = bool(self.take("NOT"))
+            self.expect("NULL")
+            return lambda row: operand(row).is_null is not negated
+        negated = bool(self.take("NOT"))
+        condition = self.listed(operand) or self.between(operand)
+        if condition is None:
+            if negated:
+                raise ConditionNotCoveredError("NOT stands before IN or BETWEEN here")
+            return self.comparison(operand)
+        return _not(condition) if negated else condition
+
+    def listed(self, operand: Callable[[Row], Value]) -> Condition | None:
+        if not self.take("IN"):
+            return None
+        self.expect("(")
+        choices = [self.operand()]
+        while self.take(","):
+            choices.append(self.operand())
+        self.expect(")")
+        return _any_of([_compared("=", operand, choice) for choice in choices])
+
+    def between(self, operand: Callable[[Row], Value]) -> Condition | None:
+        if not self.take("BETWEEN"):
+            return None
+        low = _compared(">=", operand, self.operand())
+        self.expect("AND")
+        high = _compared("<=", operand, self.operand())
+        return _not(_any_of([_not(low), _not(high)]))
+
+    def comparison(self, operand: Callable[[Row], Value]) -> Condition:
+        sign = self.take(*_SIGNS)
+        if not sign:
+            return lambda row: _truth(operand(row))
+        return _compared(sign, operand, self.operand())
+
+    def operand(self) -> Callable[[Row], Value]:
+        negative = self.take("-")
+        token = self.next()
+        if token.kind == "number":
+            return _constant(number(Decimal(f"{negative}{token.written}")))
+        if negative:
+            raise ConditionNotCoveredError("a minus stands before a number here")
+        if token.kind == "text":
+            return _constant(text(_unquoted(token.written)))
+        if token.word in _LITERAL_WORDS:
+            return _constant(self.literal(token.word))
+        if token.word:
+            raise ConditionNotCoveredError(f"{token.written!r} is not covered")
+        return self.column(token)
+
+    def literal(self, word: str) -> Value:
+        if word in {"TRUE", "FALSE"}:
+            return Value(Tag.BOOL, word == "TRUE")
+        if word == "NULL":
+            return NULL
+        written = _unquoted(self.next().written)
+        value = read_date(written) if word == "DATE" else read_moment(written)
+        if value is None:
+            raise ConditionNotCoveredError(f"{word} needs an ISO 8601 text")
+        return value
+
+    def column(self, token: _Token) -> Callable[[Row], Value]:
+        following = self.peek()
+        if token.kind == "word" and following is not None and following.written == "(":
+            raise ConditionNotCoveredError(f"the function {token.written} is not covered")
+        name = token.written.replace("``", "`")
+        self.columns.add(name)
+        return lambda row: row[name]
+
+
+def _constant(value: Value) -> Callable[[Row], Value]:
+    return lambda _: value
+
+
+def _unquoted(written: str) -> str:
+    return re.sub(r"''|\\(['\\])", lambda found: found[1] or "'", written[1:-1])
+
+
+def _truth(value: Value) -> Truth:
+    if value.is_null:
+        return None
+    if value.tag is not Tag.BOOL:
+        raise ConditionNotCoveredError("a condition is a boolean")
+    return bool(value.content)
+
+
+def _not(condition: Condition) -> Condition:
+    def negated(row: Row) -> Truth:
+        truth = condition(row)
+        return None if truth is None else not truth
+
+    return negated
+
+
+def _any_of(parts: Sequence[Condition]) -> Condition:
+    def anyhow(row: Row) -> Truth:
+        truths = [part(row) for part in parts]
+        return True if True in truths else None if None in truths else False
+
+    return anyhow
+
+
+def _compared(sign: str, one: Callable[[Row], Value], other: Callable[[Row], Value]) -> Condition:
+    def compared(row: Row) -> Truth:
+        first, second = one(row), other(row)
+        if {first.tag, second.tag} & {Tag.NULL, Tag.INVALID}:
+            return None
+        if first.tag is not second.tag:
+            raise ConditionNotCoveredError("values of two types are compared; cast one of them")
+        return _SIGNS[sign](canonical_order(first), canonical_order(second))
+
+    return compared

@@ -1,0 +1,130 @@
+"""Logical columns: what a source's columns are called in the job, and where each comes from.
+
+The planner's first step. Names match exactly; a declared mapping wins over a physical column of
+the same name.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
+from datarecs_core.errors.faults import Fault, Path, did_you_mean
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.types import CanonicalType
+
+_SHOWN_COLUMNS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogicalSource:
+    """A source with its columns under their logical names."""
+
+    source: Source
+    index: int
+    schema: SourceSchema
+    columns: Mapping[str, ScanColumn]
+    """In the order of the schema, mapped columns first."""
+    repeated: frozenset[str]
+    """Physical names that occur more than once."""
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def type_of(self, column: str) -> CanonicalType:
+        """As delivered."""
+        return self.columns[column].type
+
+    def fault_of(self, column: str, path: Path) -> Fault | None:
+        """Why a logical column cannot be used, if so."""
+        found = self.columns.get(column)
+        if found is None:
+            known = sorted(self.columns)
+            shown = ", ".join(known[:_SHOWN_COLUMNS])
+            more = f" and {len(known) - _SHOWN_COLUMNS} more" if len(known) > _SHOWN_COLUMNS else ""
+            return Fault(
+                code=SpecCode.UNKNOWN_COLUMN,
+                path=path,
+                message=f"source {self.name} has no column {column!r}; it has {shown}{more}",
+                hint=did_you_mean(column, known),
+            )
+        if found.physical in self.repeated:
+            return Fault(
+                code=SpecCode.AMBIGUOUS_COLUMN,
+                path=path,
+                message=f"source {self.name} has the column {found.physical!r} more than once",
+            )
+        return None
+
+    def scan(self, pin: Pin, wanted: frozenset[str]) -> Scan:
+        """What to read: the wanted logical columns, or one column where only rows are counted."""
+        names = sorted(wanted & self.columns.keys()) or sorted(self.columns)[:1]
+        source = self.source
+        return Scan(
+            source=source.name,
+            index=self.index,
+            kind=source.kind,
+            connection=source.connection,
+            relation=source.relation,
+            query=source.query,
+            path=source.path,
+            columns=tuple(self.columns[name] for name in names),
+            schema=self.schema,
+            filter=source.filter,
+            timezone=source.timezone,
+            partition=source.partition,
+            max_hold=source.snapshot.max_hold,
+            options=tuple(sorted(source.options.items())),
+            limits=source.limits,
+            pin=pin,
+        )
+
+
+def logical_source(source: Source, index: int, schema: SourceSchema) -> LogicalSource:
+    """Name a source's columns. Physical columns that no mapping lists keep their names."""
+    physical = {column.name: column for column in schema.columns}
+    expressions = {column.name: column for column in schema.expressions}
+    columns: dict[str, ScanColumn] = {}
+    for name, mapping in source.columns.items():
+        if mapping.expr is not None and name in expressions:
+            columns[name] = ScanColumn(
+                name=name, expression=mapping.expr, type=expressions[name].type
+            )
+        elif mapping.column in physical:
+            columns[name] = ScanColumn(
+                name=name, physical=mapping.column, type=physical[mapping.column].type
+            )
+    taken = {mapping.column for mapping in source.columns.values()}
+    for column in schema.columns:
+        if column.name not in taken and column.name not in columns:
+            columns[column.name] = ScanColumn(
+                name=column.name, physical=column.name, type=column.type
+            )
+    repeated = Counter(column.name for column in schema.columns)
+    return LogicalSource(
+        source=source,
+        index=index,
+        schema=schema,
+        columns=columns,
+        repeated=frozenset(name for name, times in repeated.items() if times > 1),
+    )
+
+
+def mapping_faults(logical: LogicalSource) -> list[Fault]:
+    """Mappings and casts that name no column of the source."""
+    at: Path = ("spec", "sources", logical.index)
+    physical = [column.name for column in logical.schema.columns]
+    faults = [
+        Fault(
+            code=SpecCode.UNKNOWN_COLUMN,
+            path=(*at, "columns", name),
+            message=f"source {logical.name} has no column {mapping.column!r}",
+            hint=did_you_mean(mapping.column, physical),
+        )
+        for name, mapping in logical.source.columns.items()
+        if mapping.column is not None and mapping.column not in physical
+    ]
+    casts = ((name, logical.fault_of(name, (*at, "cast", name))) for name in logical.source.cast)
+    return [*faults, *(fault for _, fault in casts if fault is not None)]

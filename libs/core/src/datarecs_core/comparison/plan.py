@@ -1,0 +1,219 @@
+"""The plan: everything a run will read, compare and judge, frozen before it happens.
+
+A plan is data (D7): tuples and frozen dataclasses, so it can be printed, hashed, stored and sent
+to a child process (`comparison.document`). Every per-source tuple has one entry per source, in
+declaration order.
+"""
+
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from datarecs_core.comparison.rules import STRICT, Rules
+from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.tolerance import ExactTolerance, Tolerance
+from datarecs_core.jobs.definition import Accept, WarnAt
+from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.vocabulary import (
+    Bound,
+    Combine,
+    CompareTo,
+    DuplicatePolicy,
+    EmptyPolicy,
+    Function,
+    MaskRule,
+    NullKeys,
+    OnUnmatched,
+    StageType,
+    Strategy,
+)
+
+CANONICAL_VERSION = "c1"
+ROWS = "$rows"
+"""The measure that compares multiplicities in row stages."""
+PRESENCE = "$presence"
+"""Stands for the measure in the difference of an unmatched group."""
+MAX_PATTERNS = 4096
+_NUMERIC_RESULTS = frozenset({Function.COUNT, Function.COUNT_DISTINCT, Function.SUM, Function.AVG})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPlan:
+    """How one source delivers a dimension or measure: a column, its map, its cast."""
+
+    column: str
+    """Logical column of the source's scan."""
+    type: CanonicalType
+    """As the scan delivers it."""
+    mapped: bool = False
+    """The source has a map here."""
+    map: tuple[tuple[str, str], ...] = ()
+    """Canonical text to text, sorted; what it yields is read as `result`."""
+    map_strict: bool = False
+    cast: CanonicalType | None = None
+    """Declared, or added by the planner (text to uuid, naive to aware)."""
+    zone: str | None = None
+    """IANA zone for a cast from naive to aware."""
+
+    @property
+    def result(self) -> CanonicalType:
+        return self.cast or self.type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionPlan:
+    name: str
+    inputs: tuple[InputPlan, ...]
+    rules: Rules = STRICT
+    mask: MaskRule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The coarsest declaration among the sources, by which PRECISION is told from OUTSIDE.
+
+    At most one field is set. Numbers are cut towards zero, times to the earlier moment.
+    """
+
+    scale: int | None = None
+    second_digits: int | None = None
+    float32: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurePlan:
+    name: str
+    index: int
+    """Position in the stage."""
+    function: Function
+    inputs: tuple[InputPlan | None, ...]
+    """None in every source for `count` of rows, and where a `"*"` column is absent."""
+    rules: Rules = STRICT
+    tolerances: tuple[Tolerance, ...] = (ExactTolerance(),)
+    combine: Combine = Combine.ALL
+    bound: Bound = Bound.INCLUSIVE
+    compare_to: CompareTo = CompareTo.REFERENCE
+    comparable: bool = True
+    """False: NOT_COMPARABLE, outside in every matched group (`"*"` alone)."""
+    places: int | None = None
+    """Digits after the point to which `avg` is rounded, half-even, once."""
+    cut: Cut | None = None
+    """None when every source declares the same precision."""
+    has_total: bool = False
+    """Whether totals and gaps exist: numbers, but for values, minima and maxima of floats."""
+    total_scale: int | None = None
+    """Digits after the point of a total, which has at most 38 in all; None = its own."""
+    mask: MaskRule | None = None
+
+    @property
+    def subtractable(self) -> bool:
+        """Numbers and times: deltas exist."""
+        first = self.inputs[0]
+        if first is None or self.function in _NUMERIC_RESULTS:
+            return self.comparable
+        return self.comparable and (first.result.is_number or first.result.is_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopePlan:
+    """Only rows that pass `where` and whose `dimensions` are a differing group of `from_stage`."""
+
+    from_stage: str
+    dimensions: tuple[DimensionPlan, ...]
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyChoice:
+    chosen: Strategy
+    requested: Strategy
+    rejected: tuple[tuple[Strategy, str], ...] = ()
+    """Each with its reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """How many differences are kept and shown; counts are complete whatever these say."""
+
+    max_rows: int = 1_000_000
+    largest_per_measure: int = 1000
+    """Of the largest |delta| kept first when `max_rows` is exceeded."""
+    sample_per_class: int = 50
+    deltas: bool = True
+    """Keep WITHIN rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """One comparison over all sources, as an engine gets it."""
+
+    name: str
+    index: int
+    type: StageType
+    job_uid: UUID
+    """Part of every break id."""
+    scans: tuple[Scan, ...]
+    dimensions: tuple[DimensionPlan, ...] = ()
+    measures: tuple[MeasurePlan, ...] = ()
+    """Of a counts stage the one measure `row_count`; `$rows` is never listed."""
+    reference: int = 0
+    """Index of the reference source."""
+    duplicates: DuplicatePolicy = DuplicatePolicy.MULTISET
+    null_keys: NullKeys = NullKeys.GROUP
+    empty: EmptyPolicy = EmptyPolicy.WARN
+    where: str | None = None
+    scope: ScopePlan | None = None
+    keep_scope: bool = False
+    """A later stage is scoped to this one: the engine keeps its differing groups."""
+    on_unmatched: OnUnmatched = OnUnmatched.CONTINUE
+    warn_at: WarnAt | None = field(default=None, hash=False)
+    accept: Accept | None = field(default=None, hash=False)
+    strategy: StrategyChoice = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.AUTO)
+    caps: Caps = Caps()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names, by index."""
+        return tuple(scan.source for scan in self.scans)
+
+    @property
+    def everywhere(self) -> int:
+        """The presence mask of a matched group."""
+        return (1 << len(self.scans)) - 1
+
+    @property
+    def compares_multisets(self) -> bool:
+        """Rows of a key are compared as multisets, and `$rows` exists."""
+        return self.type is StageType.ROW and self.duplicates is not DuplicatePolicy.AGGREGATE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warn:
+    """A warning with its code and whom it concerns; never a measured value."""
+
+    code: str
+    message: str
+    stage: str | None = None
+    source: str | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonPlan:
+    """All stages of a run in order, over one cut."""
+
+    job: str
+    job_uid: UUID
+    spec_hash: str
+    """`sha256:` and 64 hexadecimal characters."""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Name and canonical JSON of the value, sorted."""
+    scans: tuple[Scan, ...]
+    stages: tuple[StagePlan, ...]
+    warnings: tuple[Warn, ...] = ()
+    """What is known before a row is read."""
+    canonical: str = CANONICAL_VERSION
+
+    def with_scans(self, scans: tuple[Scan, ...]) -> "ComparisonPlan":
+        """The same plan over other scans, for instance their extracts."""
+        stages = tuple(replace(stage, scans=scans) for stage in self.stages)
+        return replace(self, scans=scans, stages=stages)

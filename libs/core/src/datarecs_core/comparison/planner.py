@@ -1,0 +1,257 @@
+"""From a job, its sources' schemas and their pins to the plan, or to every fault at once.
+
+Pure: whoever calls it has pinned and described the sources before. The job comes with parameter
+values already written into `filter` and `where` as typed literals.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
+from datarecs_core.comparison.faults import PlanRefusedError
+from datarecs_core.comparison.logical import LogicalSource, logical_source, mapping_faults
+from datarecs_core.comparison.measuring import StageDraft
+from datarecs_core.comparison.plan import (
+    Caps,
+    ComparisonPlan,
+    DimensionPlan,
+    InputPlan,
+    ScopePlan,
+    StagePlan,
+    StrategyChoice,
+    Warn,
+)
+from datarecs_core.comparison.scan import Pin, SourceSchema
+from datarecs_core.documents import from_document, to_document
+from datarecs_core.errors.faults import Fault, Path, did_you_mean
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
+from datarecs_core.jobs.definition import ReconciliationJob, Stage
+from datarecs_core.jobs.vocabulary import (
+    OnUnmatched,
+    ProofMode,
+    StageType,
+    Strategy,
+)
+
+_STAGE_TYPES = (StageType.COUNTS, StageType.AGGREGATE, StageType.ROW)
+_REJECTED = (
+    (Strategy.NARROW, "the scan kernel is not part of this release"),
+    (Strategy.FINGERPRINT, "no stored fingerprints exist in this release"),
+    (Strategy.PUSHDOWN, "groups are not pushed down in this release"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """Everything a plan is made from. Schemas and pins are given for every source, by name."""
+
+    job: ReconciliationJob
+    job_uid: UUID
+    spec_hash: str
+    """Of the job as declared, before parameters were written in."""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Name and canonical JSON of each value, sorted."""
+    schemas: Mapping[str, SourceSchema]
+    pins: Mapping[str, Pin]
+
+
+def plan_comparison(request: PlanRequest) -> ComparisonPlan:
+    """The plan of a run.
+
+    Raises:
+        PlanRefusedError: with all faults: unknown or ambiguous columns, types that do not compare,
+            zones that are missing, and what this release does not have.
+    """
+    sources = [
+        logical_source(source, index, request.schemas[source.name])
+        for index, source in enumerate(request.job.sources)
+    ]
+    planning = _Planning(request=request, sources=sources)
+    stages = planning.stages()
+    faults = [*planning.job_faults(), *planning.faults]
+    if faults:
+        raise PlanRefusedError(faults)
+    wanted = _wanted_columns(sources, stages)
+    plan = ComparisonPlan(
+        job=request.job.name,
+        job_uid=request.job_uid,
+        spec_hash=request.spec_hash,
+        parameters=request.parameters,
+        scans=(),
+        stages=stages,
+        warnings=tuple(planning.warnings),
+    )
+    return plan.with_scans(
+        tuple(source.scan(request.pins[source.name], wanted) for source in sources)
+    )
+
+
+def plan_document(plan: ComparisonPlan) -> JsonValue:
+    """The plan as JSON, with its scans told once and not again in every stage."""
+    stages = tuple(replace(stage, scans=()) for stage in plan.stages)
+    return to_document(replace(plan, stages=stages))
+
+
+def plan_from_document(document: JsonValue) -> ComparisonPlan:
+    """The plan that `plan_document` wrote.
+
+    Raises:
+        ValueError: another document.
+    """
+    plan = from_document(ComparisonPlan, document)
+    return plan.with_scans(plan.scans)
+
+
+def plan_hash(plan: ComparisonPlan) -> str:
+    """`sha256:` and 64 hexadecimal characters; printed by `plan`, stored with the run."""
+    return f"sha256:{sha256_hex(canonical_json(plan_document(plan)))}"
+
+
+class _Planning:
+    """One pass over the stages, collecting faults and warnings instead of stopping."""
+
+    def __init__(self, *, request: PlanRequest, sources: Sequence[LogicalSource]) -> None:
+        self.request, self.job, self.sources = request, request.job, sources
+        self.faults: list[Fault] = []
+        self.warnings: list[Warn] = []
+
+    def stages(self) -> tuple[StagePlan, ...]:
+        plans: dict[str, StagePlan] = {}
+        escalated: str | None = None
+        for index, stage in enumerate(self.job.stages):
+            scope_of = stage.scope.from_stage if stage.scope else escalated
+            plan = self._stage(stage, index)
+            if scope_of is not None and scope_of in plans:
+                plan = replace(plan, scope=_scope(plans[scope_of]))
+                plans[scope_of] = replace(plans[scope_of], keep_scope=True)
+            plans[stage.name] = plan
+            if stage.scope is None:
+                escalated = None
+            if stage.on_unmatched is OnUnmatched.ESCALATE:
+                escalated = stage.name
+        return tuple(plans.values())
+
+    def _stage(self, stage: Stage, index: int) -> StagePlan:
+        path: Path = ("spec", "stages", index)
+        self.faults.extend(_unavailable(stage, path))
+        draft = StageDraft(job=self.job, sources=self.sources, stage=stage, path=path)
+        whole_rows = stage.type is StageType.ROW and not stage.dimensions
+        grouped = stage.type in (StageType.AGGREGATE, StageType.ROW)
+        dimensions = draft.measures_as_key() if whole_rows else draft.dimensions()
+        measures = () if whole_rows else draft.measures()
+        self.faults.extend((*draft.faults, *self._where_faults(stage, path)))
+        self.warnings.extend(draft.warnings)
+        return StagePlan(
+            name=stage.name,
+            index=index,
+            type=stage.type,
+            job_uid=self.request.job_uid,
+            scans=(),
+            dimensions=dimensions if grouped else (),
+            measures=measures,
+            reference=self.job.source_index(stage.reference or self.job.reference_source),
+            duplicates=stage.duplicates or self.job.duplicates,
+            null_keys=self.job.normalize.nulls.keys,
+            empty=self.job.empty,
+            where=stage.where,
+            on_unmatched=stage.on_unmatched,
+            warn_at=stage.warn_at,
+            accept=stage.accept,
+            strategy=_strategy(self.job.execution.strategy),
+            caps=self._caps(),
+        )
+
+    def _caps(self) -> Caps:
+        breaks = self.job.results.breaks
+        return Caps(
+            max_rows=breaks.max_rows,
+            sample_per_class=breaks.sample_per_class,
+            deltas=breaks.deltas,
+        )
+
+    def _where_faults(self, stage: Stage, path: Path) -> list[Fault]:
+        columns = _named_columns(stage.where) or frozenset()
+        faults = (
+            source.fault_of(column, (*path, "where"))
+            for column in sorted(columns)
+            for source in self.sources
+        )
+        return [fault for fault in faults if fault is not None]
+
+    def job_faults(self) -> list[Fault]:
+        """Faults of the sources and of the job as a whole."""
+        faults = [fault for source in self.sources for fault in mapping_faults(source)]
+        known = sorted({name for source in self.sources for name in source.columns})
+        faults.extend(
+            Fault(
+                code=SpecCode.UNKNOWN_MASK_COLUMN,
+                path=("spec", "results", "breaks", "mask", column),
+                message=f"no source has a column {column!r}",
+                hint=did_you_mean(column, known),
+            )
+            for column in self.job.results.breaks.mask
+            if column not in known
+        )
+        if self.job.execution.proof is ProofMode.ROWS:
+            faults.append(_absent(("spec", "execution", "proof"), "proof: rows"))
+        return faults
+
+
+def _unavailable(stage: Stage, path: Path) -> list[Fault]:
+    faults = []
+    if stage.type not in _STAGE_TYPES:
+        faults.append(_absent((*path, "type"), f"the stage type {stage.type}"))
+    if stage.confirm is not None:
+        faults.append(_absent((*path, "confirm"), "confirm"))
+    return faults
+
+
+def _absent(path: Path, what: str) -> Fault:
+    return Fault(
+        code=SpecCode.FEATURE_NOT_INSTALLED,
+        path=path,
+        message=f"{what} is not part of this release",
+        hint="stages of this release are counts, aggregate and row",
+    )
+
+
+def _strategy(requested: Strategy) -> StrategyChoice:
+    """Always `full` in this release; what was forced and is impossible keeps its reason."""
+    return StrategyChoice(chosen=Strategy.FULL, requested=requested, rejected=_REJECTED)
+
+
+def _scope(source: StagePlan) -> ScopePlan:
+    return ScopePlan(from_stage=source.name, dimensions=source.dimensions, where=source.where)
+
+
+def _named_columns(where: str | None) -> frozenset[str] | None:
+    """Logical columns a condition names; None when only an SQL engine could tell."""
+    if where is None:
+        return frozenset()
+    try:
+        return parse_condition(where).columns
+    except ConditionNotCoveredError:
+        return None
+
+
+def _wanted_columns(
+    sources: Sequence[LogicalSource], stages: Sequence[StagePlan]
+) -> frozenset[str]:
+    """Logical columns that some stage needs; all of them when a condition cannot be read here."""
+    named = [_named_columns(stage.where) for stage in stages]
+    if None in named:
+        return frozenset(name for source in sources for name in source.columns)
+    wanted = {column for columns in named if columns for column in columns}
+    for stage in stages:
+        wanted.update(each.column for each in _inputs(stage))
+    return frozenset(wanted)
+
+
+def _inputs(stage: StagePlan) -> list[InputPlan]:
+    parts: list[DimensionPlan] = list(stage.dimensions)
+    found = [each for part in parts for each in part.inputs]
+    return found + [
+        each for measure in stage.measures for each in measure.inputs if each is not None
+    ]

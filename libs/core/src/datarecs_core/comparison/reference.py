@@ -1,0 +1,267 @@
+"""The oracle: a stage over plain lists, as the specification says it and no faster.
+
+Engines are judged against it (D23). It shares the plan types with them and nothing else; up to
+100,000 rows a source.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from datarecs_core.comparison.aggregating import OverflowedError, add, aggregate
+from datarecs_core.comparison.canonical import canonical_order, encode_tuple, number
+from datarecs_core.comparison.differences import difference_set, key_hash
+from datarecs_core.comparison.faults import DuplicateKeysError, SumOverflowError
+from datarecs_core.comparison.grouping import Cell, Group, Grouped, Outside, Rows, group_rows
+from datarecs_core.comparison.judging import (
+    ROWS_MEASURE,
+    DifferenceWriter,
+    GroupJudgement,
+    MeasureJudgement,
+    judge_group,
+)
+from datarecs_core.comparison.normalizing import on_result
+from datarecs_core.comparison.plan import MAX_PATTERNS, MeasurePlan, StagePlan, Warn
+from datarecs_core.comparison.results import (
+    Difference,
+    DifferenceClass,
+    MeasureResult,
+    Outcome,
+    StageCounts,
+    StageResults,
+    ToleranceResult,
+)
+from datarecs_core.comparison.translating import fits
+from datarecs_core.jobs.vocabulary import DuplicatePolicy, StageType
+from datarecs_core.values import EXACT
+
+SHOWN_KEYS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleStage:
+    """What the oracle found: the results, the rows to store, and the groups that differ."""
+
+    results: StageResults
+    differences: tuple[Difference, ...]
+    """In the order of break ids, cut to the stage's caps."""
+    differing: frozenset[bytes]
+    """Encoded keys, for stages that are scoped to this one."""
+
+
+def compare_stage(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> OracleStage:
+    """Run one stage over plain rows, one list per source in declaration order.
+
+    Raises:
+        SumOverflowError: a sum needs more than 38 digits.
+        DuplicateKeysError: repeated keys under `duplicates: error`.
+        TooManyRowsError: a source has more than 100,000 rows.
+        ConditionNotSupportedError: `where` needs an SQL engine.
+    """
+    grouped = group_rows(stage, rows, outside)
+    return _Oracle(stage=stage, grouped=grouped, key=outside.key).run()
+
+
+class _Oracle:
+    """One stage from its groups to its results."""
+
+    def __init__(self, *, stage: StagePlan, grouped: Grouped, key: bytes) -> None:
+        self.stage, self.tallies, self.key = stage, grouped.tallies, key
+        self.ambiguous_times = grouped.ambiguous_times
+        self.sources = range(len(stage.scans))
+        self.rounded = [0 for _ in self.sources]
+        self.groups = grouped.groups
+        self.always_present = stage.type is not StageType.ROW and not stage.dimensions
+        if self.always_present:
+            self.groups.setdefault(encode_tuple(()), Group((), [[] for _ in self.sources]))
+
+    def run(self) -> OracleStage:
+        stage = self.stage
+        duplicates = self._duplicate_keys() if stage.type is StageType.ROW else []
+        if not stage.compares_multisets:
+            self.groups = {name: self._collapsed(each) for name, each in self.groups.items()}
+        judged = {name: judge_group(stage, each, each.mask) for name, each in self.groups.items()}
+        writer = DifferenceWriter(stage=stage, key=self.key)
+        found = [writer.rows(name, self.groups[name], each) for name, each in judged.items()]
+        summary, stored = difference_set([row for rows in found for row in rows], stage.caps)
+        groups = list(judged.values())
+        results = StageResults(
+            stage=stage.name,
+            counts=self._counts(groups, found, duplicates),
+            measures=tuple(self._measure(plan, groups) for plan in stage.measures),
+            rows=self._rows(groups) if stage.compares_multisets else None,
+            differences=summary,
+            closure=tuple(tally.closure for tally in self.tallies),
+            warnings=self._warnings(),
+        )
+        differing = frozenset(name for name, each in judged.items() if each.differs)
+        return OracleStage(results=results, differences=stored, differing=differing)
+
+    def _duplicate_keys(self) -> list[int]:
+        """Keys with several rows, per source; refused where the policy says so."""
+        repeated = [
+            [group for group in self.groups.values() if len(group.rows[index]) > 1]
+            for index in self.sources
+        ]
+        for index, groups in enumerate(repeated):
+            if groups and self.stage.duplicates is DuplicatePolicy.ERROR:
+                raise DuplicateKeysError(
+                    stage=self.stage.name,
+                    source=self.stage.sources[index],
+                    keys=len(groups),
+                    examples=self._examples(groups),
+                )
+        return [len(groups) for groups in repeated]
+
+    def _examples(self, groups: Sequence[Group]) -> list[str]:
+        """The three smallest keys; an error's text tells no key in clear."""
+        smallest = sorted(groups, key=lambda group: [canonical_order(part) for part in group.key])
+        return [
+            f"#{key_hash(self.key, encode_tuple(group.key)).hex()}"
+            for group in smallest[:SHOWN_KEYS]
+        ]
+
+    def _collapsed(self, group: Group) -> Group:
+        """One row per source that has the group, its cells the functions' results."""
+        rows = [
+            [self._aggregated(group, index)] if rows or self.always_present else []
+            for index, rows in enumerate(group.rows)
+        ]
+        return Group(group.key, rows, collapsed_from=group.sizes)
+
+    def _aggregated(self, group: Group, index: int) -> tuple[Cell, ...]:
+        return tuple(
+            self._result(plan, index, [row[plan.index] for row in group.rows[index]])
+            for plan in self.stage.measures
+        )
+
+    def _result(self, plan: MeasurePlan, index: int, cells: Sequence[Cell]) -> Cell:
+        source = plan.inputs[index]
+        if source is None:
+            return Cell(number(len(cells)), number(len(cells)))
+        values = [cell.value for cell in cells]
+        try:
+            made = aggregate(plan.function, values, source.result, plan.places)
+        except OverflowedError as cause:
+            raise SumOverflowError(
+                stage=self.stage.name, measure=plan.name, source=self.stage.sources[index]
+            ) from cause
+        self.rounded[index] += made.rounded
+        return Cell(made.value, on_result(made.value, plan.rules))
+
+    def _counts(
+        self,
+        groups: Sequence[GroupJudgement],
+        found: Sequence[Sequence[Difference]],
+        duplicates: Sequence[int],
+    ) -> StageCounts:
+        masks = Counter(group.mask for group in groups)
+        patterns = sorted(masks.items(), key=lambda item: (-item[1], item[0]))
+        matched = masks[self.stage.everywhere]
+        having = [sum(n for mask, n in patterns if mask >> index & 1) for index in self.sources]
+        differing = sum(group.differs for group in groups)
+        odd = Counter(_common_odd_one(rows) for rows in found)
+        return StageCounts(
+            source_row_counts=tuple(tally.seen for tally in self.tallies),
+            groups_by_source=tuple(having),
+            matched_groups=matched,
+            unmatched_by_source=tuple(groups_of - matched for groups_of in having),
+            missing_by_source=tuple(len(groups) - groups_of for groups_of in having),
+            presence=tuple(patterns[:MAX_PATTERNS]),
+            presence_other=sum(n for _, n in patterns[MAX_PATTERNS:]),
+            rows_compared=len(groups),
+            rows_matched=len(groups) - differing,
+            rows_unmatched=differing,
+            duplicate_keys_by_source=tuple(duplicates) or (0,) * len(self.sources),
+            null_keys_by_source=tuple(tally.null_keys for tally in self.tallies),
+            invalid_values_by_source=tuple(tally.invalid_values for tally in self.tallies),
+            excluded_rows_by_source=tuple(tally.excluded for tally in self.tallies),
+            odd_one_out=tuple(odd[source] for source in self.stage.sources),
+        )
+
+    def _measure(self, plan: MeasurePlan, groups: Sequence[GroupJudgement]) -> MeasureResult:
+        totals = tuple(self._total(plan, index) for index in self.sources)
+        judged = [group.measures[plan.index] for group in groups if group.matched]
+        return _summed(plan, judged, totals, self.stage.reference)
+
+    def _rows(self, groups: Sequence[GroupJudgement]) -> MeasureResult:
+        totals = tuple(Decimal(tally.seen - tally.excluded) for tally in self.tallies)
+        judged = [group.rows for group in groups if group.rows is not None]
+        return _summed(ROWS_MEASURE, judged, totals, self.stage.reference)
+
+    def _total(self, plan: MeasurePlan, index: int) -> Decimal | None:
+        """Over all groups of a source; what is not a finite number contributes nothing."""
+        if not plan.has_total:
+            return None
+        amounts = [
+            row[plan.index].value.amount
+            for each in self.groups.values()
+            for row in each.rows[index]
+        ]
+        total = add([amount for amount in amounts if amount is not None])
+        return total if fits(total, plan.total_scale) else None
+
+    def _warnings(self) -> tuple[Warn, ...]:
+        """What only the reading of rows can know."""
+        noticed = (
+            ("FLOAT_SUM_ROUNDED", self.rounded, "float values rounded to 18 places in sums"),
+            ("DST_AMBIGUOUS", self._ambiguous(), "local times at a change of offset"),
+        )
+        return tuple(
+            Warn(code=code, message=f"{times} {what}", stage=self.stage.name, source=source)
+            for code, numbers, what in noticed
+            for source, times in zip(self.stage.sources, numbers, strict=True)
+            if times
+        )
+
+    def _ambiguous(self) -> list[int]:
+        return [self.ambiguous_times.get(source, 0) for source in self.stage.sources]
+
+
+def _common_odd_one(rows: Sequence[Difference]) -> str | None:
+    """The source that all breaks of a group name; None when they differ or there is none."""
+    named = {row.odd_one_out for row in rows if row.outcome is Outcome.BREAK}
+    return named.pop() if len(named) == 1 else None
+
+
+def _summed(
+    plan: MeasurePlan,
+    judged: Sequence[MeasureJudgement],
+    totals: tuple[Decimal | None, ...],
+    reference: int,
+) -> MeasureResult:
+    """A measure over its matched groups."""
+    classes = Counter(each.difference_class for each in judged)
+    within = sum(each.within for each in judged)
+    equal = sum(each.equal for each in judged)
+    sizes = [each.largest_delta for each in judged if each.largest_delta is not None]
+    return MeasureResult(
+        name=plan.name,
+        tolerances=tuple(
+            ToleranceResult(
+                tolerance=tolerance, own_within=sum(each.own_within[at] for each in judged)
+            )
+            for at, tolerance in enumerate(plan.tolerances)
+        ),
+        within=within,
+        outside=len(judged) - within,
+        equal=equal,
+        within_not_equal=within - equal,
+        null_mismatch=classes[DifferenceClass.NULL_MISMATCH],
+        invalid=classes[DifferenceClass.INVALID],
+        precision=classes[DifferenceClass.PRECISION],
+        multiplicity=classes[DifferenceClass.MULTIPLICITY],
+        not_comparable=classes[DifferenceClass.NOT_COMPARABLE],
+        total_by_source=totals,
+        gap_by_source=tuple(_gap(total, totals[reference], plan) for total in totals),
+        max_abs_delta=max(sizes, default=Decimal(0)) if plan.subtractable and judged else None,
+    )
+
+
+def _gap(total: Decimal | None, base: Decimal | None, plan: MeasurePlan) -> Decimal | None:
+    """Other minus reference; None where either is unknown or the gap needs over 38 digits."""
+    if total is None or base is None:
+        return None
+    gap = EXACT.subtract(total, base)
+    return gap if fits(gap, plan.total_scale) else None

@@ -1,0 +1,145 @@
+"""What to read and which frozen version of it: schemas, pins and scans.
+
+A scan is data: connectors and engines obey it, plans print and hash it. Files in pins are named
+relative to their root, so that a proof says nothing about one machine.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from datarecs_core.jobs.definition import (
+    DEFAULT_LIMITS,
+    DEFAULT_PARTITION,
+    Limits,
+    OptionValue,
+    Partition,
+)
+from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.vocabulary import SourceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceColumn:
+    """A column as its source declares it."""
+
+    name: str
+    """Physical name, case and blanks kept; of an expression its logical name."""
+    type: CanonicalType
+    native_type: str = ""
+    """The source's own word, for plans and reports."""
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSchema:
+    """Columns in the source's order. The same name twice is legal until somebody refers to it."""
+
+    columns: tuple[SourceColumn, ...]
+    expressions: tuple[SourceColumn, ...] = ()
+    """One per declared `columns.L.expr` of the job, named by its logical name, typed by the
+    source."""
+    estimated_rows: int | None = None
+    estimated_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedSnapshot:
+    """Pin of a PostgreSQL source: one READ ONLY REPEATABLE READ transaction, kept open."""
+
+    snapshot_id: str
+    """For `SET TRANSACTION SNAPSHOT`; means nothing once its transaction has ended, so it is not
+    part of the proof."""
+    system_id: str
+    database: str
+    snapshot: str
+    """`pg_current_snapshot()` as text."""
+    lsn: str
+    taken_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedFile:
+    path: str
+    """Relative to the list's root, with `/`."""
+    size_bytes: int
+    etag: str | None = None
+    sha256: str | None = None
+    """64 hexadecimal characters; given where the store has no etag."""
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileList:
+    """Pin of a file source: every file that is read, sorted by path; checked again after it."""
+
+    root: str
+    """Where relative paths begin: a directory or a bucket URL; not part of the proof."""
+    files: tuple[PinnedFile, ...]
+    taken_at: datetime
+
+
+Pin = ExportedSnapshot | FileList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanColumn:
+    """One column to deliver: exactly one of physical name and expression is given."""
+
+    name: str
+    """Logical name, under which engines see the column."""
+    physical: str | None = None
+    expression: str | None = None
+    type: CanonicalType
+    """As the source delivers it, before any cast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extract:
+    """Rows of a scan brought into the run's own store as Parquet, columns by logical name."""
+
+    root: str
+    files: tuple[PinnedFile, ...]
+    rows: int
+    decoded_bytes: int
+    invalid_columns: tuple[str, ...] = ()
+    """Logical columns with a companion binary column `$invalid.<name>`: not NULL where the value
+    has no canonical form, and then the raw bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """Everything a reader of one source needs, besides the credentials of its connection."""
+
+    source: str
+    index: int
+    """Position in the job: `source_<index>` in events, bit `index` of presence masks."""
+    kind: SourceKind
+    connection: str | None = None
+    relation: str | None = None
+    query: str | None = None
+    path: str | None = None
+    columns: tuple[ScanColumn, ...]
+    """Only what some stage needs, in the order of logical names."""
+    schema: SourceSchema
+    filter: str | None = None
+    """The source's dialect; parameters stand in it as typed literals."""
+    timezone: str | None = None
+    partition: Partition = DEFAULT_PARTITION
+    max_hold: timedelta = timedelta(hours=1)
+    options: tuple[tuple[str, OptionValue], ...] = field(default=(), hash=False)
+    """Sorted by name."""
+    limits: Limits = DEFAULT_LIMITS
+    pin: Pin
+    extract: Extract | None = None
+    """Set once the rows lie in the run's own store; engines read it instead of the source."""
+
+    def column(self, name: str) -> ScanColumn:
+        """The column of a logical name.
+
+        Raises:
+            KeyError: the scan does not deliver it.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)

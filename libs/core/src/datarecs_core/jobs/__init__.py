@@ -1,0 +1,1 @@
+"""Reconciliation jobs: what a person declares."""

@@ -1,0 +1,212 @@
+"""The closed words of a job file: kinds, rules, policies, stage types, functions.
+
+They stand apart from the definition so that plans and engines share them without its records.
+"""
+
+from enum import StrEnum
+
+
+class SourceKind(StrEnum):
+    POSTGRES = "postgres"
+    JDBC = "jdbc"
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+    KAFKA = "kafka"
+    EXTRACT = "extract"
+
+
+class ParameterType(StrEnum):
+    """`list<T>` is the same type with `Parameter.many`."""
+
+    TEXT = "text"
+    INT = "int"
+    DECIMAL = "decimal"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    BOOL = "bool"
+
+
+class SnapshotMode(StrEnum):
+    EXPORTED = "exported"
+    STATEMENT = "statement"
+    UNPINNED = "unpinned"
+
+
+class Trim(StrEnum):
+    NONE = "none"
+    BOTH = "both"
+    LEFT = "left"
+    RIGHT = "right"
+
+
+class Case(StrEnum):
+    EXACT = "exact"
+    FOLD = "fold"
+
+
+class UnicodeForm(StrEnum):
+    NONE = "none"
+    NFC = "NFC"
+    NFKC = "NFKC"
+
+
+class EmptyText(StrEnum):
+    KEEP = "keep"
+    NULL = "null"
+
+
+class NullAs(StrEnum):
+    KEEP = "keep"
+    ZERO = "zero"
+    """Numbers alone."""
+    EMPTY = "empty"
+    """Text alone."""
+
+
+class NanRule(StrEnum):
+    EQUAL = "equal"
+    UNEQUAL = "unequal"
+
+
+class Float32Rule(StrEnum):
+    EXACT = "exact"
+    SHORTEST = "shortest"
+
+
+class TimePrecision(StrEnum):
+    EXACT = "exact"
+    SECONDS = "s"
+    MILLIS = "ms"
+    MICROS = "us"
+    DECLARED_MIN = "declared_min"
+
+
+class Rounding(StrEnum):
+    TRUNCATE = "truncate"
+    HALF_EVEN = "half_even"
+
+
+class ArrayRule(StrEnum):
+    ORDERED = "ordered"
+    SET = "set"
+
+
+class NullKeys(StrEnum):
+    GROUP = "group"
+    REJECT = "reject"
+    EXCLUDE = "exclude"
+
+
+class DuplicatePolicy(StrEnum):
+    MULTISET = "multiset"
+    ERROR = "error"
+    AGGREGATE = "aggregate"
+
+
+class EmptyPolicy(StrEnum):
+    WARN = "warn"
+    ERROR = "error"
+    OK = "ok"
+
+
+class SchemaMode(StrEnum):
+    STRICT = "strict"
+    COMPATIBLE = "compatible"
+    NAMES = "names"
+
+
+class StageType(StrEnum):
+    COUNTS = "counts"
+    SCHEMA = "schema"
+    AGGREGATE = "aggregate"
+    ROW = "row"
+    DIGEST = "digest"
+    CUSTOM_SQL = "custom_sql"
+
+
+class Function(StrEnum):
+    VALUE = "value"
+    COUNT = "count"
+    COUNT_DISTINCT = "count_distinct"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+
+
+class ToleranceType(StrEnum):
+    EXACT = "EXACT"
+    ABSOLUTE = "ABSOLUTE"
+    PERCENTAGE = "PERCENTAGE"
+    DURATION = "DURATION"
+
+
+class ToleranceBase(StrEnum):
+    """What a PERCENTAGE is a percentage of."""
+
+    REFERENCE = "reference"
+    MAX_ABS = "max_abs"
+    MIN_ABS = "min_abs"
+
+
+class Combine(StrEnum):
+    ALL = "all"
+    ANY = "any"
+
+
+class Bound(StrEnum):
+    INCLUSIVE = "inclusive"
+    EXCLUSIVE = "exclusive"
+
+
+class CompareTo(StrEnum):
+    REFERENCE = "reference"
+    ALL_PAIRS = "all_pairs"
+    SPREAD = "spread"
+
+
+class OnUnmatched(StrEnum):
+    CONTINUE = "continue"
+    STOP = "stop"
+    ESCALATE = "escalate"
+
+
+class MaskRule(StrEnum):
+    HASH = "hash"
+    REDACT = "redact"
+
+
+class ReportFormat(StrEnum):
+    HTML = "html"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    JUNIT = "junit"
+    CSV = "csv"
+    XLSX = "xlsx"
+    PARQUET = "parquet"
+
+
+class EngineName(StrEnum):
+    SPARK = "spark"
+
+
+class ProofMode(StrEnum):
+    COUNTS = "counts"
+    ROWS = "rows"
+
+
+class Strategy(StrEnum):
+    AUTO = "auto"
+    FULL = "full"
+    NARROW = "narrow"
+    FINGERPRINT = "fingerprint"
+    PUSHDOWN = "pushdown"
+
+
+class ExtractMode(StrEnum):
+    AUTO = "auto"
+    MATERIALIZE = "materialize"
+    STREAM = "stream"

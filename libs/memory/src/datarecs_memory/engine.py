@@ -1,0 +1,98 @@
+"""The Engine port over the oracle: for tests and for small `datarecs compare`.
+
+It reads each source once per run and keeps what later stages are scoped to; every number comes
+from `datarecs_core.comparison.reference`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import tzinfo
+from zoneinfo import ZoneInfo
+
+from datarecs_application.ports.comparing import Explanation, Progress
+from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.grouping import MAX_ROWS, Outside
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.reference import OracleStage, compare_stage
+from datarecs_core.comparison.results import Difference, StageResults
+from datarecs_core.comparison.scan import Scan
+
+Reader = Callable[[Scan], Iterable[tuple[object, ...]]]
+"""Plain rows of a scan, for instance `Connector.rows`."""
+Writer = Callable[[StagePlan, Sequence[Difference]], str]
+"""Stores a stage's differences; answers where."""
+
+
+class MemoryEngine:
+    """One run over the oracle; at most 100,000 rows a source.
+
+    Args:
+        read: delivers the rows of a scan; called once per source.
+        key: the tenant's key for break ids, hashes and masks; the published one by default.
+        write: stores differences; without it they stay in `differences`.
+        zone: time zone by IANA name.
+    """
+
+    def __init__(
+        self,
+        read: Reader,
+        *,
+        key: bytes = COMPARE_KEY,
+        write: Writer | None = None,
+        zone: Callable[[str], tzinfo] = ZoneInfo,
+    ) -> None:
+        self._read, self._key, self._write, self._zone = read, key, write, zone
+        self._rows: dict[int, list[tuple[object, ...]]] = {}
+        self._done: dict[str, OracleStage] = {}
+
+    def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
+        """Run one stage; the stage it is scoped to must have run before."""
+        rows = [self._rows_of(scan) for scan in plan.scans]
+        outside = Outside(
+            key=self._key,
+            zones={name: self._zone(name) for name in _zones(plan)},
+            scopes={name: done.differing for name, done in self._done.items()},
+        )
+        done = compare_stage(plan, rows, outside)
+        if self._write is not None:
+            location = self._write(plan, done.differences)
+            differences = replace(done.results.differences, location=location)
+            done = replace(done, results=replace(done.results, differences=differences))
+        self._done[plan.name] = done
+        counts = done.results.counts
+        progress(
+            Progress(
+                stage=plan.name,
+                row_count=sum(counts.source_row_counts),
+                mismatch_count=counts.rows_unmatched,
+            )
+        )
+        return done.results
+
+    def explain(self, plan: StagePlan) -> Explanation:
+        """What the oracle does, which is the same for every stage."""
+        names = ", ".join(plan.sources)
+        text = f"{plan.name}: read {names} once, group and compare in memory, strategy full"
+        return Explanation(stage=plan.name, text=text)
+
+    def differences(self, stage: str) -> tuple[Difference, ...]:
+        """The stored differences of a stage that has run, by break id."""
+        return self._done[stage].differences
+
+    def _rows_of(self, scan: Scan) -> list[tuple[object, ...]]:
+        """One row more than allowed is enough to be refused."""
+        if scan.index not in self._rows:
+            rows: list[tuple[object, ...]] = []
+            for row in self._read(scan):
+                rows.append(row)
+                if len(rows) > MAX_ROWS:
+                    break
+            self._rows[scan.index] = rows
+        return self._rows[scan.index]
+
+
+def _zones(plan: StagePlan) -> set[str]:
+    dimensions = (*plan.dimensions, *(plan.scope.dimensions if plan.scope else ()))
+    inputs = [each for dimension in dimensions for each in dimension.inputs]
+    inputs += [each for measure in plan.measures for each in measure.inputs if each is not None]
+    return {each.zone for each in inputs if each.zone is not None}

@@ -1,0 +1,1 @@
+"""Mail about finished runs: rules, recipients, one mail per recipient and run."""

@@ -1,0 +1,273 @@
+"""What becomes of a mail: sent, tried again, given up, or unknown because the answer was lost.
+
+One mail for one recipient and run. The phase in its row says whether the relay may already hold it:
+only after OPEN is behind may a lost connection mean "perhaps sent", so a second copy can exist in
+that window alone.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+from uuid import UUID
+
+from datarecs_core.decision import Decision, Event
+from datarecs_core.notifications.evaluation import (
+    NOTHING_BEFORE,
+    Background,
+    MailKind,
+    SkipReason,
+)
+from datarecs_core.notifications.events import NotificationEmailFailed, NotificationEmailSent
+from datarecs_core.notifications.identity import recipient_hash
+from datarecs_core.notifications.replies import Reply, ReplyClass, classify
+from datarecs_core.notifications.rule import Detail
+from datarecs_core.values import JobId, RunId, TenantId
+
+LEASE_TTL = timedelta(seconds=240)
+"""Longer than one SMTP transaction may take (180 s)."""
+EXPIRES_AFTER = timedelta(hours=24)
+"""From `finalised_at`: an alert a day old misleads."""
+RESEND_AFTER = timedelta(minutes=10)
+MAX_ATTEMPTS = 8
+_MINUTES = (1, 5, 15, 60, 120, 240, 480)
+"""Waits after a temporary refusal: with the first attempt 8 in 15 h 21 min."""
+
+
+class MailState(StrEnum):
+    PENDING = "PENDING"
+    SENDING = "SENDING"
+    SENT = "SENT"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+    SKIPPED = "SKIPPED"
+
+
+class Phase(StrEnum):
+    """How far a mail that is being sent has come, as committed before the next command."""
+
+    OPEN = "OPEN"
+    """Provably not sent."""
+    DATA = "DATA"
+    """The recipient was accepted; from here the relay may hold the mail."""
+
+
+class MailReason(StrEnum):
+    """Why a mail failed."""
+
+    PERMANENT = "PERMANENT"
+    EXHAUSTED = "EXHAUSTED"
+    EXPIRED = "EXPIRED"
+    SMTPUTF8_UNSUPPORTED = "SMTPUTF8_UNSUPPORTED"
+
+
+class OnUnknown(StrEnum):
+    """What to do when the relay's answer to the data was lost."""
+
+    RESEND_ONCE = "resend_once"
+    """A lost alert costs more than a second copy with the same Message-ID."""
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """A row of `email_delivery` as the rules see it."""
+
+    tenant_id: TenantId
+    delivery_id: UUID
+    dedupe_key: str
+    run_id: RunId
+    job_id: JobId
+    recipient: str
+    recipient_key: str
+    rules: tuple[str, ...]
+    kind: MailKind
+    detail: Detail
+    background: Background = NOTHING_BEFORE
+    outcome: str
+    """MATCHED, UNMATCHED or `ERRORED:<code>`."""
+    state: MailState = MailState.PENDING
+    reason: MailReason | SkipReason | None = None
+    phase: Phase | None = None
+    due_at: datetime | None
+    """When to look at it; None once it is terminal."""
+    expires_at: datetime
+    finalised_at: datetime
+    attempts: int = 0
+    """Replies of the relay about this mail that asked for another try, plus the one that ended
+    it."""
+    unknowns: int = 0
+    """How often the answer to the data was lost."""
+    lease_epoch: int = 0
+    lease_owner: str | None = None
+    lease_until: datetime | None = None
+    message_id: str
+    created_at: datetime
+    last_reply: str = ""
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.state is not MailState.SENDING and self.due_at is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipientAccepted:
+    """RCPT was answered with 250; the phase must be committed before DATA is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replied:
+    """The relay answered: the final acceptance, or a refusal at some stage."""
+
+    reply: Reply
+    pause: timedelta
+    """How long the relay rests if the reply is about the relay."""
+    u: float
+    """Uniform in [0, 1): the jitter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportLost:
+    """No answer: refused connection, failed TLS, timeout, cut line."""
+
+    reason: str
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsSmtpUtf8:
+    """The address needs SMTPUTF8, which the relay does not offer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    pass
+
+
+Fact = RecipientAccepted | Replied | TransportLost | NeedsSmtpUtf8 | Expired
+
+
+SENDER_LOST = TransportLost(reason="the sending process was lost", pause=timedelta())
+"""The fact of a lease that ran out."""
+
+
+def lease(mail: Mail, *, owner: str, now: datetime) -> Mail:
+    """The mail under a new lease, in phase OPEN."""
+    return replace(
+        mail,
+        state=MailState.SENDING,
+        phase=Phase.OPEN,
+        lease_epoch=mail.lease_epoch + 1,
+        lease_owner=owner,
+        lease_until=now + LEASE_TTL,
+        due_at=now + LEASE_TTL,
+    )
+
+
+def decide_email(mail: Mail, fact: Fact, *, policy: OnUnknown, now: datetime) -> Decision[Mail]:
+    """The mail after a fact; the caller has checked the lease's epoch. Terminal states absorb."""
+    if mail.is_terminal:
+        return Decision(mail)
+    match fact:
+        case RecipientAccepted():
+            return Decision(replace(mail, phase=Phase.DATA))
+        case Replied():
+            return _replied(mail, fact, now=now)
+        case TransportLost(reason=reason, pause=pause):
+            return _interrupted(replace(mail, last_reply=reason), pause, policy=policy, now=now)
+        case NeedsSmtpUtf8():
+            return _failed(mail, MailReason.SMTPUTF8_UNSUPPORTED)
+        case Expired():
+            # A mail that may have arrived is not reported as expired: nobody knows.
+            return _given_up(mail) if mail.unknowns else _failed(mail, MailReason.EXPIRED)
+    assert_never(fact)
+
+
+def _interrupted(
+    mail: Mail, pause: timedelta, *, policy: OnUnknown, now: datetime
+) -> Decision[Mail]:
+    """In phase OPEN provably not sent; in phase DATA the relay may hold the mail."""
+    if mail.phase is not Phase.DATA:
+        return Decision(_waiting(mail, now + pause))
+    lost = replace(mail, unknowns=mail.unknowns + 1)
+    if policy is OnUnknown.STOP or lost.unknowns > 1:
+        return _given_up(lost)
+    return Decision(replace(_waiting(lost, now + RESEND_AFTER), state=MailState.UNKNOWN))
+
+
+def _replied(mail: Mail, fact: Replied, *, now: datetime) -> Decision[Mail]:
+    seen = replace(mail, last_reply=f"{fact.reply.code} {fact.reply.text}".rstrip())
+    match classify(fact.reply):
+        case ReplyClass.ACCEPTED:
+            sent = _closed(replace(seen, attempts=mail.attempts + 1), MailState.SENT, None)
+            return Decision(sent, _told(sent))
+        case ReplyClass.RETRY:
+            tried = replace(seen, attempts=mail.attempts + 1)
+            if tried.attempts >= MAX_ATTEMPTS:
+                return _failed(tried, MailReason.EXHAUSTED)
+            return Decision(_waiting(tried, now + retry_delay(tried.attempts, u=fact.u)))
+        case ReplyClass.PERMANENT:
+            return _failed(replace(seen, attempts=mail.attempts + 1), MailReason.PERMANENT)
+        case ReplyClass.TRANSPORT | ReplyClass.CONFIGURATION:
+            return Decision(_waiting(seen, now + fact.pause))
+
+
+def retry_delay(attempts: int, *, u: float) -> timedelta:
+    """The wait after so many temporary refusals, times 0.8 to 1.2."""
+    return timedelta(minutes=_MINUTES[attempts - 1]) * (0.8 + 0.4 * u)
+
+
+def _given_up(mail: Mail) -> Decision[Mail]:
+    ended = _closed(mail, MailState.UNKNOWN, None)
+    return Decision(ended, _told(ended))
+
+
+def _failed(mail: Mail, reason: MailReason) -> Decision[Mail]:
+    ended = _closed(mail, MailState.FAILED, reason)
+    return Decision(ended, _told(ended))
+
+
+def _waiting(mail: Mail, due_at: datetime) -> Mail:
+    return replace(
+        mail,
+        state=MailState.PENDING,
+        phase=None,
+        due_at=due_at,
+        lease_owner=None,
+        lease_until=None,
+    )
+
+
+def _closed(mail: Mail, state: MailState, reason: MailReason | None) -> Mail:
+    return replace(
+        mail,
+        state=state,
+        reason=reason,
+        phase=None,
+        due_at=None,
+        lease_owner=None,
+        lease_until=None,
+    )
+
+
+def _told(mail: Mail) -> tuple[Event, ...]:
+    """What the end of a mail tells; its recipient only as a hash."""
+    sent = mail.state is MailState.SENT
+    event = NotificationEmailSent if sent else NotificationEmailFailed
+    return (
+        event(
+            run_id=mail.run_id,
+            job_id=mail.job_id,
+            tenant_id=mail.tenant_id,
+            recipient_count=1,
+            recipient_hash=recipient_hash(mail.tenant_id, mail.recipient_key),
+            detail_level=mail.detail,
+            status=mail.state.lower(),
+            delivery_id=mail.delivery_id,
+            kind=mail.kind,
+            rule_names=mail.rules,
+            attempts=mail.attempts,
+            message_id=mail.message_id,
+            error_message=None if sent else mail.last_reply or mail.reason,
+        ),
+    )

@@ -1,0 +1,63 @@
+"""What an SMTP reply means for a mail: SMTP's own language, sorted into five classes.
+
+Apart from the mail's state machine because the table is the protocol's and changes with it alone.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """Which command a reply answers."""
+
+    CONNECT = "CONNECT"
+    """Banner, EHLO and STARTTLS."""
+    AUTH = "AUTH"
+    MAIL = "MAIL"
+    RCPT = "RCPT"
+    DATA = "DATA"
+    """The DATA command or the end of the data."""
+
+
+class ReplyClass(StrEnum):
+    """Metric labels of `mail_attempts_total`."""
+
+    ACCEPTED = "ACCEPTED"
+    RETRY = "RETRY"
+    """About this mail, for now."""
+    PERMANENT = "PERMANENT"
+    """About this mail, for good."""
+    TRANSPORT = "TRANSPORT"
+    """About the relay; says nothing about the mail."""
+    CONFIGURATION = "CONFIGURATION"
+    """The relay refuses us: a person must change a setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A reply as the relay gave it."""
+
+    stage: Stage
+    code: int
+    text: str = ""
+    """Sanitised, at most 500 characters; starts with the enhanced code if there is one."""
+
+
+_NOT_NOW = frozenset({421, 454})
+_LET_IN_REFUSED = frozenset({530, 534, 535})
+
+
+def classify(reply: Reply) -> ReplyClass:
+    """The class of a reply that is not the expected one, or of the final acceptance."""
+    about_mail = reply.stage in {Stage.RCPT, Stage.DATA}
+    if reply.code in _NOT_NOW:
+        return ReplyClass.TRANSPORT
+    if reply.code in _LET_IN_REFUSED:
+        return ReplyClass.CONFIGURATION
+    match reply.code // 100:
+        case 2:
+            return ReplyClass.ACCEPTED
+        case 5:
+            return ReplyClass.PERMANENT if about_mail else ReplyClass.CONFIGURATION
+        case _:
+            return ReplyClass.RETRY if about_mail else ReplyClass.TRANSPORT

@@ -1,0 +1,188 @@
+"""What a write does to a resource: which parts differ, which number grows, which event tells it.
+
+Pure: the new state, its record in the change feed and its event come back as one value, or None
+when nothing differs, because a write without effect leaves no trace.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from datarecs_core.hashing import JsonValue, canonical_json
+from datarecs_core.resources.declared import Declared
+from datarecs_core.resources.events import (
+    ResourceCreated,
+    ResourceDeleted,
+    ResourceEvent,
+    ResourceStatusUpdated,
+    ResourceUpdated,
+)
+from datarecs_core.resources.refusals import FinalizerAddedError
+from datarecs_core.resources.resource import Resource
+from datarecs_core.values import ResourceUid, TenantId
+
+
+class Op(StrEnum):
+    """What a record of the change feed says."""
+
+    CREATED = "CREATED"
+    UPDATED = "UPDATED"
+    STATUS_UPDATED = "STATUS_UPDATED"
+    DELETED = "DELETED"
+
+
+_EVENTS: Mapping[Op, type[ResourceEvent]] = {
+    Op.CREATED: ResourceCreated,
+    Op.UPDATED: ResourceUpdated,
+    Op.STATUS_UPDATED: ResourceStatusUpdated,
+    Op.DELETED: ResourceDeleted,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One effective write: the object as it stands (for DELETED: as it last stood)."""
+
+    resource: Resource
+    op: Op
+    changed: tuple[str, ...]
+    event: ResourceEvent
+
+    @property
+    def is_gone(self) -> bool:
+        return self.op is Op.DELETED
+
+
+def changed_parts(before: Resource, after: Resource) -> tuple[str, ...]:
+    """Which of spec, labels, annotations, finalizers, deletionTimestamp, status differ."""
+    pairs = (
+        ("spec", _same(before.spec, after.spec)),
+        ("labels", before.labels == after.labels),
+        ("annotations", before.annotations == after.annotations),
+        ("finalizers", before.finalizers == after.finalizers),
+        ("deletionTimestamp", before.deletion_at == after.deletion_at),
+        ("status", _same(before.status, after.status)),
+    )
+    return tuple(name for name, same in pairs if not same)
+
+
+def _same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Equal as JSON: order of keys and kind of sequence do not count."""
+    return _bytes(one) == _bytes(other)
+
+
+def _bytes(value: Mapping[str, object]) -> bytes:
+    as_json: Mapping[str, JsonValue] = value  # type: ignore[assignment]  # stored as JSON
+    return canonical_json(as_json)
+
+
+def create(
+    declared: Declared, *, tenant_id: TenantId, uid: ResourceUid, rv: int, now: datetime
+) -> Write:
+    """The object at its beginning: generation 1."""
+    resource = Resource(
+        tenant_id=tenant_id,
+        uid=uid,
+        kind=declared.kind,
+        namespace=declared.namespace,
+        name=declared.name,
+        generation=1,
+        rv=rv,
+        spec=declared.spec,
+        spec_hash=declared.spec_hash,
+        labels=declared.labels,
+        annotations=declared.annotations,
+        finalizers=declared.finalizers,
+        created_at=now,
+    )
+    return _write(resource, Op.CREATED, (), now=now)
+
+
+def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> Write | None:
+    """The stored object with what is declared now; None when it says the same.
+
+    Generation grows when the spec differs. When the last finalizer of an object that is being
+    deleted is taken away, the object goes.
+
+    Raises:
+        FinalizerAddedError: a finalizer is new although the object is being deleted.
+    """
+    added = tuple(name for name in declared.finalizers if name not in stored.finalizers)
+    if stored.deletion_at is not None and added:
+        raise FinalizerAddedError(added=added)
+    after = replace(
+        stored,
+        rv=rv,
+        spec=declared.spec,
+        spec_hash=declared.spec_hash,
+        labels=declared.labels,
+        annotations=declared.annotations,
+        finalizers=declared.finalizers,
+    )
+    changed = changed_parts(stored, after)
+    if not changed:
+        return None
+    if "spec" in changed:
+        after = replace(after, generation=stored.generation + 1)
+    if after.deletion_at is not None and not after.finalizers:
+        return _write(after, Op.DELETED, changed, now=now, before=stored)
+    return _write(after, Op.UPDATED, changed, now=now, before=stored)
+
+
+def delete(stored: Resource, *, rv: int, now: datetime) -> Write | None:
+    """Gone at once, or marked while finalizers remain; None when it is marked already."""
+    if not stored.finalizers:
+        return _write(replace(stored, rv=rv), Op.DELETED, (), now=now, before=stored)
+    if stored.deletion_at is not None:
+        return None
+    marked = replace(stored, rv=rv, deletion_at=now, generation=stored.generation + 1)
+    return _write(marked, Op.UPDATED, changed_parts(stored, marked), now=now, before=stored)
+
+
+def observe(
+    stored: Resource,
+    status: Mapping[str, object],
+    *,
+    observed_generation: int,
+    rv: int,
+    now: datetime,
+) -> Write | None:
+    """The controller's view of the object; None when it is the one stored.
+
+    Raises:
+        ValueError: the controller claims a generation that the object has not reached.
+    """
+    if observed_generation > stored.generation:
+        raise ValueError("a status cannot be of a generation that does not exist yet")
+    after = replace(stored, rv=rv, status=status, observed_generation=observed_generation)
+    changed = changed_parts(stored, after)
+    if not changed and observed_generation == stored.observed_generation:
+        return None
+    return _write(after, Op.STATUS_UPDATED, ("status",), now=now, before=stored)
+
+
+def _write(
+    resource: Resource,
+    op: Op,
+    changed: tuple[str, ...],
+    *,
+    now: datetime,
+    before: Resource | None = None,
+) -> Write:
+    event = _EVENTS[op](
+        tenant_id=resource.tenant_id,
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=resource.namespace,
+        name=resource.name,
+        uid=resource.uid,
+        generation=resource.generation,
+        resource_version=str(resource.rv),
+        changed=changed,
+        change_type=str(op),
+        observed_generation=resource.observed_generation,
+        old_generation=before.generation if before else None,
+        timestamp=now,
+    )
+    return Write(resource=resource, op=op, changed=changed, event=event)

@@ -1,0 +1,131 @@
+"""The declared Connection: where a system is and which secret reference opens it.
+
+Its own concept because jobs name connections, connectors open them, and neither may hold a secret:
+`auth` maps a field to a reference, never to a value.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from datarecs_core.errors.faults import Fault, did_you_mean
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.jobs.definition import ReconciliationJob, Source
+from datarecs_core.jobs.vocabulary import SourceKind
+
+
+class ConnectionType(StrEnum):
+    POSTGRES = "postgres"
+    FILES = "files"
+    """A folder below the roots that the operator allows."""
+
+
+class SslMode(StrEnum):
+    """As libpq spells them; below VERIFY_FULL the server is not proven to be the one named."""
+
+    DISABLE = "disable"
+    ALLOW = "allow"
+    PREFER = "prefer"
+    REQUIRE = "require"
+    VERIFY_CA = "verify-ca"
+    VERIFY_FULL = "verify-full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresConfig:
+    host: str
+    """A name or an address; which addresses may be dialled is decided at each dial."""
+    port: int = 5432
+    database: str
+    user: str
+    sslmode: SslMode = SslMode.VERIFY_FULL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesConfig:
+    root: str
+    """Folder from which the paths of sources start, inside a root the operator allows."""
+
+
+ConnectionConfig = PostgresConfig | FilesConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Spec of the kind Connection."""
+
+    type: ConnectionType
+    config: ConnectionConfig
+    auth: Mapping[str, str] = field(default_factory=dict)
+    """Secret references by field, such as `password`: `env:NAME` or `file:/path`."""
+
+
+SERVES: Mapping[SourceKind, ConnectionType] = {
+    SourceKind.POSTGRES: ConnectionType.POSTGRES,
+    SourceKind.PARQUET: ConnectionType.FILES,
+    SourceKind.CSV: ConnectionType.FILES,
+    SourceKind.JSON: ConnectionType.FILES,
+}
+"""Which connection a kind of source needs; kinds that are not listed have none yet."""
+
+_REFUSED_PATHS = (
+    (re.compile(r"\\\\|//|[A-Za-z]:"), "a network path or drive letter is not allowed"),
+    (re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:"), "write a path, not a URL"),
+    (re.compile(r"(?i).*%(2e|2f|5c|00)"), "percent-encoded dots, slashes and NUL are not allowed"),
+    (re.compile(r"(.*[/\\])?\.\.([/\\].*)?"), "`..` is not allowed"),
+)
+
+
+def path_fault(path: str, *, absolute: bool = False) -> str | None:
+    """What is wrong with the path of a file source or root by its text alone, or None.
+
+    Args:
+        path: as declared; may hold `*` and `?`.
+        absolute: a leading slash is fine (roots, and `datarecs compare` on a workstation).
+    """
+    if not path.isprintable():
+        return "a path holds no NUL, line break or other invisible character"
+    for refused, why in _REFUSED_PATHS:
+        if refused.match(path):
+            return why
+    if path.startswith("/") and not absolute:
+        return "the path starts at the connection's root; write it without a leading /"
+    return None
+
+
+def connection_faults(
+    job: ReconciliationJob, known: Mapping[str, ConnectionType]
+) -> tuple[Fault, ...]:
+    """What is wrong between a job and the connections of its namespace, by name.
+
+    Checked where connections are at hand: by the server's planning, never by `validate`.
+    """
+    return tuple(
+        fault
+        for index, source in enumerate(job.sources)
+        if source.connection is not None
+        for fault in _connection_faults(index, source, known)
+    )
+
+
+def _connection_faults(
+    index: int, source: Source, known: Mapping[str, ConnectionType]
+) -> Iterator[Fault]:
+    path = ("spec", "sources", index, "connection")
+    name = source.connection or ""
+    if name not in known:
+        yield Fault(
+            code=SpecCode.UNKNOWN_CONNECTION,
+            path=path,
+            message="no connection has this name",
+            hint=did_you_mean(name, known) or "apply the connection first",
+        )
+    elif known[name] is not SERVES.get(source.kind):
+        wanted = SERVES.get(source.kind)
+        yield Fault(
+            code=SpecCode.CONNECTION_MISMATCH,
+            path=path,
+            message=f"a {source.kind} source cannot use a connection of type {known[name]}",
+            hint=f"name a connection of type {wanted}" if wanted else "",
+        )

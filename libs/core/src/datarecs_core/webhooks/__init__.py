@@ -1,0 +1,1 @@
+"""Webhooks: which endpoint gets which event, how a request is signed, when it is tried again."""

@@ -1,0 +1,229 @@
+"""The declared WebhookEndpoint and what makes one well formed.
+
+A receiver's URL with filter, secrets, limits and retry schedule. Kept apart from the rules that use
+it, so that YAML, REST and the stored row decode into one shape.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from datarecs_core.errors.faults import Fault, Step
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.webhooks.globs import glob_fault
+
+MAX_GLOBS = 50
+MAX_HEADERS = 20
+MAX_SECRET_REFS = 4
+MAX_DELAYS = 20
+
+DEFAULT_DELAYS = (
+    timedelta(seconds=5),
+    timedelta(minutes=5),
+    timedelta(minutes=30),
+    timedelta(hours=2),
+    timedelta(hours=5),
+    timedelta(hours=10),
+    timedelta(hours=14),
+    timedelta(hours=20),
+    timedelta(hours=24),
+)
+"""Waits after each failed attempt before jitter: with the first attempt 10 over 272,105 s."""
+
+
+class Format(StrEnum):
+    """How an event becomes a request body."""
+
+    STRUCTURED = "cloudevents-structured"
+    BINARY = "cloudevents-binary"
+    STANDARD = "standard"
+
+
+class SigningMode(StrEnum):
+    MANAGED = "managed"
+    """The platform generates the secret and keeps it sealed."""
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRef:
+    """A value that is looked up at the moment of use: `env:NAME` or `file:/path`."""
+
+    secret_ref: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which event types go to the endpoint; all parts must hold."""
+
+    types: tuple[str, ...] = ("**",)
+    """Globs over the type; `*` is one dot segment, `**` one or more; `io.datarecs.` may be left
+    out."""
+    exclude_types: tuple[str, ...] = ()
+    """Globs that win over `types`."""
+    operational: bool = False
+    """Whether events about deliveries and tests of other endpoints come too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signing:
+    mode: SigningMode = SigningMode.MANAGED
+    secret_refs: tuple[str, ...] = ()
+    """1 to 4 references, the first is current; only with `reference`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    bearer: SecretRef
+    """Sent as `Authorization: Bearer …`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    delays: tuple[timedelta, ...] = DEFAULT_DELAYS
+    """Up to 20 waits of 1 s to 1 day, together at most 7 days; none means one attempt."""
+    max_age: timedelta = timedelta(days=7)
+    """1 min to 7 days from the creation of a delivery; then it is dead-lettered as EXPIRED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    rate_per_minute: int = 600
+    """1 to 6,000 attempts."""
+    max_concurrent: int = 4
+    """1 to 32 open requests, over all replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookEndpoint:
+    """Spec of the kind WebhookEndpoint."""
+
+    url: str | None = None
+    """Exactly one of `url` and `url_from`."""
+    url_from: SecretRef | None = None
+    """For URLs that are secrets themselves: only scheme, host and port are shown or logged."""
+    enabled: bool = True
+    filter: Filter = field(default_factory=Filter)
+    format: Format = Format.STRUCTURED
+    signing: Signing = field(default_factory=Signing)
+    auth: Auth | None = None
+    headers: Mapping[str, str | SecretRef] = field(default_factory=dict)
+    timeout: timedelta = timedelta(seconds=15)
+    """1 s to 30 s, over the whole attempt."""
+    retry: Retry = field(default_factory=Retry)
+    limits: Limits = field(default_factory=Limits)
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,1024}")
+_RESERVED_NAMES = frozenset(
+    {
+        "host",
+        "connection",
+        "transfer-encoding",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "keep-alive",
+        "authorization",
+        "cookie",
+        "user-agent",
+        "accept-encoding",
+        "traceparent",
+        "tracestate",
+    }
+)
+_RESERVED_PREFIXES = ("content-", "proxy-", "webhook-", "datarecs-", "ce-")
+
+
+def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
+    """Everything wrong with the spec at once; the URL's own rules stand in `egress`."""
+    return (
+        *_address_faults(spec),
+        *_filter_faults(spec.filter),
+        *_signing_faults(spec.signing),
+        *_header_faults(spec.headers),
+        *_limit_faults(spec),
+        *_retry_faults(spec.retry),
+    )
+
+
+def _fault(code: SpecCode, message: str, *steps: Step) -> Fault:
+    return Fault(code=code, path=("spec", *steps), message=message)
+
+
+def _address_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
+    if (spec.url is None) == (spec.url_from is None):
+        yield _fault(SpecCode.MISSING_FIELD, "give exactly one of url and url_from", "url")
+
+
+def _filter_faults(chosen: Filter) -> Iterator[Fault]:
+    for name, globs in (("types", chosen.types), ("exclude_types", chosen.exclude_types)):
+        if len(globs) > MAX_GLOBS:
+            message = f"{len(globs)} globs; at most {MAX_GLOBS}"
+            yield _fault(SpecCode.BAD_LENGTH, message, "filter", name)
+        for index, glob in enumerate(globs):
+            if problem := glob_fault(glob):
+                yield _fault(SpecCode.BAD_TEXT, problem, "filter", name, index)
+    if not chosen.types:
+        message = "an empty list matches nothing; leave it out for every type"
+        yield _fault(SpecCode.BAD_LENGTH, message, "filter", "types")
+
+
+def _signing_faults(signing: Signing) -> Iterator[Fault]:
+    where = ("signing", "secret_refs")
+    match signing.mode:
+        case SigningMode.MANAGED:
+            if signing.secret_refs:
+                yield _fault(SpecCode.FIELD_OF_ANOTHER_KIND, "only with mode reference", *where)
+        case SigningMode.REFERENCE:
+            if not 1 <= len(signing.secret_refs) <= MAX_SECRET_REFS:
+                message = f"1 to {MAX_SECRET_REFS} references, current first"
+                yield _fault(SpecCode.BAD_LENGTH, message, *where)
+
+
+def _header_faults(headers: Mapping[str, str | SecretRef]) -> Iterator[Fault]:
+    if len(headers) > MAX_HEADERS:
+        message = f"{len(headers)} headers; at most {MAX_HEADERS}"
+        yield _fault(SpecCode.BAD_LENGTH, message, "headers")
+    for name, value in headers.items():
+        lower = name.lower()
+        if not _HEADER_NAME.fullmatch(name):
+            message = "a header name has 1 to 64 token characters"
+            yield _fault(SpecCode.BAD_NAME, message, "headers", name)
+        elif lower in _RESERVED_NAMES or lower.startswith(_RESERVED_PREFIXES):
+            message = "this header is set by the platform; choose another name"
+            yield _fault(SpecCode.BAD_NAME, message, "headers", name)
+        if isinstance(value, str) and not _HEADER_VALUE.fullmatch(value):
+            message = "a header value has at most 1,024 visible ASCII characters"
+            yield _fault(SpecCode.BAD_TEXT, message, "headers", name)
+    if len({name.lower() for name in headers}) < len(headers):
+        yield _fault(SpecCode.DUPLICATE_NAME, "two names differ in case only", "headers")
+
+
+def _limit_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
+    limits = spec.limits
+    if not timedelta(seconds=1) <= spec.timeout <= timedelta(seconds=30):
+        yield _fault(SpecCode.BAD_DURATION, "PT1S to PT30S", "timeout")
+    for name, value, least, most in (
+        ("rate_per_minute", limits.rate_per_minute, 1, 6_000),
+        ("max_concurrent", limits.max_concurrent, 1, 32),
+    ):
+        if not least <= value <= most:
+            yield _fault(SpecCode.NOT_IN_ENUM, f"{least} to {most}", "limits", name)
+
+
+def _retry_faults(retry: Retry) -> Iterator[Fault]:
+    if len(retry.delays) > MAX_DELAYS:
+        message = f"{len(retry.delays)} delays; at most {MAX_DELAYS}"
+        yield _fault(SpecCode.BAD_LENGTH, message, "retry", "delays")
+    for index, delay in enumerate(retry.delays):
+        if not timedelta(seconds=1) <= delay <= timedelta(days=1):
+            yield _fault(SpecCode.BAD_DURATION, "PT1S to P1D", "retry", "delays", index)
+    if sum(retry.delays, timedelta()) > timedelta(days=7):
+        yield _fault(SpecCode.BAD_DURATION, "together at most P7D", "retry", "delays")
+    if not timedelta(minutes=1) <= retry.max_age <= timedelta(days=7):
+        yield _fault(SpecCode.BAD_DURATION, "PT1M to P7D", "retry", "max_age")

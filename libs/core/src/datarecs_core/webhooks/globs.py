@@ -1,0 +1,48 @@
+"""Globs over event types: what one may look like and what it matches.
+
+A language of its own: `*` is one dot segment, `**` one or more, nothing else is special.
+"""
+
+import re
+from collections.abc import Sequence
+
+_FAMILY = ["io", "datarecs"]
+"""The first two segments of every type of ours, which a glob may leave out."""
+_SEGMENT = re.compile(r"[a-z0-9_]+")
+
+
+def glob_fault(glob: str) -> str | None:
+    """What is wrong with the glob, or None."""
+    for segment in glob.split("."):
+        if segment not in {"*", "**"} and not _SEGMENT.fullmatch(segment):
+            return "segments of a-z, 0-9 and _ joined by dots; * is one segment, ** one or more"
+    return None
+
+
+def glob_matches(glob: str, event_type: str) -> bool:
+    """Whether the whole type matches; both may leave out `io.datarecs.`; case counts."""
+    return _matches(short_type(glob).split("."), short_type(event_type).split("."))
+
+
+def short_type(text: str) -> str:
+    """The type or glob without its leading family segments, if it has them."""
+    segments = text.split(".")
+    return ".".join(segments[2:]) if segments[:2] == _FAMILY else text
+
+
+def _matches(pattern: Sequence[str], segments: Sequence[str]) -> bool:
+    """Linear in pattern times segments: `reached[j]` says that the pattern so far ate j segments.
+
+    No backtracking, so fifty hostile globs cost no more than fifty friendly ones.
+    """
+    reached = [True, *([False] * len(segments))]
+    for part in pattern:
+        following = [False] * len(reached)
+        for eaten in range(1, len(reached)):
+            here = segments[eaten - 1]
+            if part == "**":
+                following[eaten] = reached[eaten - 1] or following[eaten - 1]
+            else:
+                following[eaten] = reached[eaten - 1] and part in {"*", here}
+        reached = following
+    return reached[-1]

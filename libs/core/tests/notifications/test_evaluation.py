@@ -1,0 +1,233 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datarecs_core.notifications.evaluation import (
+    Evaluation,
+    Held,
+    MailKind,
+    RuleState,
+    RunFacts,
+    SkipReason,
+    StoredRule,
+    evaluate_rules,
+)
+from datarecs_core.notifications.rule import (
+    OUTCOMES,
+    Detail,
+    Match,
+    NotificationRule,
+    Notify,
+    Recipient,
+)
+from datarecs_core.notifications.skipping import skipped_events
+from datarecs_core.runs.model import RunMode
+from datarecs_core.values import JobId, ResourceUid, RunId, TenantId
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DOMAINS = {"example.com"}
+ALL = ("MATCHED", "UNMATCHED", "ERRORED")
+
+
+def a_rule(
+    *addresses: str, name: str = "r", match: Match | None = None, **spec: object
+) -> StoredRule:
+    to = tuple(Recipient(address=address) for address in addresses or ("a@example.com",))
+    declared = NotificationRule(to=to, match=match or Match(), **spec)  # type: ignore[arg-type]  # a builder's table
+    return StoredRule(uid=ResourceUid(UUID(int=hash(name) % 2**64)), name=name, spec=declared)
+
+
+def a_run(outcome: str, number: int = 0, *, job: str = "ledger") -> RunFacts:
+    return RunFacts(
+        tenant_id=TenantId(UUID(int=1)),
+        run_id=RunId(UUID(int=1000 + number)),
+        job_id=JobId(UUID(int=7)),
+        job_name=job,
+        mode=RunMode.IMMEDIATE,
+        outcome=outcome,
+        finalised_at=NOON + number * HOUR,
+    )
+
+
+def judge(
+    rules: Sequence[StoredRule],
+    run: RunFacts,
+    states: Mapping[ResourceUid, RuleState] | None = None,
+) -> Evaluation:
+    return evaluate_rules(rules, run, states or {}, domains=DOMAINS, now=run.finalised_at)
+
+
+def mailed(rule: StoredRule, outcomes: Sequence[str]) -> tuple[list[int], list[MailKind]]:
+    """Which runs of the sequence lead to a mail, counted from 1, and of which kind."""
+    states: dict[ResourceUid, RuleState] = {}
+    numbers, kinds = [], []
+    for number, outcome in enumerate(outcomes, start=1):
+        result = judge([rule], a_run(outcome, number), states)
+        states |= {state.rule_uid: state for state in result.states}
+        for intent in result.intents:
+            numbers.append(number)
+            kinds.append(intent.kind)
+    return numbers, kinds
+
+
+@pytest.mark.case("M06")
+@pytest.mark.case("U56")
+def test_on_change_mails_the_change_and_the_recovery() -> None:
+    sequence = ["MATCHED", "UNMATCHED", "UNMATCHED", "UNMATCHED", "MATCHED"]
+    assert mailed(a_rule(), sequence) == ([2, 5], [MailKind.OUTCOME, MailKind.RECOVERY])
+    every = a_rule(notify=Notify.EVERY_RUN, match=Match(outcomes=("MATCHED", "UNMATCHED")))
+    assert mailed(every, sequence)[0] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.case("M08")
+def test_another_error_code_is_a_change() -> None:
+    assert mailed(a_rule(), ["ERRORED:TIMED_OUT", "ERRORED:CRASHED"])[0] == [1, 2]
+
+
+def test_without_recovery_the_way_back_is_silent() -> None:
+    assert mailed(a_rule(recovery=False), ["UNMATCHED", "MATCHED"])[0] == [1]
+
+
+def test_recovery_needs_a_mailed_alert_and_survives_an_outcome_nobody_asked_for() -> None:
+    only_unmatched = a_rule(match=Match(outcomes=("UNMATCHED",)))
+    assert mailed(only_unmatched, ["ERRORED:CRASHED", "MATCHED"])[0] == []
+    assert mailed(only_unmatched, ["UNMATCHED", "ERRORED:CRASHED", "MATCHED"])[0] == [1, 3]
+
+
+def test_a_recovery_knows_when_it_began_how_long_it_was_and_what_was_told_first() -> None:
+    rule = a_rule()
+    states: dict[ResourceUid, RuleState] = {}
+    for number, outcome in enumerate(["UNMATCHED", "ERRORED:CRASHED"], start=1):
+        result = judge([rule], a_run(outcome, number), states)
+        states |= {state.rule_uid: state for state in result.states}
+    (intent,) = judge([rule], a_run("MATCHED", 3), states).intents
+    assert intent.background.since == NOON + HOUR
+    assert intent.background.runs == 2
+    assert intent.background.first_told == "UNMATCHED"
+
+
+@pytest.mark.case("M09")
+def test_an_overtaken_run_is_held_and_leaves_the_state_alone() -> None:
+    rule = a_rule(match=Match(outcomes=ALL))
+    later = judge([rule], a_run("MATCHED", 2))
+    states = {state.rule_uid: state for state in later.states}
+    earlier = judge([rule], a_run("UNMATCHED", 1), states)
+    assert earlier.intents == ()
+    assert earlier.held == (Held(reason=SkipReason.SUPERSEDED, rule="r"),)
+    assert earlier.states == ()
+
+
+@pytest.mark.case("M27")
+def test_a_run_of_the_day_before_yesterday_mails_nobody() -> None:
+    run = a_run("UNMATCHED")
+    late = evaluate_rules(
+        [a_rule()], run, {}, domains=DOMAINS, now=NOON + timedelta(hours=24, seconds=1)
+    )
+    assert (late.intents, late.states) == ((), ())
+    (told,) = skipped_events(late, run)
+    assert (told.skip_reason, told.recipient_count) == ("stale", 0)
+
+
+@pytest.mark.case("M10")
+def test_one_person_by_several_rules_and_spellings_is_one_recipient() -> None:
+    rules = [
+        a_rule("A@example.com", name="one", detail=Detail.MINIMAL),
+        a_rule("a@EXAMPLE.com", name="two", detail=Detail.FULL),
+    ]
+    (intent,) = judge(rules, a_run("UNMATCHED")).intents
+    assert intent.address == "A@example.com"
+    assert intent.rules == ("one", "two")
+    assert intent.detail is Detail.FULL
+
+
+@pytest.mark.case("M25")
+def test_beyond_200_recipients_the_rest_is_skipped_and_told() -> None:
+    rules = [
+        a_rule(*(f"p{rule}-{n}@example.com" for n in range(100)), name=f"r{rule}")
+        for rule in range(5)
+    ]
+    run = a_run("UNMATCHED")
+    result = judge(rules, run)
+    assert sum(intent.skipped is None for intent in result.intents) == 200
+    told = skipped_events(result, run)
+    assert [event.skip_reason for event in told] == ["recipient_cap"] * 300
+
+
+@pytest.mark.case("X83")
+def test_a_foreign_domain_is_skipped_and_told_without_the_address() -> None:
+    run = a_run("UNMATCHED")
+    result = judge([a_rule("a@elsewhere.example")], run)
+    assert [intent.skipped for intent in result.intents] == [SkipReason.UNVERIFIED]
+    (told,) = skipped_events(result, run)
+    assert told.skip_reason == "unverified"
+    assert "elsewhere" not in repr(told)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        a_rule(enabled=False),
+        a_rule(match=Match(jobs=("other",))),
+        a_rule(match=Match(triggers=(RunMode.SCHEDULED,))),
+        a_rule(match=Match(outcomes=("MATCHED",))),
+    ],
+)
+def test_a_run_no_rule_matches_leaves_one_trace(rule: StoredRule) -> None:
+    run = a_run("UNMATCHED")
+    (told,) = skipped_events(judge([rule], run), run)
+    assert told.skip_reason == "no_matching_rule"
+
+
+def test_a_repeated_outcome_is_held_and_told_with_the_rule() -> None:
+    rule = a_rule()
+    first = judge([rule], a_run("UNMATCHED", 1))
+    states = {state.rule_uid: state for state in first.states}
+    run = a_run("UNMATCHED", 2)
+    (told,) = skipped_events(judge([rule], run, states), run)
+    assert (told.skip_reason, told.rule_names) == ("not_changed", ("r",))
+
+
+@pytest.mark.case("M29")
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(OUTCOMES[:2] + OUTCOMES[3:]), st.integers(0, 20)), max_size=20
+    ),
+    st.lists(
+        st.builds(
+            NotificationRule,
+            to=st.lists(
+                st.builds(Recipient, address=st.sampled_from(["a@example.com", "b@x.example"])),
+                min_size=1,
+                max_size=2,
+            ).map(tuple),
+            notify=st.sampled_from(list(Notify)),
+            recovery=st.booleans(),
+            match=st.builds(
+                Match,
+                outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=3).map(tuple),
+            ),
+        ),
+        max_size=3,
+    ),
+)
+def test_every_finalised_run_leads_to_a_mail_or_a_reason(
+    runs: list[tuple[str, int]], specs: list[NotificationRule]
+) -> None:
+    rules = [
+        StoredRule(uid=ResourceUid(UUID(int=n)), name=f"r{n}", spec=spec)
+        for n, spec in enumerate(specs)
+    ]
+    states: dict[ResourceUid, RuleState] = {}
+    for number, (outcome, hours) in enumerate(runs):
+        run = replace(a_run(outcome, number), finalised_at=NOON + hours * HOUR)
+        result = judge(rules, run, states)
+        states |= {state.rule_uid: state for state in result.states}
+        mails = [intent for intent in result.intents if intent.skipped is None]
+        assert mails or skipped_events(result, run)
+        assert len({intent.key for intent in result.intents}) == len(result.intents)

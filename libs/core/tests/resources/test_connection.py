@@ -1,0 +1,84 @@
+"""Connections: paths by their text, and jobs against the connections that exist."""
+
+from dataclasses import replace
+
+import pytest
+
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.jobs.definition import ReconciliationJob, Source
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import ConnectionType, connection_faults, path_fault
+
+LEDGER = Source(name="ledger", kind=SourceKind.POSTGRES, connection="pg", relation="entries")
+EXPORTS = Source(name="exports", kind=SourceKind.CSV, connection="files", path="x.csv")
+JOB = ReconciliationJob(name="orders", sources=(LEDGER, EXPORTS), stages=())
+KNOWN = {"pg": ConnectionType.POSTGRES, "files": ConnectionType.FILES}
+
+
+@pytest.mark.parametrize(
+    "path", ["exports/*.parquet", "a..b/c", "a b/ü.csv", "year=2026/x:y.csv", "100%/x.csv", "."]
+)
+def test_a_path_below_the_root_is_fine(path: str) -> None:
+    assert path_fault(path) is None
+
+
+@pytest.mark.case("X55")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../etc/passwd",
+        "a/../../b",
+        "..",
+        "a/..",
+        "..\\x",
+        "%2e%2e/x",
+        "a/%2E%2E/x",
+        "/etc/passwd",
+        "a\0b",
+        "a\nb",
+        "\\\\server\\share",
+        "//server/share",
+        "C:\\x",
+        "file:///etc/passwd",
+        "s3://bucket/key",
+    ],
+)
+def test_a_path_out_of_the_root_is_refused_by_its_text(path: str) -> None:
+    assert path_fault(path) is not None
+
+
+def test_a_root_and_a_workstation_may_name_an_absolute_path() -> None:
+    assert path_fault("/data/exports", absolute=True) is None
+    assert path_fault("/data/../exports", absolute=True) is not None
+
+
+def test_a_job_whose_connections_fit_has_no_fault() -> None:
+    assert connection_faults(JOB, KNOWN) == ()
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        (replace(JOB, sources=(replace(LEDGER, connection="pq"),)), SpecCode.UNKNOWN_CONNECTION),
+        (
+            replace(JOB, sources=(replace(LEDGER, connection="files"),)),
+            SpecCode.CONNECTION_MISMATCH,
+        ),
+        (
+            replace(JOB, sources=(replace(LEDGER, kind=SourceKind.KAFKA),)),
+            SpecCode.CONNECTION_MISMATCH,
+        ),
+    ],
+)
+def test_a_connection_must_exist_and_serve_the_source(
+    job: ReconciliationJob, code: SpecCode
+) -> None:
+    faults = connection_faults(job, KNOWN)
+    assert [(fault.code, fault.path) for fault in faults] == [
+        (code, ("spec", "sources", 0, "connection"))
+    ]
+
+
+def test_a_source_without_a_connection_is_not_looked_up() -> None:
+    local = replace(EXPORTS, connection=None)
+    assert connection_faults(replace(JOB, sources=(local,)), {}) == ()

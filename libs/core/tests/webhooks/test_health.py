@@ -1,0 +1,154 @@
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from datarecs_core.values import ResourceUid, TenantId
+from datarecs_core.webhooks.events import WebhookEndpointAutoDisabled
+from datarecs_core.webhooks.health import (
+    HELD_FOR,
+    Allowance,
+    DisabledBy,
+    EndpointState,
+    Receiver,
+    Waiting,
+    decide_endpoint,
+    next_look,
+    paid,
+    rate_in_force,
+    sendable_now,
+)
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+STATE = EndpointState(tenant_id=TenantId(UUID(int=1)), endpoint_uid=ResourceUid(UUID(int=2)))
+RECEIVER = Receiver(generation=1, shown_url="https://a.example.com/hook")
+NOTHING = Waiting(first_due=None, first_lease_end=None, leased=0, first_expiry=None)
+SECOND = timedelta(seconds=1)
+
+
+def after(end: AttemptEnd, state: EndpointState = STATE) -> EndpointState:
+    return decide_endpoint(state, end, receiver=RECEIVER, now=NOON).state
+
+
+def waiting(first_due: datetime, *, leased: int = 0) -> Waiting:
+    return Waiting(
+        first_due=first_due,
+        first_lease_end=NOON + 60 * SECOND if leased else None,
+        leased=leased,
+        first_expiry=NOON + timedelta(days=7),
+    )
+
+
+def test_failures_count_until_a_success_clears_them() -> None:
+    failed = after(AttemptEnd(outcome=Outcome.TIMEOUT))
+    again = after(AttemptEnd(outcome=Outcome.HTTP_5XX, status=500), failed)
+    assert (again.consecutive_failures, again.failing_since) == (2, NOON)
+    cleared = after(AttemptEnd(outcome=Outcome.OK, status=200), again)
+    assert (cleared.consecutive_failures, cleared.failing_since) == (0, None)
+    assert cleared.last_success_at == NOON
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.HTTP_429, Outcome.SECRET_UNAVAILABLE, Outcome.WORKER_LOST]
+)
+def test_what_is_not_the_receivers_fault_does_not_count(outcome: Outcome) -> None:
+    assert after(AttemptEnd(outcome=outcome)).consecutive_failures == 0
+
+
+@pytest.mark.case("W14")
+@pytest.mark.parametrize(
+    ("end", "seconds"),
+    [
+        (AttemptEnd(outcome=Outcome.HTTP_429, status=429, retry_after="7200"), 7200),
+        (AttemptEnd(outcome=Outcome.HTTP_429, status=429), 60),
+        (AttemptEnd(outcome=Outcome.HTTP_429, status=429, retry_after="-1"), 60),
+        (AttemptEnd(outcome=Outcome.HTTP_5XX, status=503, retry_after="30"), 30),
+    ],
+)
+def test_a_receiver_that_asks_for_it_gets_a_rest(end: AttemptEnd, seconds: int) -> None:
+    paused = after(end)
+    assert paused.paused_until == NOON + seconds * SECOND
+    allowed = Allowance(rate_per_minute=600, max_concurrent=4)
+    assert sendable_now(paused, allowed, leased=0, now=NOON) == 0
+    look = next_look(paused, waiting(NOON), allowed, now=NOON)
+    assert look == NOON + seconds * SECOND
+
+
+def test_a_503_without_retry_after_does_not_pause() -> None:
+    assert after(AttemptEnd(outcome=Outcome.HTTP_5XX, status=503)).paused_until is None
+
+
+@pytest.mark.parametrize(
+    ("end", "by"),
+    [
+        (AttemptEnd(outcome=Outcome.HTTP_410, status=410), DisabledBy.GONE),
+        (
+            AttemptEnd(outcome=Outcome.OK, status=200, wish=ReceiverWish.DISABLE),
+            DisabledBy.RECEIVER,
+        ),
+    ],
+)
+def test_gone_and_asked_for_disable_at_once_and_tell_it_once(
+    end: AttemptEnd, by: DisabledBy
+) -> None:
+    decision = decide_endpoint(STATE, end, receiver=RECEIVER, now=NOON)
+    assert decision.state.disabled is not None
+    assert decision.state.disabled.by is by
+    (told,) = decision.events
+    assert isinstance(told, WebhookEndpointAutoDisabled)
+    assert told.reason == by.upper()
+    again = decide_endpoint(decision.state, end, receiver=RECEIVER, now=NOON)
+    assert again.events == ()
+
+
+def test_a_changed_spec_enables_again() -> None:
+    gone = after(AttemptEnd(outcome=Outcome.HTTP_410, status=410))
+    assert not gone.accepts(1)
+    assert gone.accepts(2)
+
+
+def test_an_unproven_endpoint_gets_at_most_30_a_minute() -> None:
+    assert rate_in_force(STATE, 600) == 30
+    assert rate_in_force(STATE, 10) == 10
+    assert rate_in_force(after(AttemptEnd(outcome=Outcome.OK, status=200)), 600) == 600
+
+
+@pytest.mark.case("W29")
+def test_the_rate_is_never_above_its_minute_plus_the_burst() -> None:
+    allowed = Allowance(rate_per_minute=60, max_concurrent=32)
+    state, started, now = STATE, [], NOON
+    while now < NOON + timedelta(minutes=5):
+        count = sendable_now(state, allowed, leased=0, now=now)
+        state = paid(state, allowed, started=count, now=now)
+        started += [now] * count
+        now += SECOND / 2
+    for moment in started:
+        window = [other for other in started if moment <= other < moment + 60 * SECOND]
+        assert len(window) <= 60 + allowed.burst
+    assert len(started) >= 5 * 60
+
+
+@pytest.mark.case("W29")
+def test_open_requests_are_counted_from_leases() -> None:
+    allowed = Allowance(rate_per_minute=6000, max_concurrent=2)
+    assert sendable_now(STATE, allowed, leased=1, now=NOON) == 1
+    assert sendable_now(STATE, allowed, leased=2, now=NOON) == 0
+    full = next_look(STATE, waiting(NOON, leased=2), allowed, now=NOON)
+    assert full == NOON + 60 * SECOND
+
+
+def test_an_endpoint_without_tokens_is_looked_at_when_one_is_there() -> None:
+    allowed = Allowance(rate_per_minute=60, max_concurrent=32)
+    spent = paid(STATE, allowed, started=6, now=NOON)
+    assert sendable_now(spent, allowed, leased=0, now=NOON) == 0
+    look = next_look(spent, waiting(NOON), allowed, now=NOON)
+    assert look == NOON + SECOND
+    assert sendable_now(spent, allowed, leased=0, now=look) == 1
+
+
+def test_nothing_waiting_means_no_look_and_a_held_one_is_looked_at_for_a_change_of_mind() -> None:
+    allowed = Allowance(rate_per_minute=60, max_concurrent=4)
+    assert next_look(STATE, NOTHING, allowed, now=NOON) is None
+    assert next_look(STATE, waiting(NOON), None, now=NOON) == NOON + HELD_FOR

@@ -1,0 +1,148 @@
+"""Files of declarations, read and told about: what `validate`, `apply` and `run FILE` share.
+
+Apart from the commands so that each of them shows the same faults at the same places.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datarecs_cli.error_text import plain
+from datarecs_cli.invocation import Invocation, Output, UsageFault
+from datarecs_specs.documents import EDITOR, Decoded, decode_yaml
+from datarecs_specs.findings import MAX_SHOWN, Finding, as_lines, headline
+from datarecs_specs.kinds import KINDS
+from datarecs_specs.reading import Surroundings
+from datarecs_specs.yaml_source import MAX_BYTES
+
+STDIN = "-"
+_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+SCHEMA = "datarecs.cli.validate/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredFile:
+    """One file and everything in it."""
+
+    name: str
+    """As the user gave it; `-` for stdin."""
+    text: str
+    documents: tuple[Decoded, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(one for document in self.documents for one in document.findings)
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if not one.warning)
+
+
+def load(paths: Sequence[str], *, surroundings: Surroundings = EDITOR) -> tuple[DeclaredFile, ...]:
+    """Every file named, folders with all their YAML and JSON files, stdin for `-`.
+
+    Raises:
+        UsageFault: a path that is not there or cannot be read, or a folder without a file.
+    """
+    return tuple(_load(name, surroundings) for path in paths for name in _files(path))
+
+
+def in_apply_order(files: Sequence[DeclaredFile]) -> tuple[Decoded, ...]:
+    """Documents so that what others refer to comes first; of one kind, in the order given."""
+    documents = [one for file in files for one in file.documents if one.declared is not None]
+    return tuple(sorted(documents, key=_order))
+
+
+def _order(document: Decoded) -> int:
+    return KINDS[document.declared.kind].order if document.declared else 0
+
+
+def _files(path: str) -> Iterator[str]:
+    if path == STDIN or not Path(path).is_dir():
+        yield path
+        return
+    found = sorted(
+        str(one) for one in Path(path).rglob("*") if one.suffix in _SUFFIXES and one.is_file()
+    )
+    if not found:
+        raise UsageFault(f"{path}: the folder holds no .yaml, .yml or .json file")
+    yield from found
+
+
+def _load(name: str, surroundings: Surroundings) -> DeclaredFile:
+    data = _bytes(name)
+    return DeclaredFile(
+        name="<stdin>" if name == STDIN else name,
+        text=data.decode("utf-8", errors="replace"),
+        documents=decode_yaml(data, surroundings=surroundings),
+    )
+
+
+def _bytes(name: str) -> bytes:
+    """The bytes, cut just above the limit that decoding refuses anyway."""
+    if name == STDIN:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as cause:
+        raise UsageFault(f"{name}: {cause.strerror or 'cannot be read'}") from cause
+
+
+def tell(files: Sequence[DeclaredFile], invocation: Invocation) -> None:
+    """Show every finding on stdout: lines with carets, annotations, or one JSON document."""
+    if invocation.output is Output.JSON:
+        print(json.dumps({"schema": SCHEMA, "files": [_as_json(file) for file in files]}))
+        return
+    for file in files:
+        for line in _lines(file, invocation.output):
+            print(line)
+
+
+def _lines(file: DeclaredFile, output: Output | None) -> list[str]:
+    if output is Output.JSONL:
+        return [json.dumps(_finding(file, one)) for one in file.findings]
+    if output is Output.GITHUB:
+        return [annotation(file.name, one) for one in file.findings[:MAX_SHOWN]]
+    return as_lines(file.findings, file=plain(file.name), text=file.text)
+
+
+def _as_json(file: DeclaredFile) -> dict[str, object]:
+    return {
+        "file": file.name,
+        "documents": len(file.documents),
+        "findings": [_finding(file, one) for one in file.findings],
+    }
+
+
+def _finding(file: DeclaredFile, finding: Finding) -> dict[str, object]:
+    return {
+        "file": file.name,
+        "document": finding.document,
+        "severity": "warning" if finding.warning else "error",
+        "path": finding.path,
+        **finding.as_json(),
+    }
+
+
+def annotation(file: str, finding: Finding) -> str:
+    """A line that code hosts turn into an annotation at the place; their separators escaped."""
+    level = "warning" if finding.warning else "error"
+    properties = {
+        "file": file,
+        "line": str(finding.line or 1),
+        "col": str(finding.column or 1),
+        "title": finding.code.docs_id,
+    }
+    listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{level} {listed}::{_data(headline(finding, file))}"
+
+
+def _data(text: str) -> str:
+    return plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

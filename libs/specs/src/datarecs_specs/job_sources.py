@@ -1,0 +1,445 @@
+"""The shape of a job's sources: fields, snapshot and options of each kind of connector.
+
+Apart from the rest of the job because a new kind of source changes this file and no other shape.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from datarecs_core.errors.faults import Fault, Gap, Path, Place
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.hashing import JsonValue
+from datarecs_core.jobs.definition import (
+    ColumnMapping,
+    JsonScalar,
+    Limits,
+    Partition,
+    Snapshot,
+    Source,
+)
+from datarecs_core.jobs.parameters import MAX_TEXT
+from datarecs_core.jobs.vocabulary import SnapshotMode, SourceKind
+from datarecs_core.resources.connection import path_fault
+from datarecs_specs.nodes import Form, ListNode, MapNode, Node, Scalar
+from datarecs_specs.reading import JsonSchema, Reading
+from datarecs_specs.records import Field, MapOf, Record, tagged
+from datarecs_specs.shapes import (
+    FLAG,
+    IDENT,
+    NAME_TEXT,
+    SQL,
+    Checked,
+    Length,
+    Single,
+    Size,
+    Text,
+    TypeName,
+    Whole,
+    Word,
+    Zone,
+    wrong_type,
+)
+
+MAX_COLUMNS = 2_000
+MAX_SOURCES = 32
+_KIB, _TIB = 1024, 1024**4
+_INT64 = 2**63 - 1
+
+
+_LITERAL_TEXT = Text(least=0, most=MAX_TEXT, lines=True, normal=False)
+
+
+class Literal(Single):
+    """One scalar as it is written: a truth, or the source text of anything else."""
+
+    __slots__ = ()
+
+    def read(self, node: Node, at: Path, reading: Reading) -> JsonScalar | Gap:
+        if not isinstance(node, Scalar) or node.form is Form.NULL:
+            return wrong_type(node, at, reading, "a single value")
+        if node.form is Form.BOOL:
+            return node.text.lower() == "true"
+        if broken := _LITERAL_TEXT.broken(node.text):
+            return reading.fault(Fault(code=broken[0], path=at, message=broken[1]))
+        return node.text
+
+    def plain(self, value: object) -> JsonValue:
+        return value if isinstance(value, bool) else str(value)
+
+    def schema(self) -> JsonSchema:
+        return {"type": ["string", "number", "boolean"]}
+
+
+class Free:
+    """A value whose form its connector knows; here only the document's own bounds hold."""
+
+    __slots__ = ()
+    _literal = Literal()
+
+    def read(self, node: Node, at: Path, reading: Reading) -> object:
+        match node:
+            case Scalar():
+                return self._literal.read(node, at, reading)
+            case ListNode():
+                items = tuple(self.read(item, at, reading) for item in node.items)
+                return tuple(item for item in items if not isinstance(item, Gap))
+            case MapNode():
+                return _FREE_MAP.read(node, at, reading)
+
+    def write(self, value: object, *, minimal: bool) -> JsonValue:
+        if isinstance(value, Mapping):
+            return {str(key): self.write(item, minimal=minimal) for key, item in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [self.write(item, minimal=minimal) for item in value]
+        return self._literal.plain(value)
+
+    def schema(self) -> JsonSchema:
+        return {}
+
+
+LITERAL = Literal()
+FREE = Free()
+_FREE_MAP = MapOf(key=IDENT, value=FREE, most=100_000)
+
+
+def _path_problem(path: str, reading: Reading) -> str | None:
+    return path_fault(path, absolute=reading.surroundings.local_files)
+
+
+FILE_PATH = Checked(
+    text=Text(most=1_024, normal=False),
+    code=SpecCode.BAD_PATH,
+    fault_of=_path_problem,
+    examples=("exports/*.parquet",),
+)
+_ONE_CHARACTER = Text(most=1, lines=True)
+
+COLUMN = Record(
+    title="a column",
+    model=ColumnMapping,
+    shorthand="column",
+    fields=(
+        Field(name="column", shape=IDENT, doc="physical name in the source"),
+        Field(name="expr", shape=SQL, doc="one scalar expression in the source's dialect"),
+    ),
+)
+PARTITION = Record(
+    title="partition",
+    model=Partition,
+    shorthand="by",
+    fields=(
+        Field(name="by", shape=IDENT, doc="`auto`, `none` or a physical column"),
+        Field(name="count", shape=Whole(least=1, most=256), doc="readers at once"),
+    ),
+)
+LIMITS = Record(
+    title="limits of a source",
+    model=Limits,
+    fields=(
+        Field(name="max_rows", shape=Whole(least=1, most=200_000_000), doc="rows at most"),
+        Field(name="max_bytes", shape=Size(least=_KIB, most=100 * 1024**3), doc="decoded bytes"),
+        Field(
+            name="statement_timeout",
+            shape=Length(least=timedelta(seconds=1), most=timedelta(hours=12)),
+            doc="longest single statement",
+        ),
+        Field(name="max_connections", shape=Whole(least=1, most=32), doc="connections at once"),
+    ),
+)
+
+
+def _snapshot(*fields: Field) -> Record:
+    every = {one.name for some in _SNAPSHOT_FIELDS.values() for one in some}
+    foreign = every - {one.name for one in fields}
+    return Record(
+        title="snapshot",
+        model=Snapshot,
+        fields=fields,
+        misplaced=dict.fromkeys(
+            foreign,
+            (SpecCode.FIELD_OF_ANOTHER_KIND, "a snapshot field of another kind of source"),
+        ),
+    )
+
+
+def _modes(*modes: SnapshotMode) -> Field:
+    return Field(
+        name="mode", shape=Word(words=SnapshotMode, only=modes), doc="how the read is fixed"
+    )
+
+
+_SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
+    SourceKind.POSTGRES: (
+        _modes(SnapshotMode.EXPORTED),
+        Field(
+            name="max_hold",
+            shape=Length(least=timedelta(minutes=1), most=timedelta(hours=12)),
+            doc="how long the exported snapshot may be held",
+        ),
+    ),
+    SourceKind.JDBC: (_modes(SnapshotMode.STATEMENT, SnapshotMode.UNPINNED),),
+    SourceKind.ICEBERG: (
+        Field(name="snapshot_id", shape=Whole(least=0, most=_INT64), doc="one table snapshot"),
+        Field(name="ref", shape=IDENT, doc="branch or tag, such as main"),
+        Field(name="as_of", shape=Text(most=40), doc="newest snapshot at this time"),
+    ),
+    SourceKind.DELTA: (
+        Field(name="version", shape=Whole(least=0, most=_INT64), doc="one table version"),
+        Field(name="as_of", shape=Text(most=40), doc="newest version at this time"),
+    ),
+    SourceKind.KAFKA: (
+        Field(name="from", shape=FREE, doc="earliest, offsets or a time", attribute="from_"),
+        Field(name="to", shape=FREE, doc="latest, watermark, offsets or a time"),
+    ),
+}
+
+_FILES = (
+    Field(name="hive_partitions", shape=FLAG, doc="folders `key=value` are columns", default=True),
+)
+_SCHEMA = Field(
+    name="schema",
+    shape=MapOf(key=IDENT, value=TypeName(), most=MAX_COLUMNS),
+    doc="column to canonical type; others are inferred",
+)
+_INFER = Field(
+    name="infer", shape=Word(words=("strict",)), doc="types from every value", default="strict"
+)
+_ENCODING = Field(
+    name="encoding", shape=Word(words=("utf-8",)), doc="of the file's bytes", default="utf-8"
+)
+_FETCH = Field(
+    name="fetch_size",
+    shape=Whole(least=1, most=1_000_000),
+    doc="rows of a batch",
+    default=10_000,
+)
+_OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
+    SourceKind.POSTGRES: (
+        _FETCH,
+        Field(name="verify_count", shape=FLAG, doc="count again after a partitioned read"),
+    ),
+    SourceKind.JDBC: (
+        _FETCH,
+        Field(
+            name="driver",
+            shape=Word(words=("mysql", "mariadb", "sqlserver", "oracle", "snowflake", "duckdb")),
+            doc="which database",
+        ),
+    ),
+    SourceKind.PARQUET: (
+        *_FILES,
+        Field(name="merge_schema", shape=FLAG, doc="missing columns are NULL", default=False),
+    ),
+    SourceKind.CSV: (
+        *_FILES,
+        Field(name="delimiter", shape=_ONE_CHARACTER, doc="between fields", default=","),
+        Field(name="quote", shape=_ONE_CHARACTER, doc="around fields", default='"'),
+        Field(name="escape", shape=_ONE_CHARACTER, doc="before a quote", default='"'),
+        Field(name="header", shape=FLAG, doc="the first line names the columns", default=True),
+        Field(
+            name="null",
+            shape=Text(least=0, most=64),
+            doc="unquoted text that stands for NULL",
+            default="",
+        ),
+        Field(name="multiline", shape=FLAG, doc="fields may hold line breaks", default=False),
+        _ENCODING,
+        _SCHEMA,
+        _INFER,
+    ),
+    SourceKind.JSON: (_ENCODING, _SCHEMA, _INFER),
+    SourceKind.KAFKA: (
+        Field(
+            name="decode",
+            shape=Word(words=("avro", "json", "text", "bytes")),
+            doc="what a record's value is",
+        ),
+        Field(name="fold", shape=FREE, doc="none, latest_by_key, or key and order columns"),
+        Field(
+            name="tombstones",
+            shape=Word(words=("delete", "keep")),
+            doc="records without value",
+            default="delete",
+        ),
+    ),
+}
+
+
+def _options(kind: SourceKind) -> Record:
+    mine = _OPTIONS.get(kind, ())
+    names = {one.name for one in mine}
+    owners: dict[str, list[str]] = {}
+    for other, fields in _OPTIONS.items():
+        for one in fields:
+            owners.setdefault(one.name, []).append(other)
+    foreign = {
+        name: (SpecCode.FIELD_OF_ANOTHER_KIND, f"it is an option of kind {', '.join(others)}")
+        for name, others in owners.items()
+        if name not in names
+    }
+    return Record(title=f"options of {kind}", model=dict, fields=mine, misplaced=foreign)
+
+
+EXTRACT = Record(
+    title="extract",
+    model=dict,
+    fields=(
+        Field(name="run", shape=IDENT, doc="a run's id, latest or latest_matched"),
+        Field(name="source", shape=NAME_TEXT, doc="name of the source in that run"),
+    ),
+)
+RELATION = Field(
+    name="relation",
+    shape=Text(most=400, normal=False),
+    doc="table or view",
+    aliases=("table", "dataset"),
+)
+QUERY = Field(name="query", shape=SQL, doc="one SELECT in the source's dialect")
+PATH = Field(name="path", shape=FILE_PATH, doc="file, folder or glob below the connection's root")
+TOPIC = Field(name="topic", shape=Text(most=249), doc="topic to read")
+EXTRACT_FIELD = Field(name="extract", shape=EXTRACT, doc="what an earlier run extracted")
+_ORIGINS: Mapping[SourceKind, tuple[Field, ...]] = {
+    SourceKind.POSTGRES: (RELATION, QUERY),
+    SourceKind.JDBC: (RELATION, QUERY),
+    SourceKind.PARQUET: (PATH,),
+    SourceKind.CSV: (PATH,),
+    SourceKind.JSON: (PATH,),
+    SourceKind.ICEBERG: (RELATION,),
+    SourceKind.DELTA: (PATH, RELATION),
+    SourceKind.KAFKA: (TOPIC,),
+    SourceKind.EXTRACT: (EXTRACT_FIELD,),
+}
+_ORIGIN_NAMES = ("relation", "query", "path", "topic", "extract")
+_FILE_KINDS = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON})
+
+
+def _check_source(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+    kind = given.get("kind")
+    origins = [name for name in _ORIGIN_NAMES if name in given]
+    if not isinstance(kind, SourceKind):
+        return
+    wanted = " or ".join(one.name for one in _ORIGINS[kind])
+    if not origins:
+        reading.fault(
+            Fault(
+                code=SpecCode.NOT_ONE_ORIGIN,
+                path=(*at, _ORIGINS[kind][0].name),
+                message=f"a {kind} source needs {wanted}",
+                place=Place.MISSING,
+            )
+        )
+    elif len(origins) > 1:
+        reading.fault(
+            Fault(
+                code=SpecCode.NOT_ONE_ORIGIN,
+                path=(*at, origins[0]),
+                others=tuple((*at, name) for name in origins[1:]),
+                message=f"{' and '.join(origins)} together",
+                hint=f"keep exactly one of {wanted}",
+                place=Place.KEY,
+            )
+        )
+    local = kind in _FILE_KINDS and reading.surroundings.local_files
+    if "connection" not in given and kind is not SourceKind.EXTRACT and not local:
+        reading.fault(
+            Fault(
+                code=SpecCode.MISSING_FIELD,
+                path=(*at, "connection"),
+                message="'connection' is missing",
+                place=Place.MISSING,
+            )
+        )
+
+
+def _check_column(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+    if len(given) != 1:
+        both = bool(given)
+        reading.fault(
+            Fault(
+                code=SpecCode.FIELD_GIVEN_TWICE if both else SpecCode.MISSING_FIELD,
+                path=(*at, "column"),
+                others=((*at, "expr"),) if both else (),
+                message="give exactly one of column and expr",
+                place=Place.KEY if both else Place.MISSING,
+            )
+        )
+
+
+COLUMN = replace(COLUMN, check=_check_column)
+
+
+def _fields(kind: SourceKind) -> tuple[Field, ...]:
+    connection = Field(name="connection", shape=NAME_TEXT, doc="name of a Connection")
+    snapshot = _SNAPSHOT_FIELDS.get(kind)
+    return (
+        Field(name="name", shape=NAME_TEXT, doc="unique in the job; its position names it too"),
+        Field(name="kind", shape=Word(words=SourceKind, only=(kind,)), doc="kind of source"),
+        *(() if kind is SourceKind.EXTRACT else (connection,)),
+        *_ORIGINS[kind],
+        Field(
+            name="filter",
+            shape=SQL,
+            doc="condition in the source's dialect, with `:parameters`",
+            aliases=("where",),
+        ),
+        Field(
+            name="columns",
+            shape=MapOf(key=IDENT, value=COLUMN, most=MAX_COLUMNS),
+            doc="logical name to physical column or expression; others keep their name",
+            aliases=("column_mapping",),
+        ),
+        Field(
+            name="cast",
+            shape=MapOf(key=IDENT, value=TypeName(), most=MAX_COLUMNS),
+            doc="logical name to canonical type",
+        ),
+        Field(name="timezone", shape=Zone(), doc="zone of timestamps without one"),
+        Field(
+            name="partition",
+            shape=PARTITION,
+            doc="how it is read in parallel",
+            aliases=("partition_by",),
+        ),
+        *((Field(name="snapshot", shape=_snapshot(*snapshot), doc="the pin"),) if snapshot else ()),
+        Field(name="options", shape=_options(kind), doc=f"options of {kind}"),
+        Field(name="limits", shape=LIMITS, doc="what the source may cost"),
+    )
+
+
+def _general() -> Record:
+    """Fields of every kind, for a source whose kind is missing or misspelt."""
+    every: dict[str, Field] = {}
+    for kind in SourceKind:
+        for one in _fields(kind):
+            every.setdefault(one.name, one)
+    anything = {"snapshot", "options"}
+    return Record(
+        title="a source",
+        model=Source,
+        build=_source,
+        fields=tuple(
+            replace(one, shape=FREE)
+            if one.name in anything
+            else replace(one, shape=Word(words=SourceKind))
+            if one.name == "kind"
+            else one
+            for one in every.values()
+        ),
+        check=_check_source,
+    )
+
+
+def _source(**given: Any) -> Source:  # noqa: ANN401  the model's fields by keyword, just read
+    """The source without options at their default, so that equal jobs are equal."""
+    defaults = {one.name: one.default for one in _OPTIONS.get(given["kind"], ())}
+    options = {
+        name: value
+        for name, value in given.get("options", {}).items()
+        if value != defaults.get(name)
+    }
+    return Source(**{**given, "options": options})
+
+
+SOURCE = tagged("kind", {kind: _fields(kind) for kind in SourceKind}, record=_general())

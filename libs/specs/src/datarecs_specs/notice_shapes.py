@@ -1,0 +1,299 @@
+"""The shapes of WebhookEndpoint and NotificationRule: who is told about what, and how.
+
+Together because both are small and both end in a rule of core that has the last word. Fields of
+later releases are unknown here: refused, never accepted and ignored.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from datarecs_core.errors.faults import Fault, Path, Place
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.hashing import JsonValue
+from datarecs_core.notifications.address import MAX_LENGTH, address_fault
+from datarecs_core.notifications.rule import (
+    MAX_JOBS,
+    MAX_RECIPIENTS,
+    OUTCOMES,
+    Channel,
+    Detail,
+    Match,
+    NotificationRule,
+    Notify,
+    Recipient,
+    rule_faults,
+)
+from datarecs_core.runs.model import RunMode
+from datarecs_core.webhooks.endpoint import (
+    MAX_DELAYS,
+    MAX_GLOBS,
+    MAX_HEADERS,
+    MAX_SECRET_REFS,
+    Auth,
+    Filter,
+    Format,
+    Limits,
+    Retry,
+    SecretRef,
+    Signing,
+    SigningMode,
+    WebhookEndpoint,
+    endpoint_faults,
+)
+from datarecs_core.webhooks.globs import glob_fault
+from datarecs_specs.nodes import MapNode, Node
+from datarecs_specs.reading import JsonSchema, Reading
+from datarecs_specs.records import Field, ListOf, MapOf, Record
+from datarecs_specs.references import SECRET_REFERENCE, URL
+from datarecs_specs.shapes import FLAG, NAME_TEXT, Checked, Length, Text, Whole, Word
+
+_SECRET_REF = Record(
+    title="a secret reference",
+    model=SecretRef,
+    fields=(Field(name="secret_ref", shape=SECRET_REFERENCE, doc="env:NAME or file:/path"),),
+)
+_GLOB = Checked(
+    text=Text(most=255),
+    code=SpecCode.BAD_TEXT,
+    fault_of=lambda text, _: glob_fault(text),
+    examples=("reconciliation.run.finalised", "reconciliation.run.**"),
+)
+_GLOBS = ListOf(item=_GLOB, most=MAX_GLOBS)
+
+
+class _HeaderValue:
+    """A header's value in clear, or a reference when it is a secret."""
+
+    __slots__ = ()
+    _clear = Text(least=0, most=1_024, normal=False)
+
+    def read(self, node: Node, at: Path, reading: Reading) -> object:
+        shape = _SECRET_REF if isinstance(node, MapNode) else self._clear
+        return shape.read(node, at, reading)
+
+    def write(self, value: object, *, minimal: bool) -> JsonValue:
+        if isinstance(value, SecretRef):
+            return _SECRET_REF.write(value, minimal=minimal)
+        return str(value)
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [self._clear.schema(), _SECRET_REF.schema()]}
+
+
+_SECRET_HEADERS = frozenset({"x-api-key", "api-key", "x-auth-token", "x-token", "x-secret"})
+
+
+def _check_endpoint(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+    if "url" not in given and "url_from" not in given:
+        reading.fault(
+            Fault(
+                code=SpecCode.MISSING_FIELD,
+                path=(*at, "url"),
+                message="'url' is missing",
+                place=Place.MISSING,
+            )
+        )
+    if "url" in given and "url_from" in given:
+        reading.fault(
+            Fault(
+                code=SpecCode.FIELD_GIVEN_TWICE,
+                path=(*at, "url"),
+                others=((*at, "url_from"),),
+                message="give exactly one of url and url_from",
+                place=Place.KEY,
+            )
+        )
+    headers = given.get("headers")
+    for name, value in headers.items() if isinstance(headers, Mapping) else ():
+        if isinstance(value, str) and str(name).lower() in _SECRET_HEADERS:
+            reading.fault(
+                Fault(
+                    code=SpecCode.INLINE_SECRET,
+                    path=(*at, "headers", str(name)),
+                    message="this header holds a secret",
+                    hint="write {secret_ref: env:NAME}",
+                )
+            )
+
+
+ENDPOINT = Record(
+    title="spec of a WebhookEndpoint",
+    model=WebhookEndpoint,
+    check=_check_endpoint,
+    fields=(
+        Field(name="url", shape=URL, doc="where events are posted; https"),
+        Field(name="url_from", shape=_SECRET_REF, doc="for a URL that is a secret itself"),
+        Field(name="enabled", shape=FLAG, doc="your wish; false stops deliveries"),
+        Field(
+            name="filter",
+            shape=Record(
+                title="filter",
+                model=Filter,
+                fields=(
+                    Field(name="types", shape=_GLOBS, doc="globs over event types"),
+                    Field(name="exclude_types", shape=_GLOBS, doc="globs that win over types"),
+                    Field(name="operational", shape=FLAG, doc="also events about other deliveries"),
+                ),
+            ),
+            doc="which events are sent",
+        ),
+        Field(name="format", shape=Word(words=Format), doc="how an event becomes a body"),
+        Field(
+            name="signing",
+            shape=Record(
+                title="signing",
+                model=Signing,
+                misplaced={
+                    "secret": (
+                        SpecCode.INLINE_SECRET,
+                        "the platform makes one and returns it once; or write secret_refs",
+                    )
+                },
+                fields=(
+                    Field(name="mode", shape=Word(words=SigningMode), doc="who keeps the secret"),
+                    Field(
+                        name="secret_refs",
+                        shape=ListOf(item=SECRET_REFERENCE, most=MAX_SECRET_REFS),
+                        doc="references, current first; only with mode reference",
+                    ),
+                ),
+            ),
+            doc="how requests are signed",
+        ),
+        Field(
+            name="auth",
+            shape=Record(
+                title="auth",
+                model=Auth,
+                fields=(Field(name="bearer", shape=_SECRET_REF, doc="Authorization: Bearer"),),
+            ),
+            doc="sent with every request",
+        ),
+        Field(
+            name="headers",
+            shape=MapOf(key=Text(most=64), value=_HeaderValue(), most=MAX_HEADERS),
+            doc="further headers",
+        ),
+        Field(
+            name="timeout",
+            shape=Length(least=timedelta(seconds=1), most=timedelta(seconds=30)),
+            doc="of a whole attempt",
+        ),
+        Field(
+            name="retry",
+            shape=Record(
+                title="retry",
+                model=Retry,
+                fields=(
+                    Field(
+                        name="delays",
+                        shape=ListOf(
+                            item=Length(least=timedelta(seconds=1), most=timedelta(days=1)),
+                            most=MAX_DELAYS,
+                        ),
+                        doc="waits after failed attempts, before jitter; together at most P7D",
+                    ),
+                    Field(
+                        name="max_age",
+                        shape=Length(least=timedelta(minutes=1), most=timedelta(days=7)),
+                        doc="after this a delivery is given up",
+                    ),
+                ),
+            ),
+            doc="when a failed delivery is tried again",
+        ),
+        Field(
+            name="limits",
+            shape=Record(
+                title="limits",
+                model=Limits,
+                fields=(
+                    Field(
+                        name="rate_per_minute",
+                        shape=Whole(least=1, most=6_000),
+                        doc="attempts per minute",
+                    ),
+                    Field(
+                        name="max_concurrent", shape=Whole(least=1, most=32), doc="open requests"
+                    ),
+                ),
+            ),
+            doc="what the receiver can take",
+        ),
+    ),
+)
+
+RULE = Record(
+    title="spec of a NotificationRule",
+    model=NotificationRule,
+    fields=(
+        Field(name="enabled", shape=FLAG, doc="false sends nothing"),
+        Field(
+            name="match",
+            shape=Record(
+                title="match",
+                model=Match,
+                fields=(
+                    Field(
+                        name="jobs",
+                        shape=ListOf(item=NAME_TEXT, most=MAX_JOBS),
+                        doc="names of jobs, all by default",
+                    ),
+                    Field(
+                        name="triggers",
+                        shape=ListOf(item=Word(words=RunMode), most=len(RunMode)),
+                        doc="how runs started, all by default",
+                    ),
+                    Field(
+                        name="outcomes",
+                        shape=ListOf(item=Word(words=OUTCOMES), least=1, most=len(OUTCOMES)),
+                        doc="which ends are told",
+                    ),
+                ),
+            ),
+            doc="which runs",
+        ),
+        Field(name="channel", shape=Word(words=Channel), doc="webhooks are endpoints, not rules"),
+        Field(
+            name="notify", shape=Word(words=Notify), doc="every run, or when the outcome changes"
+        ),
+        Field(name="recovery", shape=FLAG, doc="also tell MATCHED after a mailed other outcome"),
+        Field(
+            name="to",
+            shape=ListOf(
+                item=Record(
+                    title="a recipient",
+                    model=Recipient,
+                    fields=(
+                        Field(
+                            name="address",
+                            shape=Checked(
+                                text=Text(most=MAX_LENGTH, normal=False),
+                                code=SpecCode.BAD_ADDRESS,
+                                fault_of=lambda text, _: address_fault(text),
+                                examples=("finops@example.com",),
+                            ),
+                            doc="mail address",
+                        ),
+                    ),
+                ),
+                least=1,
+                most=MAX_RECIPIENTS,
+            ),
+            doc="who is told",
+        ),
+        Field(name="detail", shape=Word(words=Detail), doc="how much a mail says"),
+    ),
+)
+
+
+def endpoint_meaning(spec: object, reading: Reading) -> None:
+    """The rules of core over an endpoint that has its shape."""
+    if isinstance(spec, WebhookEndpoint) and not reading.faults:
+        reading.faults.extend(endpoint_faults(spec))
+
+
+def rule_meaning(spec: object, reading: Reading) -> None:
+    """The rules of core over a rule that has its shape."""
+    if isinstance(spec, NotificationRule) and not reading.faults:
+        reading.faults.extend(rule_faults(spec))

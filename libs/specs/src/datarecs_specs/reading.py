@@ -1,0 +1,86 @@
+"""What one document's decoding collects: its faults, and where each path stands in the text.
+
+Shapes write into it while they read, so that a rule which knows paths alone can be shown with line
+and column afterwards, also through aliases of fields and shorthand.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from datarecs_core.access.references import ReferenceRules
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.egress.urls import UrlRules
+from datarecs_core.errors.faults import Fault, Gap, Path
+from datarecs_core.hashing import JsonValue
+from datarecs_specs.nodes import ListNode, MapNode, Mark, Node, Scalar
+
+JsonSchema = Mapping[str, JsonValue]
+
+_LENIENT_WEBHOOKS = UrlRules(policy=Policy(purpose=Purpose.WEBHOOK, profile=Profile.LOCAL))
+_LENIENT_CONNECTIONS = UrlRules(policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the place of validation knows and allows.
+
+    The default is an editor without a server: what only some operator forbids passes there and is
+    refused where it is applied.
+    """
+
+    webhooks: UrlRules = _LENIENT_WEBHOOKS
+    connections: UrlRules = _LENIENT_CONNECTIONS
+    references: ReferenceRules | None = None
+    """None: any well-formed secret reference passes here and is judged where it is used."""
+    local_files: bool = False
+    """`datarecs compare`: file sources need no connection and may name any path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where a path stands: its key (none in a list), its value, and the first key inside it."""
+
+    key: Mark | None
+    value: Mark | None
+    first: Mark | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    faults: list[Fault] = field(default_factory=list)
+    spots: dict[Path, Spot] = field(default_factory=dict)
+    again: dict[Path, Mark] = field(default_factory=dict)
+    """Where a key stands that repeats a field under its other name."""
+
+    def place(self, at: Path, node: Node, *, key: Mark | None = None) -> None:
+        """Remember where the path stands; the first place wins."""
+        self.spots.setdefault(at, Spot(key=key, value=node.mark, first=first_mark(node)))
+
+    def fault(self, fault: Fault) -> Gap:
+        """Note the fault; the answer stands for the value that could not be read."""
+        self.faults.append(fault)
+        return Gap()
+
+
+def first_mark(node: Node) -> Mark | None:
+    """The first key of a mapping, else the node itself."""
+    match node:
+        case MapNode(entries=(first, *_)):
+            return first.key_mark
+        case Scalar() | ListNode() | MapNode():
+            return node.mark
+
+
+class Shape(Protocol):
+    """One form of value: how it is read, written back and described. Stateless and shared."""
+
+    def read(self, node: Node, at: Path, reading: Reading) -> object:
+        """The value, or a Gap after its fault was noted in `reading`."""
+
+    def write(self, value: object, *, minimal: bool) -> JsonValue:
+        """The canonical form of a value; `minimal` leaves out fields at their default."""
+
+    def schema(self) -> JsonSchema:
+        """JSON Schema 2020-12 of everything that `read` accepts."""

@@ -1,0 +1,77 @@
+"""Places that hold a reference: secrets, URLs, hosts and folders, each judged by core's own rule.
+
+Apart from the kinds because a Connection and a WebhookEndpoint refuse the same things, and neither
+message may repeat what was written: it may be the secret itself.
+"""
+
+from datarecs_core.access.references import MAX_REFERENCE_CHARACTERS, check_reference
+from datarecs_core.egress.urls import MAX_URL_CHARACTERS, check_endpoint, check_url
+from datarecs_core.errors.security import SecretRefusedError, UrlRefusedError
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.resources.connection import path_fault
+from datarecs_specs.reading import Reading
+from datarecs_specs.shapes import Checked, Text
+
+_SCHEMES = ("env:", "file:")
+ANY_PORT = 5432
+"""A port every kind of source may have, so that only the host is judged."""
+
+
+def _reference_problem(text: str, reading: Reading) -> str | None:
+    rules = reading.surroundings.references
+    if not text.startswith(_SCHEMES):
+        wanted = f"env:{rules.env_prefix}NAME" if rules else "env:NAME"
+        return f"not a reference; store the secret and write {wanted} or file:/path"
+    if rules is None:
+        return None
+    try:
+        check_reference(text, rules)
+    except SecretRefusedError as refused:
+        return str(refused)
+    return None
+
+
+def _url_problem(text: str, reading: Reading) -> str | None:
+    try:
+        check_url(text, reading.surroundings.webhooks)
+    except UrlRefusedError as refused:
+        return str(refused)
+    return None
+
+
+def _host_problem(text: str, reading: Reading) -> str | None:
+    try:
+        check_endpoint(text, ANY_PORT, reading.surroundings.connections)
+    except UrlRefusedError as refused:
+        return str(refused)
+    return None
+
+
+def _root_problem(text: str, _reading: Reading) -> str | None:
+    return path_fault(text, absolute=True)
+
+
+SECRET_REFERENCE = Checked(
+    text=Text(most=MAX_REFERENCE_CHARACTERS, normal=False),
+    code=SpecCode.INLINE_SECRET,
+    fault_of=_reference_problem,
+    examples=("env:DATARECS_CONN_DEFAULT_LEDGER", "file:/run/secrets/ledger"),
+)
+URL = Checked(
+    text=Text(most=MAX_URL_CHARACTERS, normal=False),
+    code=SpecCode.BAD_URL,
+    fault_of=_url_problem,
+    examples=("https://erp.example.com/hooks/recon",),
+)
+HOST = Checked(
+    text=Text(most=253),
+    code=SpecCode.BAD_URL,
+    fault_of=_host_problem,
+    examples=("ledger.example.com",),
+)
+FOLDER = Checked(
+    text=Text(most=1_024, normal=False),
+    code=SpecCode.BAD_PATH,
+    fault_of=_root_problem,
+    examples=("data/exports",),
+)

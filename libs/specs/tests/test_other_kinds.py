@@ -1,0 +1,244 @@
+"""Connections, endpoints and rules: no secret in clear, no URL inside, nothing of later on."""
+
+import pytest
+
+from datarecs_core.access.references import ReferenceRules
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.egress.urls import UrlRules
+from datarecs_core.notifications.rule import NotificationRule, Notify
+from datarecs_core.resources.connection import Connection, PostgresConfig, SslMode
+from datarecs_core.webhooks.endpoint import SecretRef, WebhookEndpoint
+from datarecs_specs.documents import Decoded, decode_json
+from datarecs_specs.reading import Surroundings
+
+SERVER = Surroundings(
+    webhooks=UrlRules(policy=Policy(purpose=Purpose.WEBHOOK, profile=Profile.SERVER)),
+    connections=UrlRules(policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.SERVER)),
+    references=ReferenceRules(env_prefix="DATARECS_CONN_A_", file_root="/secrets/a"),
+)
+CONFIG = {"host": "db.example.com", "database": "ledger", "user": "recon"}
+URL = "https://erp.example.com/hook"
+TO = [{"address": "finops@example.com"}]
+
+
+def decoded(kind: str, spec: object) -> Decoded:
+    body = {
+        "apiVersion": "datarecs.io/v1",
+        "kind": kind,
+        "metadata": {"name": "x"},
+        "spec": spec,
+    }
+    return decode_json(body, surroundings=SERVER)
+
+
+def told(kind: str, spec: object) -> list[str]:
+    found = decoded(kind, spec).faults
+    return [f"{one.code.docs_id} {one.pointer.removeprefix('/spec')}" for one in found]
+
+
+def test_a_connection_is_read() -> None:
+    spec = {
+        "type": "postgres",
+        "config": CONFIG,
+        "auth": {"password": "env:DATARECS_CONN_A_LEDGER"},
+    }
+    _, read = decoded("Connection", spec).require()
+    assert read == Connection(
+        type="postgres",  # type: ignore[arg-type]  # a StrEnum equals its text
+        config=PostgresConfig(host="db.example.com", database="ledger", user="recon"),
+        auth={"password": "env:DATARECS_CONN_A_LEDGER"},
+    )
+
+
+def test_the_server_is_verified_by_default() -> None:
+    _, read = decoded("Connection", {"type": "postgres", "config": CONFIG}).require()
+    assert isinstance(read, Connection)
+    assert isinstance(read.config, PostgresConfig)
+    assert read.config.sslmode is SslMode.VERIFY_FULL
+
+
+@pytest.mark.case("R68")
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"config": {**CONFIG, "password": "hunter2"}}, ["DR1019 /config/password"]),
+        ({"config": CONFIG, "password": "hunter2"}, ["DR1019 /password"]),
+        ({"config": CONFIG, "auth": {"password": "hunter2"}}, ["DR1019 /auth/password"]),
+        (
+            {"config": {**CONFIG, "dsn": "postgres://u:hunter2@h/d"}},
+            ["DR1019 /config/dsn"],
+        ),
+    ],
+)
+def test_a_secret_in_clear_is_refused_and_never_repeated(
+    spec: dict[str, object], expected: list[str]
+) -> None:
+    read = decoded("Connection", {"type": "postgres", **spec})
+    assert told("Connection", {"type": "postgres", **spec}) == expected
+    assert "hunter2" not in str([one.as_json() for one in read.findings])
+
+
+@pytest.mark.case("X65")
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "env:DATARECS_KEK",
+        "env:DATARECS_CONN_B_LEDGER",
+        "file:/etc/shadow",
+        "file:/secrets/a/../b/x",
+        "k8s:other/name/key",
+        "vault:x",
+    ],
+)
+def test_a_reference_outside_the_tenants_own_is_refused_when_written(reference: str) -> None:
+    spec = {"type": "postgres", "config": CONFIG, "auth": {"password": reference}}
+    assert told("Connection", spec) == ["DR1019 /auth/password"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"type": "oracle", "config": {}}, ["DR1012 /type"]),
+        ({"config": CONFIG}, ["DR1010 /type"]),
+        ({"type": "postgres"}, ["DR1010 /config"]),
+        (
+            {"type": "postgres", "config": {}},
+            ["DR1010 /config/host", "DR1010 /config/database", "DR1010 /config/user"],
+        ),
+        ({"type": "postgres", "config": {**CONFIG, "host": "127.0.0.1"}}, ["DR1017 /config/host"]),
+        ({"type": "postgres", "config": {**CONFIG, "host": "a b"}}, ["DR1017 /config/host"]),
+        ({"type": "postgres", "config": {**CONFIG, "port": 0}}, ["DR1012 /config/port"]),
+        ({"type": "postgres", "config": {**CONFIG, "port": "1"}}, ["DR1011 /config/port"]),
+        (
+            {"type": "postgres", "config": {**CONFIG, "options": "-c x"}},
+            ["DR1004 /config/options"],
+        ),
+        ({"type": "files", "config": {"root": "../x"}}, ["DR1008 /config/root"]),
+        ({"type": "files", "config": {"root": "data"}, "auth": {"password": "env:X"}}, None),
+        ({"type": "files", "config": {"root": "data"}, "probe": {}}, ["DR1004 /probe"]),
+    ],
+)
+def test_a_bad_connection_is_told(spec: dict[str, object], expected: list[str] | None) -> None:
+    assert told("Connection", spec) == (expected or ["DR1004 /auth/password"])
+
+
+@pytest.mark.case("W16")
+@pytest.mark.case("X48")
+@pytest.mark.case("X44")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/",
+        "https://2130706433/",
+        "https://127.1/",
+        "https://0x7f.1/",
+        "https://017700000001/",
+        "https://[::ffff:7f00:1]/",
+        "https://[64:ff9b::7f00:1]/",
+        "https://localhost./",
+        "https://a@b/",
+        "https://127.0.0.1\\@example.com/",
+        "https://example.com:6379/",
+        "https://example.com:22/",
+        "ftp://example.com/",
+        "file:///etc/passwd",
+        "https://example.com/\nx",
+        "https://example.com/#x",
+        "https://" + "a" * 2_048 + ".com/",
+        "javascript:alert(1)",
+        "",
+    ],
+)
+def test_a_url_that_may_not_be_called_is_told_at_its_pointer(url: str) -> None:
+    (found,) = decoded("WebhookEndpoint", {"url": url}).faults
+    assert found.pointer == "/spec/url"
+    assert not url or url not in found.sentence
+
+
+def test_an_endpoint_is_read() -> None:
+    spec = {
+        "url": URL,
+        "filter": {"types": ["reconciliation.run.finalised"], "exclude_types": ["webhook.**"]},
+        "headers": {"X-Team": "finance", "X-Key": {"secret_ref": "env:DATARECS_CONN_A_KEY"}},
+        "retry": {"delays": ["PT5S", "PT1M"], "max_age": "P1D"},
+        "limits": {"rate_per_minute": 60},
+    }
+    _, read = decoded("WebhookEndpoint", spec).require()
+    assert isinstance(read, WebhookEndpoint)
+    assert (read.url, len(read.retry.delays), read.limits.rate_per_minute) == (URL, 2, 60)
+    assert read.headers["X-Key"] == SecretRef(secret_ref="env:DATARECS_CONN_A_KEY")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ["DR1010 /url"]),
+        (
+            {"url": URL, "url_from": {"secret_ref": "env:DATARECS_CONN_A_U"}},
+            ["DR1005 /url"],
+        ),
+        ({"url": URL, "filter": {"types": ["Run.*"]}}, ["DR1015 /filter/types/0"]),
+        ({"url": URL, "filter": {"types": []}}, ["DR1014 /filter/types"]),
+        ({"url": URL, "filter": {"dialects": []}}, ["DR1004 /filter/dialects"]),
+        ({"url": URL, "format": "slack"}, ["DR1012 /format"]),
+        ({"url": URL, "validation": "handshake"}, ["DR1004 /validation"]),
+        ({"url": URL, "ordering": "run"}, ["DR1004 /ordering"]),
+        ({"url": URL, "signing": {"secret": "whsec_x"}}, ["DR1019 /signing/secret"]),
+        ({"url": URL, "timeout": "PT31S"}, ["DR1046 /timeout"]),
+        ({"url": URL, "retry": {"delays": ["PT0S"]}}, ["DR1046 /retry/delays/0"]),
+        ({"url": URL, "limits": {"max_concurrent": 33}}, ["DR1012 /limits/max_concurrent"]),
+        ({"url": URL, "headers": {"X-Api-Key": "hunter2"}}, ["DR1019 /headers/X-Api-Key"]),
+        ({"url": URL, "headers": {"X-A": {"secret_ref": "x"}}}, None),
+    ],
+)
+def test_a_bad_endpoint_is_told(spec: dict[str, object], expected: list[str] | None) -> None:
+    assert told("WebhookEndpoint", spec) == (expected or ["DR1019 /headers/X-A/secret_ref"])
+
+
+@pytest.mark.parametrize("name", ["Host", "content-type", "Authorization", "webhook-id", "ce-id"])
+def test_a_header_of_the_platform_is_refused(name: str) -> None:
+    assert len(told("WebhookEndpoint", {"url": URL, "headers": {name: "x"}})) == 1
+
+
+def test_a_rule_is_read() -> None:
+    spec = {
+        "match": {"jobs": ["orders"], "outcomes": ["UNMATCHED", "ERRORED:TIMED_OUT"]},
+        "notify": "every_run",
+        "to": TO,
+        "detail": "full",
+    }
+    _, read = decoded("NotificationRule", spec).require()
+    assert isinstance(read, NotificationRule)
+    assert (read.match.jobs, read.notify) == (("orders",), Notify.EVERY_RUN)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ["DR1010 /to"]),
+        ({"to": []}, ["DR1014 /to"]),
+        ({"to": TO, "match": {"outcomes": ["FAILED"]}}, ["DR1012 /match/outcomes/0"]),
+        ({"to": TO, "match": {"jobs": ["Orders"]}}, ["DR1013 /match/jobs/0"]),
+        ({"to": TO, "channel": "slack"}, ["DR1012 /channel"]),
+        ({"to": TO, "digest": {}}, ["DR1004 /digest"]),
+        ({"to": [{"role": "job_owner"}]}, ["DR1004 /to/0/role", "DR1010 /to/0/address"]),
+    ],
+)
+def test_a_bad_rule_is_told(spec: dict[str, object], expected: list[str]) -> None:
+    assert told("NotificationRule", spec) == expected
+
+
+@pytest.mark.case("X83")
+@pytest.mark.case("M24")
+@pytest.mark.parametrize(
+    "address", ["a@b.c\r\nBcc: x@y.z", "a b@c.d", "no", "a@b\0.c", "x" * 300 + "@b.c"]
+)
+def test_a_hostile_address_is_refused_and_never_repeated(address: str) -> None:
+    (found,) = decoded("NotificationRule", {"to": [{"address": address}]}).faults
+    assert found.pointer == "/spec/to/0/address"
+    assert address not in found.sentence
+
+
+@pytest.mark.case("X83")
+def test_a_rule_has_at_most_100_recipients() -> None:
+    assert told("NotificationRule", {"to": TO * 101}) == ["DR1014 /to"]

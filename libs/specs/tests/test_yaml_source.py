@@ -1,0 +1,244 @@
+"""YAML to nodes: hostile documents end at their limit, honest ones keep their text."""
+
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datarecs_specs.nodes import Form, ListNode, MapNode, Mark, Node, Scalar, form_name, form_of
+from datarecs_specs.yaml_source import MAX_BYTES, Document, read_yaml
+
+
+def only(text: str | bytes) -> Document:
+    (document,) = read_yaml(text if isinstance(text, bytes) else text.encode())
+    return document
+
+
+def told(text: str | bytes) -> list[tuple[str, Mark]]:
+    data = text if isinstance(text, bytes) else text.encode()
+    return [(fault.code.docs_id, fault.mark) for one in read_yaml(data) for fault in one.faults]
+
+
+def node(text: str) -> Node:
+    document = only(text)
+    assert document.faults == ()
+    assert document.node is not None
+    return document.node
+
+
+def value(text: str, key: str) -> Node:
+    root = node(text)
+    assert isinstance(root, MapNode)
+    found = root.get(key)
+    assert found is not None
+    return found
+
+
+def test_nesting_hidden_behind_quotes_costs_no_more_than_a_line() -> None:
+    """Brackets inside quotes balance the count of the scan; the reader's own limit ends it."""
+    started = perf_counter()
+    assert [code for code, _ in told('["]",' * 40_000)] == ["DR1003"]
+    assert perf_counter() - started < 1
+
+
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+)
+
+
+@pytest.mark.case("P66")
+@pytest.mark.case("X23")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 6_000,
+        "[" * 100_000,
+        "{a: " * 5_000,
+        "[a, " * 5_000,
+        "a:\n  b: " + "[" * 3_000,
+        "- " * 5_000,
+        "? " * 5_000,
+    ],
+)
+def test_endless_nesting_is_refused_in_a_tenth_of_a_second(text: str) -> None:
+    started = perf_counter()
+    codes = [code for code, _ in told(text)]
+    assert codes == ["DR1003"]
+    assert perf_counter() - started < 0.1
+
+
+@pytest.mark.case("X24")
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "a: &a x\nb: [" + ", ".join(["*a"] * 101) + "]",
+        "a: &a {<<: *a}",
+        "a: &a [*a]",
+        "a: &a [x]\n" + "\n".join(f"b{n}: *a" for n in range(101)),
+    ],
+)
+def test_an_alias_bomb_is_refused_by_its_count(text: str) -> None:
+    started = perf_counter()
+    assert [code for code, _ in told(text)] == ["DR1003"]
+    assert perf_counter() - started < 0.1
+
+
+def test_a_hundred_aliases_are_fine() -> None:
+    assert told("a: &a x\nb: [" + ", ".join(["*a"] * 100) + "]") == []
+
+
+@pytest.mark.case("X25")
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("a: 1\nb: !!python/object:os.system {}", ("DR1003", Mark(2, 4))),
+        ("a: !!binary aGk=", ("DR1003", Mark(1, 4))),
+        ("a: ! x", ("DR1003", Mark(1, 4))),
+        ("a: !own [x]", ("DR1003", Mark(1, 4))),
+        ("a: 1\nb: 2\na: 3", ("DR1002", Mark(3, 1))),
+        ('"a": 1\na: 3', ("DR1002", Mark(2, 1))),
+        ("a:\n\t- b", ("DR1001", Mark(2, 1))),
+        ("a: b: c", ("DR1001", Mark(1, 5))),
+        ("a: *nobody", ("DR1001", Mark(1, 4))),
+        ("a: [1, 2", ("DR1001", Mark(1, 9))),
+        ("x: \x00", ("DR1001", Mark(1, 4))),
+    ],
+)
+def test_what_a_declaration_may_not_hold_is_told_with_its_place(
+    text: str, fault: tuple[str, Mark]
+) -> None:
+    assert told(text) == [fault]
+
+
+@pytest.mark.case("X31")
+@pytest.mark.parametrize(
+    "data",
+    [
+        "a: 1".encode("utf-16"),
+        b"\xef\xbb\xbfa: 1",
+        b"\xff\xfea",
+        b"a: \xc3\x28",
+    ],
+)
+def test_only_utf_8_without_a_byte_order_mark_is_text(data: bytes) -> None:
+    assert [code for code, _ in told(data)] == ["DR1001"]
+
+
+def test_the_place_of_a_bad_byte_is_told() -> None:
+    assert told(b"a: 1\nb: x\xff") == [("DR1001", Mark(2, 5))]
+
+
+def test_a_file_ends_at_256_kib() -> None:
+    comment = b"#" * (MAX_BYTES - 5)
+    assert told(b"a: 1\n" + comment) == []
+    assert [code for code, _ in told(b"a: 1\n" + comment + b"#")] == ["DR1003"]
+
+
+def test_a_document_ends_at_10_000_values() -> None:
+    assert told("\n".join(["-"] * 9_999)) == []
+    assert [code for code, _ in told("\n".join(["-"] * 10_000))] == ["DR1003"]
+
+
+def test_a_file_ends_at_100_documents() -> None:
+    assert told("--- a\n" * 100) == []
+    assert [code for code, _ in told("--- a\n" * 101)] == ["DR1003"]
+
+
+def test_what_stood_before_a_syntax_fault_is_read() -> None:
+    documents = read_yaml(b"a: 1\n---\nb: 2\n---\nc: [")
+    assert [(one.number, one.node is not None, len(one.faults)) for one in documents] == [
+        (0, True, 0),
+        (1, True, 0),
+        (2, False, 1),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "---\n"])
+def test_an_empty_text_is_one_empty_document(text: str) -> None:
+    document = only(text)
+    assert document.faults == ()
+    assert document.node is None or form_name(document.node) == "an empty value"
+
+
+@pytest.mark.case("U18")
+@pytest.mark.parametrize(
+    ("plain", "form"),
+    [
+        ("no", Form.TEXT),
+        ("on", Form.TEXT),
+        ("12:30:45", Form.TEXT),
+        ("2026-01-01", Form.TEXT),
+        ("012", Form.INT),
+        ("0x1F", Form.INT),
+        ("1e3", Form.FLOAT),
+        ("0.10", Form.FLOAT),
+        (".inf", Form.FLOAT),
+        ("true", Form.BOOL),
+        ("~", Form.NULL),
+        ("null", Form.NULL),
+        ("", Form.NULL),
+    ],
+)
+def test_a_bare_scalar_is_what_yaml_1_2_says(plain: str, form: Form) -> None:
+    assert form_of(plain) is form
+
+
+@pytest.mark.case("U18")
+@pytest.mark.parametrize("plain", ["no", "012", "1e3", "12:30:45", "0.10", "1.000000000000000001"])
+def test_a_scalar_keeps_its_source_text(plain: str) -> None:
+    scalar = value(f"a: {plain}", "a")
+    assert isinstance(scalar, Scalar)
+    assert scalar.text == plain
+
+
+def test_a_version_directive_changes_nothing() -> None:
+    scalar = value("%YAML 1.1\n---\na: no", "a")
+    assert isinstance(scalar, Scalar)
+    assert scalar.form is Form.TEXT
+
+
+def test_a_quoted_number_is_text() -> None:
+    scalar = value('a: "1"', "a")
+    assert isinstance(scalar, Scalar)
+    assert (scalar.form, scalar.bare) == (Form.TEXT, False)
+
+
+def test_marks_point_at_keys_and_values() -> None:
+    root = node("a: 1\nb:\n  - x\n  - {c: y}")
+    assert isinstance(root, MapNode)
+    entry = root.entries[1]
+    assert (entry.key_mark, entry.value.mark) == (Mark(2, 1), Mark(3, 3))
+    assert isinstance(entry.value, ListNode)
+    assert [item.mark for item in entry.value.items] == [Mark(3, 5), Mark(4, 5)]
+
+
+def test_a_merge_key_gives_what_the_mapping_lacks() -> None:
+    merged = value("base: &b {x: 1, y: 2}\nother: &o {z: 3}\nd: {<<: [*b, *o], y: 9}", "d")
+    assert isinstance(merged, MapNode)
+    assert {entry.key: getattr(entry.value, "text", "") for entry in merged.entries} == {
+        "y": "9",
+        "x": "1",
+        "z": "3",
+    }
+
+
+@pytest.mark.parametrize("text", ["a: {<<: x}", "a: {<<: [x]}", "? [a]\n: b", "{a: 1}: b"])
+def test_a_key_or_merge_of_another_form_is_told(text: str) -> None:
+    assert [code for code, _ in told(text)] == ["DR1011"]
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        return
+    assert len(read_yaml(data)) >= 1
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reader(data: bytes) -> None:
+    assert len(read_yaml(data)) >= 1

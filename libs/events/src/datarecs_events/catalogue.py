@@ -1,0 +1,329 @@
+"""The list of events: for every wire type its class, source, emitters, topic, key and subject.
+
+The single source of truth: the codec, the outbox policies, the broker's ACLs, the published schemas
+and the subscriptions are all made from it. A new event is a dataclass in core, a member of
+`DataRecsEventType`, one line here and an example.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from datarecs_core.notifications import events as mail
+from datarecs_core.resources import events as resource
+from datarecs_core.resources.resource import Kind
+from datarecs_core.runs import events as run
+from datarecs_core.webhooks import events as webhook
+from datarecs_events.event_types import PREFIX
+from datarecs_events.event_types import DataRecsEventType as Type
+from datarecs_events.scalars import MismatchError
+from datarecs_events.topics import (
+    DEAD_LETTER_TOPICS,
+    SUBSCRIPTIONS,
+    TOPICS,
+    Service,
+    Subscription,
+    Topic,
+    TopicDef,
+    dead_letter_topic,
+    subscriptions_of,
+)
+
+__all__ = [
+    "BY_TYPE",
+    "CATALOGUE",
+    "DEAD_LETTER_TOPICS",
+    "EVENT_TYPES_BY_SERVICE",
+    "SUBSCRIPTIONS",
+    "TOPICS",
+    "DataRecsEventType",
+    "EventDef",
+    "EventKind",
+    "Service",
+    "Subscription",
+    "Topic",
+    "TopicDef",
+    "dead_letter_topic",
+    "definition_of",
+    "definitions_of",
+    "subscriptions_of",
+]
+
+DataRecsEventType = Type
+
+
+EventClass = type[object]
+"""A frozen dataclass of some `core/<concept>/events.py`."""
+
+
+class EventKind(StrEnum):
+    """Which layer or family an event belongs to."""
+
+    INFRASTRUCTURE = "infrastructure"
+    """The raw outcome of an execution; may precede the database."""
+    PLATFORM = "platform"
+    """Written in the commit of the row change it describes."""
+    PROGRESS = "progress"
+    """Told while a worker works; never decisive."""
+    RESOURCE = "resource"
+    WEBHOOK = "webhook"
+    NOTIFICATION = "notification"
+
+    @property
+    def of_run(self) -> bool:
+        """Numbered per run and recorded in `run_event`."""
+        return self in {self.INFRASTRUCTURE, self.PLATFORM, self.PROGRESS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDef:
+    """Everything about one type that is not a field of its payload."""
+
+    type: Type
+    event_class: EventClass
+    source: str
+    """URI of the contract's owner, which is not always the process that writes."""
+    emitters: tuple[Service, ...]
+    """Services whose database role may put it into the outbox."""
+    topic: Topic | None
+    """None: goes out over HTTP alone, a record of it on any topic is refused."""
+    key: str
+    """The field whose text is Kafka key and `partitionkey`."""
+    subject: str
+    """Template over the event's fields."""
+    kind: EventKind
+    addition: int = 0
+    """Raised by one whenever optional fields are added; the first release over Source 001 is 1."""
+    tenant_required: bool = False
+    """Source 001 demands `tenant_id` in the payload; else readers take the envelope's."""
+    exactly_one: tuple[str, ...] = ()
+    """Of these fields one and only one is present."""
+    absent: tuple[str, ...] = ()
+    """Fields of a neighbouring type that make this one ambiguous and therefore refused."""
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    """Fields whose value the type itself says."""
+
+    @property
+    def short_name(self) -> str:
+        """The type without the product's prefix: folder name and last part of the schema's URN."""
+        return self.type.removeprefix(PREFIX)
+
+    @property
+    def dataschema(self) -> str:
+        return f"urn:datarecs:schema:{self.short_name}:1.{self.addition}"
+
+    def key_of(self, event: object) -> str:
+        return str(getattr(event, self.key))
+
+    def subject_of(self, event: object) -> str:
+        return self.subject.format(event=event)
+
+    def check(self, payload: object) -> None:
+        """Nothing, when the rules between fields hold; those of single fields are the shape's.
+
+        Raises:
+            MismatchError: both or neither of `exactly_one`, one of `absent`, another fixed value.
+        """
+        found = payload if isinstance(payload, dict) else {}
+        if self.exactly_one and sum(name in found for name in self.exactly_one) != 1:
+            raise MismatchError("", f"exactly one of {' and '.join(self.exactly_one)} is needed")
+        for name in self.absent:
+            if name in found:
+                raise MismatchError(name, f"it does not belong to {self.short_name}")
+        for name, value in self.fixed.items():
+            if found.get(name) != value:
+                raise MismatchError(name, f"it is not {value}")
+
+
+_CORE_API = "/datarecs/core-api"
+_WORKER = "/datarecs/reconciliation-worker"
+_WEBHOOK = "/datarecs/webhook-service"
+_MAIL = "/datarecs/email-notifier"
+
+
+_RUN_SUBJECT = "run/{event.run_id}"
+
+
+_WITH_TENANT = (run.RunFinalised, run.RunCancelRequested, run.RunCancelled)
+
+
+def _platform(
+    name: Type, event_class: EventClass, *emitters: Service, addition: int = 1
+) -> EventDef:
+    return EventDef(
+        type=name,
+        event_class=event_class,
+        source=_CORE_API,
+        emitters=emitters,
+        topic=Topic.RUN_PLATFORM,
+        key="run_id",
+        subject=_RUN_SUBJECT,
+        kind=EventKind.PLATFORM,
+        addition=addition,
+        tenant_required=event_class in _WITH_TENANT,
+        exactly_one=("result", "error") if event_class is run.RunFinalised else (),
+    )
+
+
+def _worker(name: Type, event_class: EventClass, *, absent: tuple[str, ...] = ()) -> EventDef:
+    raw = bool(absent)
+    return EventDef(
+        type=name,
+        event_class=event_class,
+        source=_WORKER,
+        emitters=(Service.RECONCILIATION_WORKER,),
+        topic=Topic.RUN_INFRA if raw else Topic.RUN_PROGRESS,
+        key="run_id",
+        subject=_RUN_SUBJECT,
+        kind=EventKind.INFRASTRUCTURE if raw else EventKind.PROGRESS,
+        addition=1,
+        tenant_required=event_class is not run.RunRowsProcessed,
+        absent=absent,
+    )
+
+
+_RUNS = (
+    _platform(Type.RUN_TRIGGERED, run.RunTriggered, Service.CORE_API),
+    _platform(Type.RUN_QUEUED, run.RunQueued, Service.RUN_CONTROLLER),
+    _platform(Type.RUN_QUEUE_ERRORED, run.RunQueueErrored, Service.RUN_CONTROLLER),
+    _platform(Type.RUN_FINALISED, run.RunFinalised, Service.RUN_CONTROLLER, addition=2),
+    _platform(
+        Type.RUN_CANCEL_REQUESTED,
+        run.RunCancelRequested,
+        Service.CORE_API,
+        addition=0,
+    ),
+    _platform(Type.RUN_CANCELLED, run.RunCancelled, Service.RUN_CONTROLLER, addition=0),
+    _worker(Type.RUN_COMPLETED, run.RunCompleted, absent=("error",)),
+    _worker(Type.RUN_ERRORED, run.RunErrored, absent=("result",)),
+    _worker(Type.RUN_ROWS_PROCESSED, run.RunRowsProcessed),
+    _worker(Type.RUN_EXTRACTION_STARTED, run.RunExtractionStarted),
+    _worker(Type.RUN_EXTRACTION_COMPLETED, run.RunExtractionCompleted),
+    _worker(Type.RUN_EXTRACTION_ERRORED, run.RunExtractionErrored),
+    _worker(Type.RUN_COMPARISON_STARTED, run.RunComparisonStarted),
+    _worker(Type.RUN_COMPARISON_COMPLETED, run.RunComparisonCompleted),
+    _worker(Type.RUN_COMPARISON_ERRORED, run.RunComparisonErrored),
+    _worker(Type.RUN_STAGE_STARTED, run.RunStageStarted),
+    _worker(Type.RUN_STAGE_COMPLETED, run.RunStageCompleted),
+    _worker(Type.RUN_STAGE_ERRORED, run.RunStageErrored),
+)
+
+_VERBS: tuple[tuple[str, EventClass], ...] = (
+    ("created", resource.ResourceCreated),
+    ("updated", resource.ResourceUpdated),
+    ("status_updated", resource.ResourceStatusUpdated),
+    ("deleted", resource.ResourceDeleted),
+)
+
+
+def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
+    """An endpoint's status is written where the attempts happen, by webhook-service (D33)."""
+    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb == "status_updated"
+    return EventDef(
+        type=Type(f"{PREFIX}resource.{kind.lower()}.{verb}"),
+        event_class=event_class,
+        source=f"/datarecs/resources/{kind.lower()}",
+        emitters=(Service.CORE_API, *([Service.WEBHOOK_SERVICE] if attempts_here else [])),
+        topic=Topic.RESOURCES,
+        key="uid",
+        subject=f"{kind.lower()}/{{event.namespace}}/{{event.name}}",
+        kind=EventKind.RESOURCE,
+        fixed={"kind": kind.value},
+    )
+
+
+_RESOURCES = tuple(_resource(kind, *verb) for kind in Kind for verb in _VERBS)
+
+
+def _endpoint(
+    name: Type,
+    event_class: EventClass,
+    *,
+    asked: bool = False,
+    topic: Topic | None = Topic.NOTIFICATIONS,
+) -> EventDef:
+    return EventDef(
+        type=name,
+        event_class=event_class,
+        source=_CORE_API if asked else _WEBHOOK,
+        emitters=() if topic is None else (Service.CORE_API if asked else Service.WEBHOOK_SERVICE,),
+        topic=topic,
+        key="endpoint_id",
+        subject="webhook-endpoint/{event.endpoint_id}",
+        kind=EventKind.WEBHOOK,
+    )
+
+
+_WEBHOOKS = (
+    _endpoint(Type.WEBHOOK_DELIVERY_FAILED, webhook.WebhookDeliveryFailed),
+    _endpoint(Type.WEBHOOK_DELIVERY_DEAD_LETTERED, webhook.WebhookDeliveryDeadLettered),
+    _endpoint(Type.WEBHOOK_DELIVERY_RETRIED, webhook.WebhookDeliveryRetried),
+    _endpoint(Type.WEBHOOK_DELIVERY_REPLAYED, webhook.WebhookDeliveryReplayed),
+    _endpoint(Type.WEBHOOK_ENDPOINT_AUTO_DISABLED, webhook.WebhookEndpointAutoDisabled),
+    _endpoint(
+        Type.WEBHOOK_DELIVERY_RESEND_REQUESTED, webhook.WebhookDeliveryResendRequested, asked=True
+    ),
+    _endpoint(
+        Type.WEBHOOK_DELIVERY_REPLAY_REQUESTED, webhook.WebhookDeliveryReplayRequested, asked=True
+    ),
+    _endpoint(
+        Type.WEBHOOK_ENDPOINT_TEST_REQUESTED, webhook.WebhookEndpointTestRequested, asked=True
+    ),
+    _endpoint(Type.WEBHOOK_TEST, webhook.WebhookTest, topic=None),
+)
+
+
+def _mail(name: Type, event_class: EventClass) -> EventDef:
+    return EventDef(
+        type=name,
+        event_class=event_class,
+        source=_MAIL,
+        emitters=(Service.EMAIL_NOTIFIER,),
+        topic=Topic.NOTIFICATIONS,
+        key="run_id",
+        subject=_RUN_SUBJECT,
+        kind=EventKind.NOTIFICATION,
+    )
+
+
+_MAILS = (
+    _mail(Type.NOTIFICATION_EMAIL_SENT, mail.NotificationEmailSent),
+    _mail(Type.NOTIFICATION_EMAIL_FAILED, mail.NotificationEmailFailed),
+    _mail(Type.NOTIFICATION_EMAIL_SKIPPED, mail.NotificationEmailSkipped),
+)
+
+CATALOGUE: tuple[EventDef, ...] = (*_RUNS, *_RESOURCES, *_WEBHOOKS, *_MAILS)
+
+BY_TYPE: Mapping[str, EventDef] = {one.type: one for one in CATALOGUE}
+
+EVENT_TYPES_BY_SERVICE: Mapping[Service, frozenset[Type]] = {
+    service: frozenset(one.type for one in CATALOGUE if service in one.emitters)
+    for service in Service
+}
+"""What each service may put into the outbox; the database repeats it as a row policy."""
+
+_BY_CLASS: Mapping[EventClass, tuple[EventDef, ...]] = {
+    event_class: tuple(one for one in CATALOGUE if one.event_class is event_class)
+    for event_class in {one.event_class for one in CATALOGUE}
+}
+
+
+def definitions_of(event_class: EventClass) -> tuple[EventDef, ...]:
+    """Every definition of a class: one, or one per kind for events of resources.
+
+    Raises:
+        KeyError: the class is no event.
+    """
+    return _BY_CLASS[event_class]
+
+
+def definition_of(event: object) -> EventDef:
+    """The definition under which this event travels.
+
+    Raises:
+        KeyError: its class is no event.
+    """
+    for one in definitions_of(type(event)):
+        if all(getattr(event, name) == value for name, value in one.fixed.items()):
+            return one
+    raise KeyError(type(event))

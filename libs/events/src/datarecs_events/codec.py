@@ -1,0 +1,43 @@
+"""Events to Kafka records and back: the two functions every other part of the product calls.
+
+`encode` decides the bytes once, inside the state's transaction; `decode` judges whatever a topic
+holds. They share catalogue, shapes and envelope and nothing else, and this page is where they meet.
+"""
+
+from datarecs_events.decoding import (
+    Decoded,
+    Note,
+    Received,
+    Refused,
+    Skipped,
+    decode,
+    read_data,
+)
+from datarecs_events.encoding import (
+    MAX_DATA_BYTES,
+    EncodedEvent,
+    EventEncodeError,
+    Stamp,
+    encode,
+)
+from datarecs_events.envelope import Envelope, to_structured
+from datarecs_events.incoming import MAX_VALUE_BYTES, RefusalReason
+
+__all__ = [
+    "MAX_DATA_BYTES",
+    "MAX_VALUE_BYTES",
+    "Decoded",
+    "EncodedEvent",
+    "Envelope",
+    "EventEncodeError",
+    "Note",
+    "Received",
+    "RefusalReason",
+    "Refused",
+    "Skipped",
+    "Stamp",
+    "decode",
+    "encode",
+    "read_data",
+    "to_structured",
+]

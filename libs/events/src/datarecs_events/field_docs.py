@@ -1,0 +1,44 @@
+"""What is written under the fields of an event's class: the texts of the published schemas.
+
+Attribute docstrings are not kept at run time, so the source is read. Only the schema writer and a
+test do this, never a service.
+"""
+
+import ast
+import inspect
+from itertools import pairwise
+
+
+def class_doc(event_class: type[object]) -> str:
+    """The class's docstring as one paragraph."""
+    return " ".join((event_class.__doc__ or "").split())
+
+
+def field_docs(event_class: type[object]) -> dict[str, str]:
+    """Field name to the text under it, inherited fields included; without text it is absent."""
+    found: dict[str, str] = {}
+    for one in reversed(event_class.__mro__[:-1]):
+        found |= _of_class(one)
+    return found
+
+
+def _of_class(event_class: type[object]) -> dict[str, str]:
+    module = inspect.getmodule(event_class)
+    if module is None:
+        return {}
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.ClassDef) and node.name == event_class.__name__:
+            return _under_fields(node)
+    return {}
+
+
+def _under_fields(node: ast.ClassDef) -> dict[str, str]:
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(node.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

@@ -1,0 +1,143 @@
+"""Twin of webhook deliveries: kept events, deliveries, the attempt log, endpoint state."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
+from datarecs_core.values import EventId, ResourceUid
+from datarecs_core.webhooks.delivery import Delivery, DeliveryState
+from datarecs_core.webhooks.health import EndpointState, Waiting
+from datarecs_core.webhooks.payload import Message
+from datarecs_memory.scope import Scope
+
+
+class MemoryDeliveries:
+    """Port Deliveries."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope, self._rows = scope, scope.state.delivery
+
+    def keep(self, event_id: EventId, message: Message) -> date:
+        day = self._scope.now.astimezone(UTC).date()
+        self._rows.messages.setdefault((day, event_id), message)
+        return day
+
+    def message(self, received_on: date, event_id: EventId) -> Message:
+        return self._rows.messages[received_on, event_id]
+
+    def add(self, deliveries: Iterable[Delivery]) -> int:
+        added = 0
+        for delivery in deliveries:
+            if not any(_same_event(delivery, one) for one in self._rows.deliveries.values()):
+                self.save(delivery)
+                added += 1
+        return added
+
+    def states(self, endpoints: Iterable[ResourceUid]) -> list[EndpointState]:
+        return [
+            self._rows.endpoints.setdefault(
+                uid, EndpointState(tenant_id=self._scope.tenant_id, endpoint_uid=uid)
+            )
+            for uid in sorted(endpoints)
+        ]
+
+    def save_state(self, state: EndpointState) -> None:
+        self._rows.endpoints[state.endpoint_uid] = state
+
+    def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
+        for uid in endpoints:
+            state = self._rows.endpoints[uid]
+            look = min(state.next_claim_at or self._scope.now, self._scope.now)
+            self._rows.endpoints[uid] = replace(state, next_claim_at=look)
+
+    def get(self, key: DeliveryKey) -> Delivery | None:
+        return self._rows.deliveries.get(key)
+
+    def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        now = self._scope.now
+        return self._some(
+            endpoint,
+            limit,
+            lambda one: (
+                one.state is DeliveryState.PENDING and one.due_at <= now and one.expires_at > now
+            ),
+            oldest_first=True,
+        )
+
+    def overdue(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        return self._some(endpoint, limit, lambda one: _is_overdue(one, self._scope.now))
+
+    def pending(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        return self._some(endpoint, limit, lambda one: not one.state.is_terminal)
+
+    def save(self, delivery: Delivery) -> None:
+        key = DeliveryKey(delivery.received_on, delivery.delivery_id)
+        self._rows.deliveries[key] = delivery
+
+    def waiting(self, endpoint: ResourceUid) -> Waiting:
+        mine = self._of(endpoint)
+        pending = [one for one in mine if one.state is DeliveryState.PENDING]
+        leases = [one.lease_until for one in mine if one.lease_until is not None]
+        return Waiting(
+            first_due=min((one.due_at for one in pending), default=None),
+            first_lease_end=min(leases, default=None),
+            leased=len(leases),
+            first_expiry=min((one.expires_at for one in pending), default=None),
+        )
+
+    def open_attempt(self, attempt: WebhookAttempt) -> None:
+        self._rows.attempts[attempt.key, attempt.attempt_no] = attempt
+
+    def close_attempt(self, attempt: WebhookAttempt) -> bool:
+        opened = self._rows.attempts.get((attempt.key, attempt.attempt_no))
+        if opened is None or opened.finished_at is not None:
+            return False
+        self._rows.attempts[attempt.key, attempt.attempt_no] = replace(
+            attempt,
+            lease_epoch=opened.lease_epoch,
+            worker=opened.worker,
+            reason=opened.reason,
+            started_at=opened.started_at,
+        )
+        return True
+
+    def attempts(self, key: DeliveryKey) -> list[WebhookAttempt]:
+        mine = (one for one in self._rows.attempts.values() if one.key == key)
+        return sorted(mine, key=lambda one: one.attempt_no)
+
+    def of_endpoint(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        newest = sorted(
+            self._of(endpoint), key=lambda one: (one.created_at, one.delivery_id), reverse=True
+        )
+        return newest[:limit]
+
+    def _of(self, endpoint: ResourceUid) -> list[Delivery]:
+        return [one for one in self._rows.deliveries.values() if one.endpoint_uid == endpoint]
+
+    def _some(
+        self,
+        endpoint: ResourceUid,
+        limit: int,
+        wanted: Callable[[Delivery], bool],
+        *,
+        oldest_first: bool = False,
+    ) -> list[Delivery]:
+        found = sorted(filter(wanted, self._of(endpoint)), key=lambda one: one.delivery_id)
+        if oldest_first:
+            found.sort(key=lambda one: one.due_at)
+        return found[:limit]
+
+
+def _same_event(one: Delivery, other: Delivery) -> bool:
+    return (one.received_on, one.endpoint_uid, one.event_id) == (
+        other.received_on,
+        other.endpoint_uid,
+        other.event_id,
+    )
+
+
+def _is_overdue(delivery: Delivery, now: datetime) -> bool:
+    if delivery.state is DeliveryState.LEASED:
+        return delivery.lease_until is not None and delivery.lease_until <= now
+    return delivery.state is DeliveryState.PENDING and delivery.expires_at <= now

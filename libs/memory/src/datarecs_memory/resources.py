@@ -1,0 +1,116 @@
+"""Twin of the resource tables: compare-and-set on rv, one change per write, sealed values."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from datarecs_application.errors import ResourceExistsError
+from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.values import ResourceUid
+from datarecs_memory.scope import Scope
+from datarecs_memory.store import ResourceChange, Secret
+
+
+class MemoryResources:
+    """Port Resources."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Resource | None:
+        wanted = (kind, namespace, name)
+        everything = self._scope.state.resources.values()
+        return next(
+            (one for one in everything if (one.kind, one.namespace, one.name) == wanted), None
+        )
+
+    def get_by_uid(self, uid: ResourceUid) -> Resource | None:
+        return self._scope.state.resources.get(uid)
+
+    def for_update(self, kind: Kind, namespace: str, name: str) -> Resource | None:
+        return self.get(kind, namespace, name)
+
+    def add(self, resource: Resource) -> None:
+        if resource.tenant_id != self._scope.tenant_id:
+            raise ValueError("a resource is added in a transaction of its own tenant")
+        taken = self.get(resource.kind, resource.namespace, resource.name)
+        if taken is not None or resource.uid in self._scope.state.resources:
+            raise ResourceExistsError(
+                kind=resource.kind, namespace=resource.namespace, name=resource.name
+            )
+        self._scope.state.resources[resource.uid] = resource
+
+    def replace(self, resource: Resource, *, expected_rv: int) -> bool:
+        stored = self.get_by_uid(resource.uid)
+        if stored is None or stored.rv != expected_rv or resource.rv <= stored.rv:
+            return False
+        self._scope.state.resources[resource.uid] = replace(
+            resource, kind=stored.kind, created_at=stored.created_at
+        )
+        return True
+
+    def remove(self, resource: Resource, *, expected_rv: int) -> bool:
+        stored = self.get_by_uid(resource.uid)
+        if stored is None or stored.rv != expected_rv:
+            return False
+        del self._scope.state.resources[resource.uid]
+        for key in [key for key in self._scope.state.secrets if key[0] == resource.uid]:
+            del self._scope.state.secrets[key]
+        return True
+
+    def record_change(
+        self, resource: Resource, *, op: str, changed: Sequence[str], actor: str
+    ) -> None:
+        change = ResourceChange(
+            rv=resource.rv,
+            resource=resource,
+            op=op,
+            changed=tuple(changed),
+            actor=actor,
+            body=resource if op == "DELETED" else None,
+        )
+        self._scope.state.changes = (*self._scope.state.changes, change)
+        self._scope.wake()
+
+    def page(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        limit: int = 50,
+        before: tuple[datetime, ResourceUid] | None = None,
+    ) -> list[Resource]:
+        found = [
+            one
+            for one in self._scope.state.resources.values()
+            if one.kind is kind
+            and namespace in {None, one.namespace}
+            and (before is None or (one.created_at, one.uid) < before)
+        ]
+        return sorted(found, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]
+
+
+class MemorySealedSecrets:
+    """Port SealedSecrets."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def put(self, resource_uid: ResourceUid, field: str, key_id: str, sealed: bytes) -> None:
+        self._scope.state.secrets[resource_uid, field, key_id] = Secret(
+            sealed=sealed, created_at=self._scope.store.clock.now()
+        )
+
+    def live(self, resource_uid: ResourceUid, field: str) -> list[tuple[str, bytes]]:
+        now = self._scope.store.clock.now()
+        found = [
+            (secret.created_at, key_id, secret.sealed)
+            for (uid, name, key_id), secret in self._scope.state.secrets.items()
+            if (uid, name) == (resource_uid, field)
+            and (secret.expires_at is None or secret.expires_at > now)
+        ]
+        return [(key_id, sealed) for _, key_id, sealed in sorted(found, reverse=True)]
+
+    def erase(self, resource_uid: ResourceUid) -> None:
+        for key in [key for key in self._scope.state.secrets if key[0] == resource_uid]:
+            del self._scope.state.secrets[key]

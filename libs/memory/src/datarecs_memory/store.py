@@ -1,0 +1,196 @@
+"""Everything the twin of the database holds, and how a transaction gets and gives it back.
+
+Transactions run one after another over copies of one tenant's containers; what they hold is
+immutable, so a copy is shallow and a rollback is forgetting. Apart from the repositories, which see
+a copy and cannot tell.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from datarecs_application.ports.outside import Clock, Ids
+from datarecs_application.ports.state import ApiKey, HistoryEntry, Lease, OutboxRow, StoredAnswer
+from datarecs_core.access.audit import ChainedRow
+from datarecs_core.resources.resource import Resource
+from datarecs_core.runs.model import Run
+from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
+from datarecs_memory.delivery_rows import DeliveryRows
+
+Heard = Callable[[str, str], None]
+
+SHARDS = 16
+"""Shards of the outbox, as in PostgreSQL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    due_at: datetime
+    claimed_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceChange:
+    """One line of the change feed; `body` for DELETED alone."""
+
+    rv: int
+    resource: Resource
+    op: str
+    changed: tuple[str, ...]
+    actor: str
+    body: Resource | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberedKey:
+    request_hash: bytes
+    created_at: datetime
+    answer: StoredAnswer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    sealed: bytes
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """An outbox row and where it stands."""
+
+    row: OutboxRow
+    shard: int
+    sent_at: datetime | None = None
+    parked_at: datetime | None = None
+    attempts: int = 0
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Which relay sends a shard, under which epoch, until when."""
+
+    owner: str | None = None
+    epoch: int = 0
+    lease_until: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TenantState:
+    """One tenant's rows, by key."""
+
+    runs: dict[RunId, Run] = field(default_factory=dict)
+    history: dict[RunId, tuple[HistoryEntry, ...]] = field(default_factory=dict)
+    leases: dict[RunId, Lease] = field(default_factory=dict)
+    timers: dict[tuple[RunId, str], Timer] = field(default_factory=dict)
+    resources: dict[ResourceUid, Resource] = field(default_factory=dict)
+    changes: tuple[ResourceChange, ...] = ()
+    outbox: dict[EventId, Queued] = field(default_factory=dict)
+    inbox: frozenset[tuple[str, str, EventId]] = frozenset()
+    remembered: dict[tuple[str, str, str], RememberedKey] = field(default_factory=dict)
+    api_keys: dict[str, ApiKey] = field(default_factory=dict)
+    audit: tuple[ChainedRow, ...] = ()
+    secrets: dict[tuple[ResourceUid, str, str], Secret] = field(default_factory=dict)
+    delivery: DeliveryRows = field(default_factory=DeliveryRows)
+
+    def copy(self) -> "TenantState":
+        return TenantState(
+            runs=dict(self.runs),
+            history=dict(self.history),
+            leases=dict(self.leases),
+            timers=dict(self.timers),
+            resources=dict(self.resources),
+            changes=self.changes,
+            outbox=dict(self.outbox),
+            inbox=self.inbox,
+            remembered=dict(self.remembered),
+            api_keys=dict(self.api_keys),
+            audit=self.audit,
+            secrets=dict(self.secrets),
+            delivery=self.delivery.copy(),
+        )
+
+
+class MemoryStore:
+    """The database of unit tests and of `datarecs compare`. Safe from several threads."""
+
+    def __init__(self, clock: Clock, ids: Ids, *, running_limit: int = 10) -> None:
+        """Hold nothing yet.
+
+        Args:
+            clock: stands for the database's clock, also for leases and timers.
+            ids: makes event ids and tenants.
+            running_limit: runs of one tenant that may hold a lease at once.
+        """
+        self.clock, self.ids, self.running_limit = clock, ids, running_limit
+        self.shards = [Shard() for _ in range(SHARDS)]
+        self.relays: dict[str, datetime] = {}
+        """Relays that are alive, and until when they count as such."""
+        self._tenants: dict[TenantId, TenantState] = {}
+        self._lock = threading.Lock()
+        self._writer: int | None = None
+        self._last_rv = 0
+        self._last_position = 0
+        self._listeners: list[Heard] = []
+
+    def create_tenant(self) -> TenantId:
+        """A tenant without rows; any id is one, this only makes a new id."""
+        return TenantId(self.ids.new())
+
+    def listen(self, heard: Heard) -> None:
+        """Call `heard(channel, payload)` after each commit that notifies, as LISTEN would."""
+        self._listeners.append(heard)
+
+    @contextmanager
+    def writing(self, tenant: TenantId) -> Iterator[TenantState]:
+        """A copy of the tenant's rows that replaces them when the block ends well."""
+        with self.alone():
+            state = self.committed(tenant).copy()
+            yield state
+            self._tenants[tenant] = state
+
+    @contextmanager
+    def writing_all(self) -> Iterator[dict[TenantId, TenantState]]:
+        """Copies of every tenant's rows: the definer functions."""
+        with self.alone():
+            states = {tenant: state.copy() for tenant, state in self._tenants.items()}
+            yield states
+            self._tenants.update(states)
+
+    def committed(self, tenant: TenantId) -> TenantState:
+        """What stands now; not to be changed."""
+        return self._tenants.get(tenant) or TenantState()
+
+    def everything(self) -> dict[TenantId, TenantState]:
+        """All tenants as they stand now; not to be changed."""
+        return dict(self._tenants)
+
+    def draw_rv(self, block: int) -> range:
+        """Feed numbers for the transaction that is open; a rollback leaves a gap."""
+        first = self._last_rv + 1
+        self._last_rv += block
+        return range(first, first + block)
+
+    def next_position(self) -> int:
+        self._last_position += 1
+        return self._last_position
+
+    def notify(self, channel: str, payload: str) -> None:
+        for heard in self._listeners:
+            heard(channel, payload)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One writer at a time. A second transaction of one thread would wait for itself."""
+        me = threading.get_ident()
+        if self._writer == me:
+            raise RuntimeError("this thread has a transaction open; end it first")
+        with self._lock:
+            self._writer = me
+            try:
+                yield
+            finally:
+                self._writer = None

@@ -1,0 +1,91 @@
+"""The oracle behind the Engine port, held to the suite that every engine passes."""
+
+from collections.abc import Iterable, Sequence
+from itertools import count, repeat
+
+import pytest
+
+from datarecs_application.ports.comparing import Engine
+from datarecs_core.comparison.faults import ConditionNotSupportedError, TooManyRowsError
+from datarecs_core.comparison.grouping import MAX_ROWS
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.results import Difference, StageResults
+from datarecs_core.comparison.scan import Scan
+from datarecs_core.jobs.definition import Stage
+from datarecs_memory.engine import MemoryEngine
+from datarecs_testing.comparisons import EngineBench, counting, rows_by
+from datarecs_testing.conformance.engine import EngineConformance, RelaxationConformance
+from datarecs_testing.tables import Table, a_job, pair, plan_of
+
+
+class MemoryBench:
+    def prepare(
+        self, plan: ComparisonPlan, tables: Sequence[Table]
+    ) -> tuple[Engine, ComparisonPlan]:
+        return MemoryEngine(lambda scan: tables[scan.index].delivered(scan)), plan
+
+    def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
+        assert isinstance(engine, MemoryEngine)
+        return engine.differences(results.stage)
+
+
+def planned(stage: Stage, *rows: int) -> tuple[StagePlan, list[Table]]:
+    tables = pair("k int", [(k,) for k in rows], [])
+    return plan_of(a_job(tables, stage), tables).stages[0], tables
+
+
+def test_differences_go_where_the_writer_puts_them() -> None:
+    plan, tables = planned(rows_by("k"), 1)
+    written: list[Difference] = []
+
+    def write(stage: StagePlan, rows: Sequence[Difference]) -> str:
+        written.extend(rows)
+        return f"somewhere/{stage.name}"
+
+    engine = MemoryEngine(lambda scan: tables[scan.index].delivered(scan), write=write)
+    results = engine.compare(plan, lambda _: None)
+    assert results.differences.location == "somewhere/rows"
+    assert tuple(written) == engine.differences("rows")
+
+
+def test_each_source_is_read_once_for_all_stages() -> None:
+    tables = pair("k int", [(1,)], [(1,)])
+    reads: list[str] = []
+
+    def read(scan: Scan) -> Iterable[tuple[object, ...]]:
+        reads.append(scan.source)
+        return tables[scan.index].delivered(scan)
+
+    engine = MemoryEngine(read)
+    for stage in plan_of(a_job(tables, counting(), rows_by("k")), tables).stages:
+        engine.compare(stage, lambda _: None)
+    assert reads == ["one", "two"]
+
+
+def test_more_rows_than_the_oracle_takes_are_refused_without_reading_on() -> None:
+    plan, _ = planned(counting())
+    taken = count()
+    engine = MemoryEngine(lambda _: ((next(taken),) for _ in repeat(None)))
+    with pytest.raises(TooManyRowsError, match="more than 100000 rows"):
+        engine.compare(plan, lambda _: None)
+    assert next(taken) < 2 * MAX_ROWS + 10
+
+
+@pytest.mark.parametrize("where", ["upper(k) = 'X'", "k = 'x'"])
+def test_a_condition_beyond_the_oracle_is_refused_with_what_it_knows(where: str) -> None:
+    plan, tables = planned(rows_by("k", where=where), 1)
+    engine = MemoryEngine(lambda scan: tables[scan.index].delivered(scan))
+    with pytest.raises(ConditionNotSupportedError, match="IS NULL, AND, OR and NOT"):
+        engine.compare(plan, lambda _: None)
+
+
+def test_a_plan_is_explained_in_words() -> None:
+    plan, tables = planned(rows_by("k"), 1)
+    engine = MemoryEngine(lambda scan: tables[scan.index].delivered(scan))
+    assert "one, two" in engine.explain(plan).text
+
+
+class TestMemoryEngine(EngineConformance, RelaxationConformance):
+    @pytest.fixture
+    def bench(self) -> EngineBench:
+        return MemoryBench()

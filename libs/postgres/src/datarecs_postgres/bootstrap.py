@@ -1,0 +1,104 @@
+"""The database and its roles, made by an administrator once and harmless to repeat.
+
+Apart from migrations, because only this step needs rights that nobody should hold every day: making
+roles and opening the database to them.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import psycopg
+from psycopg import sql
+from psycopg.errors import DuplicateDatabase, DuplicateObject, UniqueViolation
+
+from datarecs_postgres.failures import ServerTooOldError
+from datarecs_postgres.roles import LOGINS, MIGRATE, OWNER, READ, UNPRIVILEGED
+from datarecs_postgres.urls import conninfo, engine_url
+
+OLDEST_SERVER = 150_000
+MAINTENANCE_DATABASE = "postgres"
+
+Session = psycopg.Connection[tuple[object, ...]]
+
+
+def bootstrap_database(admin_url: str, passwords: Mapping[str, str]) -> None:
+    """Make the database of the URL if it is missing, its roles, and let them in. Safe to repeat.
+
+    Args:
+        admin_url: a login that may create roles and owns the database (or may create it).
+        passwords: by full role name (`roles.LOGINS`); a role without an entry keeps its password,
+            and a new one cannot log in yet. The server receives SCRAM verifiers alone.
+
+    Raises:
+        ServerTooOldError: the server is older than PostgreSQL 15.
+    """
+    _ensure_database(admin_url)
+    with psycopg.connect(conninfo(admin_url), autocommit=True) as session:
+        version = session.info.server_version
+        if version < OLDEST_SERVER:
+            raise ServerTooOldError(version=f"{version // 10_000}.{version % 10_000}")
+        _ensure_roles(session, passwords)
+        open_database(session)
+
+
+def open_database(session: Session) -> None:
+    """Let the roles into the session's database and everybody else out.
+
+    Called again for a copy of a prepared database, since a copy does not take these rights along.
+    """
+    name = sql.Identifier(session.info.dbname)
+    roles = sql.SQL(", ").join(map(sql.Identifier, LOGINS))
+    session.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
+    session.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(name, roles))
+    session.execute(
+        sql.SQL("GRANT CONNECT, CREATE ON DATABASE {} TO {}").format(name, sql.Identifier(OWNER))
+    )
+
+
+def _ensure_database(admin_url: str) -> None:
+    wanted = engine_url(admin_url).database or MAINTENANCE_DATABASE
+    with suppress(psycopg.OperationalError), psycopg.connect(conninfo(admin_url)):
+        return
+    with psycopg.connect(
+        conninfo(admin_url, database=MAINTENANCE_DATABASE), autocommit=True
+    ) as session:
+        found = session.execute("SELECT 1 FROM pg_database WHERE datname = %s", (wanted,))
+        if found.fetchone() is None:
+            with suppress(DuplicateDatabase, UniqueViolation):
+                session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(wanted)))
+
+
+def _ensure_roles(session: Session, passwords: Mapping[str, str]) -> None:
+    _ensure_role(session, OWNER, "NOLOGIN")
+    for role in LOGINS:
+        _ensure_role(session, role, "LOGIN")
+        if role in passwords:
+            verifier = session.pgconn.encrypt_password(
+                passwords[role].encode(), role.encode(), b"scram-sha-256"
+            )
+            session.execute(
+                sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                    sql.Identifier(role), sql.Literal(verifier.decode())
+                )
+            )
+    member = session.execute("SELECT pg_has_role(%s, %s, 'MEMBER')", (MIGRATE, OWNER)).fetchone()
+    if member != (True,):
+        session.execute(
+            sql.SQL("GRANT {} TO {}").format(sql.Identifier(OWNER), sql.Identifier(MIGRATE))
+        )
+    session.execute(
+        sql.SQL("ALTER ROLE {} SET statement_timeout = '30s'").format(sql.Identifier(READ))
+    )
+
+
+def _ensure_role(session: Session, role: str, login: str) -> None:
+    found = session.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+    if found is not None:
+        return
+    inherit = "NOINHERIT" if role in UNPRIVILEGED else "INHERIT"
+    with suppress(DuplicateObject, UniqueViolation):
+        session.execute(
+            sql.SQL("CREATE ROLE {} {} {} NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS").format(
+                sql.Identifier(role), sql.SQL(login), sql.SQL(inherit)
+            )
+        )

@@ -1,0 +1,151 @@
+"""Numbering and recording of `run_event`: the one place where a run's sequence grows.
+
+Apart from `runs` and `outbox`, which both record facts and must not number them in two ways.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NoReturn
+
+from sqlalchemy import Text, bindparam, cast, func, insert, select, update
+from sqlalchemy.dialects.postgresql import JSONB
+
+from datarecs_application.errors import StoreBusyError
+from datarecs_application.ports.state import HistoryEntry
+from datarecs_core.runs.model import Disposition
+from datarecs_core.values import EventId, RunId, aware
+from datarecs_postgres.session import Session
+from datarecs_postgres.tables.runs import RUN, RUN_EVENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """What one or more facts of a run get: positions, feed numbers and the time of the insert."""
+
+    sequences: range
+    rvs: tuple[int, ...]
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEntry:
+    """A row of `run_event` before it stands; `data` is JSON text."""
+
+    run_id: RunId
+    sequence: int
+    event_id: EventId
+    type: str
+    source: str
+    time: datetime
+    data: str
+    disposition: Disposition
+    rv: int
+
+
+class RunHistory:
+    """The rows of `run_event`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def number(self, run_id: RunId, count: int) -> Numbers:
+        """Take the next `count` numbers of a run, whose row this locks.
+
+        Raises:
+            StoreBusyError: a transaction with higher feed numbers wrote to the run meanwhile;
+                repeated from the top this one draws newer ones, so that rv follows sequence.
+            LookupError: the tenant has no such run.
+        """
+        rvs = tuple(self._session.next_rv() for _ in range(count))
+        row = self._session.execute(
+            update(RUN)
+            .where(self._session.own(RUN), RUN.c.run_id == run_id, RUN.c.feed_rv < rvs[0])
+            .values(last_sequence=RUN.c.last_sequence + count, feed_rv=rvs[-1])
+            .returning(RUN.c.last_sequence, func.clock_timestamp().label("time"))
+        ).one_or_none()
+        if row is None:
+            self._explain(run_id)
+        last: int = row.last_sequence
+        self._session.touch_run(run_id)
+        return Numbers(sequences=range(last - count + 1, last + 1), rvs=rvs, time=aware(row.time))
+
+    def insert(self, entries: Sequence[NewEntry]) -> None:
+        """Store rows whose numbers were taken in this transaction."""
+        data = cast(bindparam("data", type_=Text()), JSONB)
+        self._session.execute(
+            insert(RUN_EVENT).values(data=data).inline(),
+            [
+                {
+                    "tenant_id": self._session.tenant_id,
+                    "run_id": entry.run_id,
+                    "sequence": entry.sequence,
+                    "event_id": entry.event_id,
+                    "type": entry.type,
+                    "source": entry.source,
+                    "time": entry.time,
+                    "data": entry.data,
+                    "disposition": entry.disposition.value,
+                    "rv": entry.rv,
+                }
+                for entry in entries
+            ],
+        )
+
+    def find(self, run_id: RunId, event_id: EventId) -> int | None:
+        """The number under which an event is recorded."""
+        found = self._session.execute(
+            select(RUN_EVENT.c.sequence).where(
+                self._session.own(RUN_EVENT),
+                RUN_EVENT.c.run_id == run_id,
+                RUN_EVENT.c.event_id == event_id,
+            )
+        ).scalar()
+        return None if found is None else int(found)
+
+    def reclassify(self, run_id: RunId, sequence: int, disposition: Disposition) -> None:
+        """What became of a fact that was recorded before it was handled."""
+        self._session.execute(
+            update(RUN_EVENT)
+            .where(
+                self._session.own(RUN_EVENT),
+                RUN_EVENT.c.run_id == run_id,
+                RUN_EVENT.c.sequence == sequence,
+            )
+            .values(disposition=disposition.value)
+        )
+        self._session.touch_run(run_id)
+
+    def entries(self, run_id: RunId, *, after: int, limit: int) -> list[HistoryEntry]:
+        """Entries with a sequence above `after`, in order."""
+        rows = self._session.execute(
+            select(RUN_EVENT)
+            .where(
+                self._session.own(RUN_EVENT),
+                RUN_EVENT.c.run_id == run_id,
+                RUN_EVENT.c.sequence > after,
+            )
+            .order_by(RUN_EVENT.c.sequence)
+            .limit(limit)
+        )
+        return [
+            HistoryEntry(
+                sequence=row.sequence,
+                event_id=EventId(row.event_id),
+                type=row.type,
+                source=row.source,
+                time=aware(row.time),
+                data=row.data,
+                disposition=Disposition(row.disposition),
+                rv=row.rv,
+            )
+            for row in rows
+        ]
+
+    def _explain(self, run_id: RunId) -> NoReturn:
+        known = self._session.execute(
+            select(RUN.c.feed_rv).where(self._session.own(RUN), RUN.c.run_id == run_id)
+        ).scalar()
+        if known is None:
+            raise LookupError(f"run {run_id} is not one of this tenant")
+        raise StoreBusyError(cause=f"run {run_id} was written with newer feed numbers meanwhile")

@@ -1,0 +1,60 @@
+"""Hearing NOTIFY: one session connection per process that wakes loops and live views early.
+
+A hint and nothing more: whoever waits also polls, so a lost notification costs a second at most.
+"""
+
+from collections.abc import Callable, Sequence
+
+import psycopg
+from psycopg import sql
+
+from datarecs_application.ports.outside import Wake
+from datarecs_postgres.session import RUN_CHANNEL, WAKE_CHANNEL
+from datarecs_postgres.urls import conninfo
+
+LOOK_FOR_STOP_S = 0.5
+RECONNECT_S = 1.0
+
+
+class Listener:
+    """A loop: listens until `stop` is set, comes back by itself when the connection breaks."""
+
+    def __init__(
+        self,
+        url: str,
+        heard: Callable[[str, str], None],
+        *,
+        channels: Sequence[str] = (WAKE_CHANNEL, RUN_CHANNEL),
+    ) -> None:
+        """Listen to nothing yet.
+
+        Args:
+            url: any service login; the connection must reach the server itself, no pooler.
+            heard: called on the loop's thread with channel and payload; must not block. Called
+                with an empty payload for each channel after every (re)connect, since what was
+                sent meanwhile is lost.
+            channels: `datarecs_run` brings a run id, or nothing when several runs changed;
+                `datarecs_wake` brings nothing.
+        """
+        self._conninfo, self._heard, self._channels = conninfo(url), heard, tuple(channels)
+
+    @property
+    def name(self) -> str:
+        return "listener"
+
+    def run(self, stop: Wake) -> None:
+        while not stop.is_set():
+            try:
+                self._listen(stop)
+            except psycopg.OperationalError:
+                stop.wait(RECONNECT_S)
+
+    def _listen(self, stop: Wake) -> None:
+        with psycopg.connect(self._conninfo, autocommit=True, connect_timeout=5) as connection:
+            for channel in self._channels:
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            for channel in self._channels:
+                self._heard(channel, "")
+            while not stop.is_set():
+                for notice in connection.notifies(timeout=LOOK_FOR_STOP_S):
+                    self._heard(notice.channel, notice.payload)

@@ -1,0 +1,136 @@
+"""Bringing the schema to head: one alembic head, one migrator at a time, short locks.
+
+Programmatic, because the product has no alembic.ini: the stack, the CLI and the tests give a URL.
+"""
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import psycopg
+from alembic import command, op
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, NullPool, create_engine, func, select, text
+from sqlalchemy.exc import DBAPIError
+
+from datarecs_postgres.failures import (
+    MigrationBlockedError,
+    RolesMissingError,
+    SchemaTooNewError,
+    sqlstate,
+    translated,
+)
+from datarecs_postgres.tables.metadata import SCHEMA
+from datarecs_postgres.urls import engine_url
+
+TRIES = 20
+LOCK_TIMEOUT = "5s"
+"""A migration that waits for a lock makes everybody behind it wait: it gives up and comes again."""
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Apply every migration up to `revision` and make the partitions of the next days.
+
+    Safe to repeat; of two at once one waits for the other.
+
+    Args:
+        url: the login datarecs_migrate, or another member of the owner.
+        revision: for tests; production goes to head.
+
+    Raises:
+        RolesMissingError: the database was not bootstrapped, or the login may not migrate.
+        SchemaTooNewError: the database knows a revision that this release does not.
+        MigrationBlockedError: a table stayed locked through every try.
+        StoreUnavailableError: the server cannot be reached.
+    """
+    _migrate(url, lambda config: command.upgrade(config, revision))
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Take migrations back, for tests; production rolls back to images on the newer schema."""
+    _migrate(url, lambda config: command.downgrade(config, revision))
+
+
+def run_sql_file(name: str) -> None:
+    """Run a file of `migrations/sql` inside the current migration. Called by migrations only."""
+    _run_file(op.get_bind(), name)
+
+
+def _run_file(connection: Connection, name: str) -> None:
+    """All statements of a file at once; only the driver itself takes several."""
+    script = files("datarecs_postgres").joinpath("migrations", "sql", name).read_bytes()
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, psycopg.Connection):
+        raise TypeError("migrations run on psycopg")
+    driver.execute(script)
+
+
+def _migrate(url: str, act: Callable[[Config], None]) -> None:
+    engine = create_engine(engine_url(url), poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            _act_as_owner(connection)
+            _repeat(connection, act)
+            if connection.dialect.has_table(connection, "partition_policy", schema=SCHEMA):
+                connection.execute(select(func.datarecs.maintain_partitions()))
+            connection.commit()
+    except DBAPIError as failure:
+        known = translated(failure)
+        if known is None:
+            raise
+        raise known from failure
+    finally:
+        engine.dispose()
+
+
+def _act_as_owner(connection: Connection) -> None:
+    """Become the owner, alone, with short lock waits from here on."""
+    try:
+        connection.execute(text("SET ROLE datarecs_owner"))
+    except DBAPIError as failure:
+        if sqlstate(failure) not in {"22023", "42501"}:
+            raise
+        login = connection.engine.url.username or ""
+        raise RolesMissingError(login=login) from failure
+    connection.execute(text("SELECT pg_advisory_lock(1684108385, 3)"))
+    connection.execute(select(func.set_config("lock_timeout", LOCK_TIMEOUT, False)))  # noqa: FBT003  is_local
+    _run_file(connection, "prepare.sql")
+    connection.commit()
+
+
+def _repeat(connection: Connection, act: Callable[[Config], None]) -> None:
+    config = configuration(connection)
+    for _ in range(TRIES):
+        try:
+            act(config)
+        except (DBAPIError, psycopg.Error) as failure:
+            connection.rollback()
+            if sqlstate(failure) != "55P03":
+                raise
+        except CommandError as failure:
+            revision = _current(connection)
+            raise SchemaTooNewError(revision=revision) from failure
+        else:
+            return
+    raise MigrationBlockedError(tries=TRIES)
+
+
+def configuration(connection: Connection) -> Config:
+    """Alembic's configuration for a connection that is open already."""
+    config = Config()
+    config.set_main_option("script_location", str(files("datarecs_postgres") / "migrations"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def head_revision() -> str:
+    """The newest revision this release knows."""
+    config = Config()
+    config.set_main_option("script_location", str(files("datarecs_postgres") / "migrations"))
+    return ScriptDirectory.from_config(config).get_current_head() or ""
+
+
+def _current(connection: Connection) -> str:
+    found = connection.execute(text("SELECT version_num FROM datarecs.alembic_version"))
+    return str(found.scalar())

@@ -1,0 +1,125 @@
+"""Appending events in the state's transaction: encoded once, numbered, recorded, queued.
+
+The bytes are fixed here; relay, retries and replays send exactly these.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import insert
+
+from datarecs_application.ports.outside import Ids
+from datarecs_core.decision import Event
+from datarecs_core.runs.events import RunEvent
+from datarecs_core.runs.model import Disposition
+from datarecs_core.values import EventId, RunId
+from datarecs_events.catalogue import EventKind
+from datarecs_events.codec import EncodedEvent, Stamp, encode
+from datarecs_postgres.history import NewEntry, RunHistory
+from datarecs_postgres.session import Session
+from datarecs_postgres.tables.delivery import OUTBOX, SHARDS
+
+
+def shard_of(partition_key: str) -> int:
+    """The relay shard of a key: the same in every process and release."""
+    return zlib.crc32(partition_key.encode()) % SHARDS
+
+
+class _Place(NamedTuple):
+    """Where an event stands in its run."""
+
+    sequence: int
+    rv: int
+    time: datetime
+
+
+class PostgresOutbox:
+    """Port Outbox."""
+
+    def __init__(self, session: Session, history: RunHistory, ids: Ids) -> None:
+        self._session, self._history, self._ids = session, history, ids
+
+    def append(
+        self,
+        *events: Event,
+        caused_by: EventId | None = None,
+        ids: Sequence[EventId] | None = None,
+        traceparent: str | None = None,
+    ) -> tuple[EventId, ...]:
+        given = tuple(ids or (EventId(self._ids.new()) for _ in events))
+        places = self._places(events)
+        encoded: list[EncodedEvent] = []
+        entries: list[NewEntry] = []
+        for event, event_id in zip(events, given, strict=True):
+            place = next(places[event.run_id]) if isinstance(event, RunEvent) else None
+            stamp = Stamp(
+                event_id=event_id,
+                time=self._session.now if place is None else place.time,
+                sequence=None if place is None else place.sequence,
+                caused_by=caused_by,
+                traceparent=traceparent,
+            )
+            one = encode(event, stamp)
+            encoded.append(one)
+            if isinstance(event, RunEvent) and place is not None:
+                entries.append(_entry(one, event.run_id, event_id, place))
+        if entries:
+            self._history.insert(entries)
+        if encoded:
+            self._queue(given, encoded)
+        return given
+
+    def _places(self, events: Sequence[Event]) -> dict[RunId, Iterator[_Place]]:
+        """Numbers for all events of each run at once, to be taken in the order of the events."""
+        counts = Counter(event.run_id for event in events if isinstance(event, RunEvent))
+        places = {}
+        for run_id, count in counts.items():
+            numbers = self._history.number(run_id, count)
+            places[run_id] = iter(
+                [
+                    _Place(sequence, rv, numbers.time)
+                    for sequence, rv in zip(numbers.sequences, numbers.rvs, strict=True)
+                ]
+            )
+        return places
+
+    def _queue(self, ids: Sequence[EventId], encoded: Sequence[EncodedEvent]) -> None:
+        rows = []
+        for event_id, one in zip(ids, encoded, strict=True):
+            if one.topic is None:
+                raise ValueError(f"{one.type} travels over HTTP alone and has no outbox row")
+            if one.attributes["tenantid"] != str(self._session.tenant_id):
+                raise ValueError("an event is appended in a transaction of its own tenant")
+            rows.append(
+                {
+                    "event_id": event_id,
+                    "tenant_id": self._session.tenant_id,
+                    "type": one.type,
+                    "topic": one.topic,
+                    "partition_key": one.key,
+                    "shard": shard_of(one.key),
+                    "headers": [[name, value.decode()] for name, value in one.headers],
+                    "data": one.data,
+                }
+            )
+        self._session.execute(insert(OUTBOX).inline(), rows)
+        self._session.wake()
+
+
+def _entry(one: EncodedEvent, run_id: RunId, event_id: EventId, place: _Place) -> NewEntry:
+    """The record of an emitted event; a raw outcome waits as HISTORY for its consumer."""
+    applied = one.kind is EventKind.PLATFORM
+    return NewEntry(
+        run_id=run_id,
+        sequence=place.sequence,
+        event_id=event_id,
+        type=one.type,
+        source=one.source,
+        time=place.time,
+        data=one.data.decode(),
+        disposition=Disposition.APPLIED if applied else Disposition.HISTORY,
+        rv=place.rv,
+    )

@@ -1,0 +1,167 @@
+"""The relay's side of the outbox: shards under lease, unsent rows, marks.
+
+Its own login and module: it alone sees rows of all tenants, and no other table of theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import Connection, delete, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from datarecs_application.ports.state import OutboxRow
+from datarecs_core.values import EventId, aware
+from datarecs_postgres.database import Database
+from datarecs_postgres.tables.delivery import OUTBOX, RELAY_OWNER, RELAY_SHARD, SHARDS
+
+MAX_ERROR_CHARACTERS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How far the relay is behind, for readiness and metrics."""
+
+    unsent: int
+    oldest_unsent: timedelta
+    """Age of the oldest row that waits; zero when none does."""
+    parked: int
+
+
+class PostgresOutboxReader:
+    """Port OutboxReader. The database is one of the relay's own login."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def hold_shards(self, owner: str, *, ttl: timedelta) -> Mapping[int, int]:
+        with self._database.platform() as connection:
+            share = _fair_share(connection, owner, ttl)
+            free = or_(
+                RELAY_SHARD.c.owner.is_(None), RELAY_SHARD.c.lease_until <= func.clock_timestamp()
+            )
+            shards = connection.execute(
+                select(RELAY_SHARD, free.label("free"))
+                .order_by(RELAY_SHARD.c.shard)
+                .with_for_update()
+            ).all()
+            own = [row.shard for row in shards if row.owner == owner]
+            kept = own[:share]
+            others = [row.shard for row in shards if row.free and row.owner != owner]
+            taken = others[: share - len(kept)]
+            _lease(connection, kept, owner, ttl, grant=0)
+            _lease(connection, taken, owner, ttl, grant=1)
+            _give_back(connection, own[share:])
+            held = {*kept, *taken}
+            return {
+                row.shard: row.epoch + (row.shard in taken) for row in shards if row.shard in held
+            }
+
+    def release_shards(self, owner: str) -> None:
+        with self._database.platform() as connection:
+            connection.execute(delete(RELAY_OWNER).where(RELAY_OWNER.c.owner == owner))
+            mine = select(RELAY_SHARD.c.shard).where(RELAY_SHARD.c.owner == owner)
+            _give_back(connection, list(connection.execute(mine).scalars()))
+
+    def unsent(self, shard: int, limit: int) -> list[OutboxRow]:
+        statement = (
+            select(OUTBOX)
+            .where(
+                OUTBOX.c.shard == shard, OUTBOX.c.sent_at.is_(None), OUTBOX.c.parked_at.is_(None)
+            )
+            .order_by(OUTBOX.c.position)
+            .limit(limit)
+        )
+        return [
+            OutboxRow(
+                position=row.position,
+                event_id=EventId(row.event_id),
+                topic=row.topic,
+                partition_key=row.partition_key,
+                headers=tuple((name, value.encode()) for name, value in row.headers),
+                data=bytes(row.data),
+                type=row.type,
+                created_at=aware(row.created_at),
+            )
+            for row in self._database.call(statement)
+        ]
+
+    def mark_sent(self, event_ids: Sequence[EventId]) -> None:
+        with self._database.platform() as connection:
+            connection.execute(
+                update(OUTBOX)
+                .where(OUTBOX.c.event_id.in_(event_ids), OUTBOX.c.sent_at.is_(None))
+                .values(sent_at=func.clock_timestamp(), attempts=OUTBOX.c.attempts + 1)
+            )
+
+    def mark_failed(self, event_id: EventId, error: str, *, park: bool) -> None:
+        parked = {"parked_at": func.clock_timestamp()} if park else {}
+        with self._database.platform() as connection:
+            connection.execute(
+                update(OUTBOX)
+                .where(OUTBOX.c.event_id == event_id, OUTBOX.c.sent_at.is_(None))
+                .values(
+                    attempts=OUTBOX.c.attempts + 1,
+                    last_error=error[:MAX_ERROR_CHARACTERS],
+                    **parked,
+                )
+            )
+
+    def unpark(self, *event_ids: EventId) -> int:
+        """Hand these parked rows, or all when none is named, to the relay again; how many."""
+        which = [OUTBOX.c.event_id.in_(event_ids)] if event_ids else []
+        with self._database.platform() as connection:
+            freed = connection.execute(
+                update(OUTBOX)
+                .where(OUTBOX.c.sent_at.is_(None), OUTBOX.c.parked_at.is_not(None), *which)
+                .values(parked_at=None)
+            )
+            return freed.rowcount
+
+    def backlog(self) -> Backlog:
+        waiting = OUTBOX.c.parked_at.is_(None)
+        age = func.clock_timestamp() - func.min(OUTBOX.c.created_at).filter(waiting)
+        statement = select(
+            func.count().filter(waiting).label("unsent"),
+            age.label("oldest"),
+            func.count().filter(~waiting).label("parked"),
+        ).where(OUTBOX.c.sent_at.is_(None))
+        (row,) = self._database.call(statement)
+        return Backlog(
+            unsent=row.unsent, oldest_unsent=row.oldest or timedelta(0), parked=row.parked
+        )
+
+
+def _fair_share(connection: Connection, owner: str, ttl: timedelta) -> int:
+    """How many shards this relay may hold while as many relays are alive as now."""
+    until = func.clock_timestamp() + ttl
+    alive = insert(RELAY_OWNER).values(owner=owner, seen_until=until)
+    connection.execute(
+        alive.on_conflict_do_update(index_elements=["owner"], set_={"seen_until": until}).inline()
+    )
+    connection.execute(delete(RELAY_OWNER).where(RELAY_OWNER.c.seen_until < func.clock_timestamp()))
+    owners = connection.execute(select(func.count()).select_from(RELAY_OWNER)).scalar_one()
+    return -(-SHARDS // owners)
+
+
+def _lease(
+    connection: Connection, shards: Sequence[int], owner: str, ttl: timedelta, *, grant: int
+) -> None:
+    """Hold these until now + ttl; `grant` raises the epoch of those that change hands."""
+    connection.execute(
+        update(RELAY_SHARD)
+        .where(RELAY_SHARD.c.shard.in_(shards))
+        .values(
+            owner=owner,
+            lease_until=func.clock_timestamp() + ttl,
+            epoch=RELAY_SHARD.c.epoch + grant,
+        )
+    )
+
+
+def _give_back(connection: Connection, shards: Sequence[int]) -> None:
+    connection.execute(
+        update(RELAY_SHARD)
+        .where(RELAY_SHARD.c.shard.in_(shards))
+        .values(owner=None, lease_until=None)
+    )

@@ -1,0 +1,304 @@
+"""Who may do what: every policy, grant and definer function of the database at head, as data.
+
+A migration carries the statements frozen, as `python -m datarecs_postgres.rls TABLE…` printed
+them; a test compares what the database then holds with this page, so that neither drifts (alembic's
+autogenerate sees no policies, grants or functions).
+"""
+
+import sys
+
+from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, Service
+from datarecs_postgres.policies import (
+    FunctionAccess,
+    Policy,
+    TableAccess,
+    function_statements,
+    granted,
+    table_statements,
+)
+from datarecs_postgres.roles import (
+    API,
+    CONTROLLER,
+    MAIL,
+    READ,
+    RELAY,
+    SERVICE_OF,
+    SERVICES,
+    UNPRIVILEGED,
+    WEBHOOK,
+    WORKER_RUN,
+    short_name,
+)
+
+_NUMBERING = ("last_sequence", "row_version", "feed_rv")
+_TRIGGER = (
+    *("tenant_id", "run_id", "job_id", "job_name", "job_generation", "spec_hash", "spec"),
+    *("parameters", "mode", "triggered_by", "idempotency_key", "schedule_uid", "fire_time"),
+    *("backend", "execution_name", "next_reconcile_at", "max_attempts", "priority"),
+    *("deadline_seconds", "created_at", "traceparent"),
+)
+_CANCEL = (
+    *("cancel_requested", "cancel_requested_at", "cancel_requested_id", "cancelled_by"),
+    *("cancel_reason", "wish", "next_reconcile_at"),
+)
+_CLOSE = (
+    *("status", "result", "error_code", "error_detail_code", "error_message", "raw_error"),
+    *("terminal_fact_id", "cancel_stale", "wish", "submit_intent_at", "submit_attempts"),
+    *("next_reconcile_at", "stop_sent_at", "attempt", "deadline_at", "last_progress_at"),
+    *("queued_at", "started_at", "ended_at", "closed_at", "summary", "pins", "report_path"),
+)
+_LEASE = ("due_at", "attempt", "lease_epoch", "lease_owner", "lease_until", "releases")
+_RESOURCE_IDENTITY = ("tenant_id", "uid", "kind", "namespace", "name", "created_at")
+_RESOURCE_SPEC = (
+    *("api_version", "generation", "rv", "spec", "spec_hash", "labels", "annotations"),
+    *("finalizers", "deletion_at"),
+)
+_RESOURCE_STATUS = ("status", "observed_generation", "rv", "finalizers")
+_EVENT = (*("event_id", "tenant_id", "type", "topic", "partition_key", "shard", "headers", "data"),)
+_MAIL_SHOWN = (
+    *("tenant_id", "delivery_id", "run_id", "job_id", "rules", "kind", "detail", "outcome"),
+    *("state", "reason", "due_at", "finalised_at", "attempts", "message_id", "created_at"),
+)
+_SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
+
+
+def _types_of(role: str) -> Policy:
+    """What a service may put into the outbox, whatever its code wants."""
+    types = sorted(EVENT_TYPES_BY_SERVICE[Service(SERVICE_OF[role])])
+    return Policy(
+        name=f"types_{short_name(role)}",
+        role=role,
+        command="INSERT",
+        check=f"type = ANY ('{{{','.join(types)}}}'::text[])",
+        restrictive=True,
+    )
+
+
+TABLES: tuple[TableAccess, ...] = (
+    TableAccess(table="schema_compat", tenant=False, grants=granted("SELECT", *UNPRIVILEGED)),
+    TableAccess(table="service_role", tenant=False, grants=granted("SELECT", *UNPRIVILEGED)),
+    TableAccess(table="partition_policy", tenant=False),
+    TableAccess(
+        table="relay_shard",
+        tenant=False,
+        grants=(
+            *granted("SELECT", RELAY),
+            *granted("UPDATE", RELAY, columns=("owner", "epoch", "lease_until")),
+        ),
+    ),
+    TableAccess(
+        table="relay_owner",
+        tenant=False,
+        grants=(
+            *granted("SELECT", RELAY),
+            *granted("INSERT", RELAY),
+            *granted("UPDATE", RELAY),
+            *granted("DELETE", RELAY),
+        ),
+    ),
+    TableAccess(table="tenant", grants=granted("SELECT", API, READ)),
+    TableAccess(
+        table="api_key",
+        grants=(
+            *granted("SELECT", API),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("revoked_at",)),
+        ),
+    ),
+    TableAccess(
+        table="idempotency_key",
+        grants=(
+            *granted("SELECT", API),
+            *granted("INSERT", API),
+            *granted("UPDATE", API),
+        ),
+    ),
+    TableAccess(
+        table="audit_event",
+        grants=(
+            *granted("SELECT", API, READ),
+            *granted("INSERT", API),
+        ),
+    ),
+    TableAccess(
+        table="audit_head",
+        grants=(
+            *granted("SELECT", API),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("seq", "hash")),
+        ),
+    ),
+    TableAccess(
+        table="run",
+        grants=(
+            *granted("SELECT", *SERVICES, READ),
+            *granted("INSERT", API, columns=_TRIGGER),
+            *granted("UPDATE", API, columns=(*_CANCEL, *_NUMBERING)),
+            *granted("UPDATE", CONTROLLER, columns=(*_CLOSE, *_NUMBERING)),
+            *granted("UPDATE", WORKER_RUN, columns=("pins", "last_progress_at", *_NUMBERING)),
+        ),
+    ),
+    TableAccess(
+        table="run_event",
+        grants=(
+            *granted("SELECT", *SERVICES, READ),
+            *granted("INSERT", API, CONTROLLER, WORKER_RUN),
+            *granted("UPDATE", CONTROLLER, columns=("disposition",)),
+        ),
+    ),
+    TableAccess(
+        table="run_lease",
+        grants=(
+            *granted("SELECT", API, CONTROLLER, WORKER_RUN, READ),
+            *granted("INSERT", CONTROLLER),
+            *granted("UPDATE", CONTROLLER, columns=("priority", *_LEASE)),
+            *granted("UPDATE", WORKER_RUN, columns=_LEASE),
+            *granted("DELETE", CONTROLLER, WORKER_RUN),
+        ),
+    ),
+    TableAccess(
+        table="run_timer",
+        grants=(
+            *granted("SELECT", API, CONTROLLER, READ),
+            *granted("INSERT", API, CONTROLLER),
+            *granted("UPDATE", API, CONTROLLER, columns=("due_at", "claimed_until")),
+            *granted("DELETE", API, CONTROLLER),
+        ),
+    ),
+    TableAccess(
+        table="resource",
+        grants=(
+            *granted("SELECT", *SERVICES, READ),
+            *granted("INSERT", API, columns=(*_RESOURCE_IDENTITY, *_RESOURCE_SPEC)),
+            *granted("UPDATE", API, columns=_RESOURCE_SPEC),
+            *granted("UPDATE", WEBHOOK, columns=_RESOURCE_STATUS),
+            *granted("DELETE", API, WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="resource_change",
+        grants=(
+            *granted("SELECT", API, WEBHOOK, READ),
+            *granted("INSERT", API, WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="sealed_secret",
+        grants=(
+            *granted("SELECT", WORKER_RUN, WEBHOOK),
+            *granted("SELECT", API, READ, columns=_SECRET_LABEL),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("expires_at",)),
+            *granted("DELETE", API, WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="outbox",
+        grants=(
+            *granted("INSERT", *SERVICES, columns=_EVENT),
+            *granted("SELECT", RELAY, READ),
+            *granted("UPDATE", RELAY, columns=("attempts", "last_error", "sent_at", "parked_at")),
+        ),
+        extra_policies=(
+            Policy(name="relay", role=RELAY, using="true", check="true"),
+            *(_types_of(role) for role in SERVICES),
+        ),
+    ),
+    TableAccess(
+        table="inbox",
+        grants=(
+            *granted("SELECT", CONTROLLER, MAIL, WEBHOOK),
+            *granted("INSERT", CONTROLLER, MAIL, WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="webhook_message",
+        grants=(*granted("SELECT", WEBHOOK), *granted("INSERT", WEBHOOK)),
+    ),
+    TableAccess(
+        table="webhook_delivery",
+        grants=(
+            *granted("SELECT", WEBHOOK, API, READ),
+            *granted("INSERT", WEBHOOK),
+            *granted("UPDATE", WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="webhook_attempt",
+        grants=(
+            *granted("SELECT", WEBHOOK, API, READ),
+            *granted("INSERT", WEBHOOK),
+            *granted("UPDATE", WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="webhook_endpoint_state",
+        grants=(
+            *granted("SELECT", WEBHOOK, API, READ),
+            *granted("INSERT", WEBHOOK),
+            *granted("UPDATE", WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="email_delivery",
+        grants=(
+            *granted("SELECT", MAIL),
+            *granted("SELECT", API, READ, columns=_MAIL_SHOWN),
+            *granted("INSERT", MAIL),
+            *granted("UPDATE", MAIL),
+        ),
+    ),
+    TableAccess(
+        table="email_attempt",
+        grants=(
+            *granted("SELECT", MAIL, API, READ),
+            *granted("INSERT", MAIL),
+            *granted("UPDATE", MAIL),
+        ),
+    ),
+    TableAccess(
+        table="notification_rule_state",
+        grants=(
+            *granted("SELECT", MAIL, API, READ),
+            *granted("INSERT", MAIL),
+            *granted("UPDATE", MAIL),
+        ),
+    ),
+)
+
+FEED_WRITERS: tuple[str, ...] = (API, CONTROLLER, WORKER_RUN, WEBHOOK)
+"""Roles that may draw feed numbers."""
+
+FUNCTIONS: tuple[FunctionAccess, ...] = (
+    FunctionAccess(name="claim_runs", arguments="integer", roles=(CONTROLLER,)),
+    FunctionAccess(name="due_timers", arguments="integer", roles=(CONTROLLER,)),
+    FunctionAccess(name="due_tenants", arguments="text", roles=(CONTROLLER, MAIL, WEBHOOK)),
+    FunctionAccess(name="lease_run", arguments="text, interval", roles=(WORKER_RUN,)),
+    FunctionAccess(name="claim_deliveries", arguments="integer", roles=(WEBHOOK,)),
+    FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
+    FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
+    FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
+    FunctionAccess(name="maintain_partitions", arguments="", roles=(CONTROLLER,)),
+    FunctionAccess(name="service_name", arguments="", roles=SERVICES, definer=False),
+    FunctionAccess(
+        name="draw_rv",
+        arguments="integer",
+        roles=FEED_WRITERS,
+        definer=False,
+    ),
+)
+"""The definer functions are the closed list of spec security 5, as far as their tables exist."""
+
+
+def main(names: list[str]) -> int:
+    """Print the statements of the named tables and functions, to be pasted into a migration."""
+    wanted = [access for access in TABLES if access.table in names]
+    doors = [access for access in FUNCTIONS if access.name in names]
+    lines = [line for access in wanted for line in table_statements(access)]
+    lines += [line for access in doors for line in function_statements(access)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

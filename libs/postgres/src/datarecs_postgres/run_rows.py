@@ -1,0 +1,93 @@
+"""A Run as a row and back. Apart from `runs`, because lists and live views read rows as well."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from datarecs_core.errors.base import RunErrorCode
+from datarecs_core.runs.model import (
+    Backend,
+    Run,
+    RunError,
+    RunMode,
+    RunResult,
+    RunStatus,
+    RunSummary,
+    Wish,
+)
+from datarecs_core.values import aware
+
+NUMBERED = frozenset({"row_version", "last_sequence", "feed_rv"})
+"""Columns that no save writes: the numbering does, or the save itself raises them."""
+
+_SPREAD = frozenset({"error", "raw_error", "summary"})
+
+
+def to_row(run: Run) -> dict[str, object]:
+    """Values by column name."""
+    plain = {
+        one.name: _plain(getattr(run, one.name)) for one in fields(run) if one.name not in _SPREAD
+    }
+    error = run.error
+    return plain | {
+        "error_code": None if error is None else error.code.value,
+        "error_message": None if error is None else error.message,
+        "error_detail_code": None if error is None else error.detail_code,
+        "raw_error": None if run.raw_error is None else asdict(run.raw_error),
+        "summary": None if run.summary is None else asdict(run.summary),
+    }
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _defaults() -> Mapping[str, object]:
+    given = {one.name: one.default for one in fields(Run) if one.default is not MISSING}
+    columns = dict.fromkeys(("error_code", "error_message", "error_detail_code"))
+    return {
+        **{name: _plain(value) for name, value in given.items() if name != "error"},
+        **columns,
+        "parameters": {},
+    }
+
+
+DEFAULTS: Mapping[str, object] = _defaults()
+"""What a column holds that no insert names; equal to the column defaults of the table."""
+
+
+def from_row(row: Mapping[str, Any]) -> Run:
+    """The run of a complete row of `run`."""
+    own = {one.name for one in fields(Run)} - _SPREAD
+    plain = {name: _read(value) for name, value in row.items() if name in own}
+    return Run(
+        **plain
+        | {
+            "mode": RunMode(row["mode"]),
+            "status": RunStatus(row["status"]),
+            "result": None if row["result"] is None else RunResult(row["result"]),
+            "backend": Backend(row["backend"]),
+            "wish": Wish(row["wish"]),
+            "error": _error(row["error_code"], row["error_message"], row["error_detail_code"]),
+            "raw_error": _raw_error(row["raw_error"]),
+            "summary": None if row["summary"] is None else RunSummary(**row["summary"]),
+        }
+    )
+
+
+def _read(value: Any) -> Any:  # noqa: ANN401  one column of any type
+    return aware(value) if isinstance(value, datetime) else value
+
+
+def _error(code: str | None, message: str | None, detail_code: str | None) -> RunError | None:
+    if code is None:
+        return None
+    return RunError(code=RunErrorCode(code), message=message or "", detail_code=detail_code)
+
+
+def _raw_error(stored: Mapping[str, Any] | None) -> RunError | None:
+    if stored is None:
+        return None
+    return _error(stored["code"], stored["message"], stored["detail_code"])

@@ -1,0 +1,75 @@
+"""One open transaction in one tenant's scope: what every repository of this library works with.
+
+Apart from `database`, which opens and ends transactions, so that repositories can neither.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, CursorResult, Executable, Table, func, select
+
+from datarecs_application.errors import FeedNotDrawnError
+from datarecs_core.values import RunId, TenantId
+
+RUN_CHANNEL = "datarecs_run"
+"""Payload: a run id, or nothing when several runs changed."""
+WAKE_CHANNEL = "datarecs_wake"
+
+
+class Session:
+    """Statements of one transaction, its database time, its feed numbers, its notifications."""
+
+    def __init__(
+        self, connection: Connection, *, tenant_id: TenantId, now: datetime, numbers: Sequence[int]
+    ) -> None:
+        self._connection = connection
+        self.tenant_id = tenant_id
+        self.now = now
+        """Transaction time of the database, aware UTC."""
+        self._drawn = len(numbers)
+        self._numbers: Iterator[int] = iter(numbers)
+        self._touched: set[RunId] = set()
+        self._wake = False
+
+    def execute(
+        self,
+        statement: Executable,
+        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> CursorResult[Any]:
+        """Run a statement of SQLAlchemy Core or of a `.sql` file; row security adds the tenant."""
+        return self._connection.execute(statement, parameters)
+
+    def own(self, table: Table) -> ColumnElement[bool]:
+        """The table's rows of this tenant: said in the statement as well as by row security."""
+        mine: ColumnElement[bool] = table.c.tenant_id == self.tenant_id
+        return mine
+
+    def next_rv(self) -> int:
+        """The next number of the block drawn at begin; FeedNotDrawnError when none is left."""
+        number = next(self._numbers, None)
+        if number is None:
+            raise FeedNotDrawnError(drawn=self._drawn)
+        return number
+
+    def touch_run(self, run_id: RunId) -> None:
+        """The live feed hears of this run at commit."""
+        self._touched.add(run_id)
+
+    def wake(self) -> None:
+        """Loops that wait for work hear of it at commit; a hint, polling is the truth."""
+        self._wake = True
+
+    def notify(self) -> None:
+        """Queue the notifications, one per channel: COMMIT takes a global lock for them once.
+
+        Called by `Database` only, as the last statement of a transaction.
+        """
+        calls = []
+        if self._touched:
+            payload = str(next(iter(self._touched))) if len(self._touched) == 1 else ""
+            calls.append(func.pg_notify(RUN_CHANNEL, payload))
+        if self._wake:
+            calls.append(func.pg_notify(WAKE_CHANNEL, ""))
+        if calls:
+            self._connection.execute(select(*calls))

@@ -1,0 +1,102 @@
+"""Tenants, keys, remembered answers and the audit chain (spec security 3, 4, 14)."""
+
+from sqlalchemy import (
+    ForeignKeyConstraint,
+    Index,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from datarecs_postgres.tables.metadata import (
+    COUNT,
+    INSTANT,
+    JSON,
+    METADATA,
+    NUMBER,
+    TEXT,
+    column,
+    tenant_column,
+)
+
+TENANT = Table(
+    "tenant",
+    METADATA,
+    tenant_column(),
+    column("name", TEXT, "unique over the deployment"),
+    column("running_limit", COUNT, "runs that may hold a lease at once", default="10"),
+    column("created_at", INSTANT, "made", default="now()"),
+    PrimaryKeyConstraint("tenant_id"),
+    UniqueConstraint("name"),
+    info={"doc": "Owners of everything else."},
+)
+
+API_KEY = Table(
+    "api_key",
+    METADATA,
+    tenant_column(),
+    column("key_id", TEXT, "the 12 characters after `drk_`, unique by themselves too"),
+    column("name", TEXT, "for people"),
+    column("subject", TEXT, "whom the key stands for"),
+    column("secret_sha256", LargeBinary(), "hash of the 32 random bytes' text"),
+    column("permissions", ARRAY(TEXT), "scopes"),
+    column("created_at", INSTANT, "made"),
+    column("expires_at", INSTANT, "no longer accepted from here on"),
+    column("revoked_at", INSTANT, "taken back", null=True),
+    PrimaryKeyConstraint("tenant_id", "key_id"),
+    UniqueConstraint("key_id"),
+    ForeignKeyConstraint(["tenant_id"], ["tenant.tenant_id"]),
+    info={"doc": "API keys; the secret itself is not kept."},
+)
+
+IDEMPOTENCY_KEY = Table(
+    "idempotency_key",
+    METADATA,
+    tenant_column(),
+    column("principal", TEXT, "who sent it"),
+    column("route", TEXT, "where"),
+    column("key", TEXT, "the Idempotency-Key"),
+    column("request_hash", LargeBinary(), "SHA-256 of method, path and canonical body"),
+    column("created_at", INSTANT, "first use; forgotten after 24 h", default="now()"),
+    column("status", COUNT, "HTTP status answered", null=True),
+    column("headers", JSON, "headers answered", null=True),
+    column("body", LargeBinary(), "body answered", null=True),
+    PrimaryKeyConstraint("tenant_id", "principal", "route", "key"),
+    Index("idempotency_key_age", "created_at"),
+    info={"doc": "Answers to be given again to a repeated request."},
+)
+
+AUDIT_EVENT = Table(
+    "audit_event",
+    METADATA,
+    tenant_column(),
+    column("seq", NUMBER, "1, 2, 3 … within the tenant"),
+    column("at", INSTANT, "transaction time"),
+    column("actor", TEXT, "who"),
+    column("actor_kind", TEXT, "key, user, service"),
+    column("action", TEXT, "did what"),
+    column("resource_kind", TEXT, "to what kind of thing"),
+    column("resource_uid", TEXT, "to which"),
+    column("before_sha256", LargeBinary(), "canonical state before", null=True),
+    column("after_sha256", LargeBinary(), "canonical state after", null=True),
+    column("request_id", TEXT, "request it belongs to"),
+    column("address", TEXT, "where the request came from"),
+    column("outcome", TEXT, "ok, refused, failed"),
+    column("detail", JSON, "more, without secrets", null=True),
+    column("prev_hash", LargeBinary(), "hash of the row before; 32 zero bytes for the first"),
+    column("hash", LargeBinary(), "SHA-256 over this row and prev_hash"),
+    PrimaryKeyConstraint("tenant_id", "seq"),
+    info={"doc": "Who did what, chained by hashes; nobody may change or remove a row."},
+)
+
+AUDIT_HEAD = Table(
+    "audit_head",
+    METADATA,
+    tenant_column(),
+    column("seq", NUMBER, "number of the newest row"),
+    column("hash", LargeBinary(), "its hash"),
+    PrimaryKeyConstraint("tenant_id"),
+    info={"doc": "End of each tenant's audit chain; locked while a row is added."},
+)

@@ -1,0 +1,116 @@
+"""Making a tenant with its first key: `datarecs admin tenant create`, and `up` for `default`.
+
+With the migration login, because no service may make tenants.
+"""
+
+import secrets
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, NullPool, create_engine, func, insert, select, text
+from sqlalchemy.dialects.postgresql import insert as insert_once
+from sqlalchemy.exc import DBAPIError
+
+from datarecs_core.access.permissions import GRANTS, Role
+from datarecs_core.access.tokens import ID_BYTES, SECRET_BYTES, NewKey, new_key
+from datarecs_core.values import TenantId
+from datarecs_postgres.failures import TenantExistsError, translated
+from datarecs_postgres.tables.access import API_KEY, TENANT
+from datarecs_postgres.urls import engine_url
+
+KEY_LIFETIME = timedelta(days=366)
+"""Of the first key; the longest a key may live."""
+FIRST_SUBJECT = "admin"
+
+
+def create_tenant(url: str, name: str) -> tuple[TenantId, str]:
+    """Make a tenant and its first admin key; the key's text exists in the answer alone.
+
+    Args:
+        url: the login datarecs_migrate.
+        name: unique over the deployment.
+
+    Raises:
+        TenantExistsError: the name is in use; nothing was made.
+        StoreUnavailableError: the server cannot be reached.
+    """
+    return _with_new_key(url, lambda connection: _insert_tenant(connection, name))
+
+
+def new_admin_key(url: str, name: str) -> tuple[TenantId, str]:
+    """Another admin key of a tenant whose first one was lost; the old ones stay as they are.
+
+    Raises:
+        LookupError: no tenant has this name.
+        StoreUnavailableError: the server cannot be reached.
+    """
+    return _with_new_key(url, lambda connection: _existing_tenant(connection, name))
+
+
+def _with_new_key(url: str, tenant_of: Callable[[Connection], TenantId]) -> tuple[TenantId, str]:
+    key = new_key(
+        id_bytes=secrets.token_bytes(ID_BYTES), secret_bytes=secrets.token_bytes(SECRET_BYTES)
+    )
+    engine = create_engine(engine_url(url), poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SET LOCAL ROLE datarecs_owner"))
+            tenant = tenant_of(connection)
+            _insert_key(connection, tenant, key)
+    except DBAPIError as failure:
+        known = translated(failure)
+        if known is None:
+            raise
+        raise known from failure
+    finally:
+        engine.dispose()
+    return tenant, key.text
+
+
+def find_tenant(url: str, name: str) -> TenantId | None:
+    """The tenant of this name, with the same login; None when there is none."""
+    engine = create_engine(engine_url(url), poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SET LOCAL ROLE datarecs_owner"))
+            found = connection.execute(
+                select(TENANT.c.tenant_id).where(TENANT.c.name == name)
+            ).scalar()
+            return None if found is None else TenantId(found)
+    finally:
+        engine.dispose()
+
+
+def _existing_tenant(connection: Connection, name: str) -> TenantId:
+    found = connection.execute(select(TENANT.c.tenant_id).where(TENANT.c.name == name)).scalar()
+    if found is None:
+        raise LookupError(f"no tenant is named {name}")
+    return TenantId(found)
+
+
+def _insert_tenant(connection: Connection, name: str) -> TenantId:
+    made = connection.execute(
+        insert_once(TENANT)
+        .values(tenant_id=func.gen_random_uuid(), name=name)
+        .on_conflict_do_nothing()
+        .returning(TENANT.c.tenant_id)
+    ).scalar()
+    if made is None:
+        raise TenantExistsError(name=name)
+    return TenantId(made)
+
+
+def _insert_key(connection: Connection, tenant: TenantId, key: NewKey) -> None:
+    now: datetime = connection.execute(select(func.now())).scalar_one()
+    connection.execute(
+        insert(API_KEY).values(
+            tenant_id=tenant,
+            key_id=key.key_id,
+            name="first admin key",
+            subject=FIRST_SUBJECT,
+            secret_sha256=key.secret_sha256,
+            permissions=sorted(GRANTS[Role.ADMIN]),
+            created_at=now,
+            expires_at=now + KEY_LIFETIME,
+        )
+    )

@@ -1,0 +1,110 @@
+"""Work across tenants: the closed list of definer functions, and the renewal of held leases.
+
+The only module that asks a question without a tenant; answers are ids and numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import groupby
+from uuid import UUID
+
+from sqlalchemy import ARRAY, BigInteger, Uuid, bindparam, cast, func, select, update
+
+from datarecs_application.ports.state import ApiKey, HeldLease, LeasedRun, Renewal
+from datarecs_core.runs.model import Wish
+from datarecs_core.values import ResourceUid, RunId, TenantId
+from datarecs_postgres.api_keys import key_of
+from datarecs_postgres.database import Database
+from datarecs_postgres.tables.runs import RUN, RUN_LEASE
+
+LEASE_TTL = timedelta(seconds=60)
+
+
+class PostgresWorkFinder:
+    """Port WorkFinder. A heartbeat thread has one of its own, over a Database of one connection."""
+
+    def __init__(self, database: Database, *, lease_ttl: timedelta = LEASE_TTL) -> None:
+        self._database, self._lease_ttl = database, lease_ttl
+
+    def claim_runs(self, limit: int) -> list[tuple[TenantId, RunId]]:
+        found = func.datarecs.claim_runs(limit).table_valued("tenant_id", "run_id")
+        rows = self._database.call(select(found))
+        return [(TenantId(row.tenant_id), RunId(row.run_id)) for row in rows]
+
+    def claim_deliveries(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        found = func.datarecs.claim_deliveries(limit).table_valued("tenant_id", "endpoint_uid")
+        rows = self._database.call(select(found))
+        return [(TenantId(row.tenant_id), ResourceUid(row.endpoint_uid)) for row in rows]
+
+    def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
+        found = func.datarecs.claim_mails(limit).table_valued("tenant_id", "delivery_id")
+        rows = self._database.call(select(found))
+        return [(TenantId(row.tenant_id), row.delivery_id) for row in rows]
+
+    def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
+        found = func.datarecs.due_timers(limit).table_valued("tenant_id", "run_id", "reason")
+        rows = self._database.call(select(found))
+        return [(TenantId(row.tenant_id), RunId(row.run_id), row.reason) for row in rows]
+
+    def due_tenants(self, what: str) -> list[tuple[TenantId, int]]:
+        found = func.datarecs.due_tenants(what).table_valued("tenant_id", "items")
+        rows = self._database.call(select(found))
+        return [(TenantId(row.tenant_id), row.items) for row in rows]
+
+    def lease_run(self, executor: str) -> LeasedRun | None:
+        found = func.datarecs.lease_run(executor, self._lease_ttl).table_valued(
+            "tenant", "run", "attempt_no", "epoch", "remaining"
+        )
+        for row in self._database.call(select(found)):
+            return LeasedRun(
+                tenant_id=TenantId(row.tenant),
+                run_id=RunId(row.run),
+                attempt=row.attempt_no,
+                lease_epoch=row.epoch,
+                remaining=row.remaining,
+                lease_ttl=self._lease_ttl,
+            )
+        return None
+
+    def renew(self, held: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
+        answers = {lease.run_id: Renewal(current=False, stop=False) for lease in held}
+        in_order = sorted(held, key=lambda lease: lease.tenant_id)
+        for tenant, leases in groupby(in_order, key=lambda lease: lease.tenant_id):
+            answers.update(self._renew_in(tenant, list(leases)))
+        return answers
+
+    def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
+        found = func.datarecs.feed_after(feed, rv, limit).table_valued("tenant_id", "rv")
+        rows = self._database.call(select(found))
+        return [(TenantId(row.tenant_id), row.rv) for row in rows]
+
+    def resolve_api_key(self, key_id: str) -> ApiKey | None:
+        found = func.datarecs.resolve_api_key(key_id).table_valued(
+            *("key_id", "tenant_id", "name", "subject", "secret_sha256", "permissions"),
+            *("created_at", "expires_at", "revoked_at"),
+        )
+        return next((key_of(row) for row in self._database.call(select(found))), None)
+
+    def _renew_in(self, tenant: TenantId, leases: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
+        """One statement: leases of other epochs are not in its answer."""
+        runs = cast(bindparam("runs", [one.run_id for one in leases]), ARRAY(Uuid))
+        epochs = cast(bindparam("epochs", [one.lease_epoch for one in leases]), ARRAY(BigInteger))
+        held = func.unnest(runs, epochs).table_valued("run_id", "lease_epoch").render_derived()
+        with self._database.transaction(tenant) as session:
+            rows = session.execute(
+                update(RUN_LEASE)
+                .where(
+                    session.own(RUN_LEASE),
+                    session.own(RUN),
+                    RUN_LEASE.c.run_id == held.c.run_id,
+                    RUN_LEASE.c.lease_epoch == held.c.lease_epoch,
+                    RUN_LEASE.c.lease_owner.is_not(None),
+                    RUN.c.run_id == RUN_LEASE.c.run_id,
+                )
+                .values(lease_until=func.clock_timestamp() + self._lease_ttl)
+                .returning(RUN_LEASE.c.run_id, RUN.c.wish)
+            ).all()
+        return {
+            RunId(row.run_id): Renewal(current=True, stop=row.wish == Wish.STOP.value)
+            for row in rows
+        }

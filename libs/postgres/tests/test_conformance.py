@@ -1,0 +1,80 @@
+"""PostgreSQL against the suites of the state ports, each service with its own rights."""
+
+import pytest
+
+from datarecs_testing.conformance.access import (
+    ApiKeysConformance,
+    AuditConformance,
+    IdempotencyKeysConformance,
+)
+from datarecs_testing.conformance.isolation import IsolationConformance
+from datarecs_testing.conformance.leases import RunLeasesConformance, WorkFinderConformance
+from datarecs_testing.conformance.outbox import (
+    InboxConformance,
+    OutboxConformance,
+    OutboxReaderConformance,
+)
+from datarecs_testing.conformance.resources import (
+    ResourcesConformance,
+    SealedSecretsConformance,
+)
+from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
+from datarecs_testing.conformance.unit_of_work import UnitOfWorkConformance
+
+pytestmark = pytest.mark.integration
+
+
+class TestUnitOfWork(UnitOfWorkConformance):
+    pass
+
+
+class TestRuns(RunsConformance):
+    pass
+
+
+class TestQueries(QueriesConformance):
+    pass
+
+
+class TestRunLeases(RunLeasesConformance):
+    pass
+
+
+class TestWorkFinder(WorkFinderConformance):
+    pass
+
+
+class TestOutbox(OutboxConformance):
+    pass
+
+
+class TestOutboxReader(OutboxReaderConformance):
+    pass
+
+
+class TestInbox(InboxConformance):
+    pass
+
+
+class TestResources(ResourcesConformance):
+    pass
+
+
+class TestSealedSecrets(SealedSecretsConformance):
+    pass
+
+
+class TestIdempotencyKeys(IdempotencyKeysConformance):
+    pass
+
+
+class TestApiKeys(ApiKeysConformance):
+    pass
+
+
+class TestAudit(AuditConformance):
+    pass
+
+
+class TestIsolation(IsolationConformance):
+    pass

@@ -1,0 +1,272 @@
+"""Connections, transactions and what becomes of a driver's error."""
+
+import threading
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.state import Transaction
+from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.failures import UnsafeLoginError
+from datarecs_postgres.migrate import downgrade
+from datarecs_postgres.roles import API, CONTROLLER, LOGINS, MIGRATE, READ, UNPRIVILEGED
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
+from datarecs_testing.clock import FixedIds
+from datarecs_testing.conformance.stores import Stores, carry_out
+from datarecs_testing.database import PreparedDatabase
+
+pytestmark = pytest.mark.integration
+
+
+def cut(database: PreparedDatabase) -> None:
+    """End every connection of core-api, as a failing network would."""
+    database.ask(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (API,)
+    )
+
+
+class TestTenantScope:
+    @pytest.mark.case("X05")
+    def test_a_pooled_connection_keeps_no_tenant(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        stores.triggered()
+        with closing(Database(database.url(API), limits=Limits(pool_size=1))) as own:
+            with own.transaction(A_TENANT) as session:
+                seen = session.execute(text("SELECT count(*) FROM datarecs.run")).scalar()
+            with own.platform() as connection:
+                left = connection.execute(text("SELECT count(*) FROM datarecs.run")).scalar()
+            with own.transaction(B_TENANT) as session:
+                other = session.execute(text("SELECT count(*) FROM datarecs.run")).scalar()
+        assert (seen, left, other) == (1, 0, 0)
+
+    def test_limits_hold_inside_the_transaction_and_end_with_it(
+        self, database: PreparedDatabase
+    ) -> None:
+        limits = Limits(
+            pool_size=1,
+            statement_timeout=timedelta(seconds=7),
+            lock_timeout=timedelta(milliseconds=1500),
+            idle_timeout=timedelta(seconds=9),
+        )
+        show = text(
+            "SELECT current_setting('statement_timeout'), current_setting('lock_timeout'),"
+            " current_setting('idle_in_transaction_session_timeout')"
+        )
+        with (
+            closing(Database(database.url(API), limits=limits)) as own,
+            own.transaction(A_TENANT) as session,
+        ):
+            inside = tuple(session.execute(show).one())
+        assert inside == ("7s", "1500ms", "9s")
+
+    def test_a_reading_transaction_writes_nothing(self, database: PreparedDatabase) -> None:
+        with (
+            closing(Database(database.url(API))) as own,
+            pytest.raises(Exception, match="read-only"),
+        ):
+            self.write(own)
+
+    @staticmethod
+    def write(own: Database) -> None:
+        with own.transaction(A_TENANT, read_only=True) as session:
+            session.execute(text("UPDATE datarecs.run SET wish = 'STOP'"))
+
+    def test_a_reading_transaction_sees_one_moment(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        with (
+            closing(Database(database.url(API))) as own,
+            own.transaction(A_TENANT, read_only=True) as session,
+        ):
+            before = session.execute(text("SELECT count(*) FROM datarecs.run")).scalar()
+            stores.triggered()
+            after = session.execute(text("SELECT count(*) FROM datarecs.run")).scalar()
+        assert (before, after) == (0, 0)
+
+
+class TestFailures:
+    def test_an_unreachable_server_is_unavailable(self) -> None:
+        unit = PostgresUnitOfWork(Database("postgresql://u:secret@127.0.0.1:1/d"), FixedIds())
+        with pytest.raises(StoreUnavailableError) as failure:
+            carry_out(unit, A_TENANT, lambda tx: tx.now)
+        assert failure.value.retryable
+        assert failure.value.__cause__ is not None
+        assert "secret" not in str(failure.value)
+
+    def test_a_cut_connection_is_unavailable_and_the_next_transaction_works(
+        self, database: PreparedDatabase
+    ) -> None:
+        with closing(Database(database.url(API), limits=Limits(pool_size=1))) as own:
+            unit = PostgresUnitOfWork(own, FixedIds())
+
+            def cut_and_read(tx: Transaction) -> None:
+                cut(database)
+                tx.runs.get(a_run().run_id)
+
+            with pytest.raises(StoreUnavailableError):
+                carry_out(unit, A_TENANT, cut_and_read)
+            assert carry_out(unit, A_TENANT, lambda tx: tx.runs.get(a_run().run_id)) is None
+
+    @pytest.mark.case("L09")
+    def test_a_connection_cut_before_commit_leaves_nothing(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = a_run()
+
+        def add_and_cut(tx: Transaction) -> None:
+            tx.runs.add(run)
+            cut(database)
+
+        with (
+            closing(Database(database.url(API), limits=Limits(pool_size=1))) as own,
+            pytest.raises(StoreUnavailableError),
+        ):
+            carry_out(PostgresUnitOfWork(own, FixedIds()), A_TENANT, add_and_cut)
+        assert stores.queries.run(A_TENANT, run.run_id) is None
+
+    def test_a_used_up_pool_is_unavailable(
+        self, database: PreparedDatabase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with closing(Database(database.url(API), limits=Limits(pool_size=1))) as own:
+            monkeypatch.setattr(own._engine.pool, "_timeout", 0.05)  # noqa: SLF001  no 5 s here
+            unit = PostgresUnitOfWork(own, FixedIds())
+            with unit.begin(A_TENANT), pytest.raises(StoreUnavailableError, match="in use"):
+                carry_out(unit, A_TENANT, lambda tx: tx.now)
+
+    def test_a_statement_over_its_limit_is_busy(self, database: PreparedDatabase) -> None:
+        limits = Limits(statement_timeout=timedelta(milliseconds=50))
+        with closing(Database(database.url(API), limits=limits)) as own:
+            with pytest.raises(StoreBusyError, match="too long"):
+                own.call(text("SELECT pg_sleep(5)"))
+            assert len(own.call(text("SELECT 1"))) == 1
+
+    def test_a_defect_passes_as_it_is(self, stores: Stores, database: PreparedDatabase) -> None:
+        stores.triggered()
+        broken = text("UPDATE datarecs.run SET wish = 'MAYBE'")
+        with (
+            closing(Database(database.url(API))) as own,
+            pytest.raises(IntegrityError),
+            own.transaction(A_TENANT) as session,
+        ):
+            session.execute(broken)
+
+
+class TestStart:
+    @pytest.mark.parametrize("role", UNPRIVILEGED)
+    def test_the_roles_of_services_are_safe(self, database: PreparedDatabase, role: str) -> None:
+        with closing(Database(database.url(role))) as own:
+            own.refuse_unsafe_login()
+
+    def test_a_superuser_is_refused(self, database: PreparedDatabase) -> None:
+        with (
+            closing(Database(database.admin_url)) as own,
+            pytest.raises(UnsafeLoginError) as failure,
+        ):
+            own.refuse_unsafe_login()
+        assert failure.value.because == "is a superuser"
+
+    def test_a_member_of_the_owner_is_refused(self, database: PreparedDatabase) -> None:
+        with (
+            closing(Database(database.url(MIGRATE))) as own,
+            pytest.raises(UnsafeLoginError, match="may act as datarecs_owner"),
+        ):
+            own.refuse_unsafe_login()
+
+    def test_a_login_that_bypasses_row_security_is_refused(
+        self, database: PreparedDatabase
+    ) -> None:
+        database.ask("ALTER ROLE datarecs_read BYPASSRLS")
+        try:
+            with (
+                closing(Database(database.url(READ))) as own,
+                pytest.raises(UnsafeLoginError, match="bypasses row-level security"),
+            ):
+                own.refuse_unsafe_login()
+        finally:
+            database.ask("ALTER ROLE datarecs_read NOBYPASSRLS")
+
+    def test_every_login_can_ask_whether_the_schema_is_ready(
+        self, database: PreparedDatabase
+    ) -> None:
+        for role in set(LOGINS) - {MIGRATE}:
+            with closing(Database(database.url(role))) as own:
+                assert own.ready() is None
+
+    def test_a_database_without_a_schema_is_not_ready(
+        self, private_database: PreparedDatabase
+    ) -> None:
+        downgrade(private_database.url(MIGRATE), "base")
+        with closing(Database(private_database.url(CONTROLLER))) as own:
+            assert "no schema yet" in (own.ready() or "")
+
+    def test_a_schema_behind_this_release_is_not_ready(
+        self, private_database: PreparedDatabase
+    ) -> None:
+        private_database.ask("DELETE FROM datarecs.schema_compat")
+        with closing(Database(private_database.url(CONTROLLER))) as own:
+            assert "lacks migration" in (own.ready() or "")
+
+    @pytest.mark.parametrize(("oldest", "ready"), [("0.1.0", True), ("99.0.0", False)])
+    def test_a_schema_ahead_is_ready_while_it_carries_this_release(
+        self, private_database: PreparedDatabase, oldest: str, ready: bool
+    ) -> None:
+        private_database.ask("INSERT INTO datarecs.schema_compat VALUES ('9999', %s)", (oldest,))
+        with closing(Database(private_database.url(CONTROLLER))) as own:
+            assert (own.ready() is None) == ready
+
+
+class TestNotifications:
+    def test_a_quiet_database_notifies_nobody(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = stores.triggered()
+        with database.connect() as hearing:
+            hearing.execute("LISTEN datarecs_run")
+            hearing.execute("LISTEN datarecs_wake")
+            with closing(Database(database.url(CONTROLLER), notify=False)) as own:
+                unit = PostgresUnitOfWork(own, FixedIds(50_000_000))
+                with unit.begin(A_TENANT, feed=1) as tx:
+                    tx.wake()
+                    tx.runs.save(tx.runs.for_update(run.run_id) or run)
+            assert list(hearing.notifies(timeout=0.2)) == []
+
+    def test_a_commit_tells_which_run_changed_and_wakes_once(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        with database.connect() as hearing:
+            hearing.execute("LISTEN datarecs_run")
+            hearing.execute("LISTEN datarecs_wake")
+            run = stores.triggered()
+            heard = [
+                (one.channel, one.payload) for one in hearing.notifies(timeout=1, stop_after=2)
+            ]
+        assert heard == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "")]
+
+    def test_a_rollback_tells_nothing(self, stores: Stores, database: PreparedDatabase) -> None:
+        def fail(_: object) -> None:
+            raise RuntimeError
+
+        with database.connect() as hearing:
+            hearing.execute("LISTEN datarecs_wake")
+            with pytest.raises(RuntimeError):
+                carry_out(stores.api.unit, A_TENANT, fail)
+            assert list(hearing.notifies(timeout=0.1)) == []
+
+    def test_threads_share_a_database(self, database: PreparedDatabase) -> None:
+        with closing(Database(database.url(API), limits=Limits(pool_size=2))) as own:
+            unit = PostgresUnitOfWork(own, FixedIds())
+            threads = [
+                threading.Thread(target=carry_out, args=(unit, A_TENANT, lambda tx: tx.now))
+                for _ in range(6)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10)
+            assert not any(thread.is_alive() for thread in threads)

@@ -1,0 +1,64 @@
+"""What the relay's adapter has beyond its port: the backlog, and parked rows handed back."""
+
+from datetime import timedelta
+
+import pytest
+
+from datarecs_postgres.outbox_reader import PostgresOutboxReader
+from datarecs_testing.conformance.stores import Stores
+from datarecs_testing.database import PreparedDatabase
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def relay(stores: Stores) -> PostgresOutboxReader:
+    assert isinstance(stores.relay, PostgresOutboxReader)
+    return stores.relay
+
+
+def test_an_empty_outbox_has_no_backlog(relay: PostgresOutboxReader) -> None:
+    backlog = relay.backlog()
+    assert (backlog.unsent, backlog.oldest_unsent, backlog.parked) == (0, timedelta(0), 0)
+
+
+def test_the_backlog_counts_what_waits_and_what_is_parked(
+    stores: Stores, relay: PostgresOutboxReader
+) -> None:
+    for _ in range(3):
+        stores.triggered()
+    sent, parked, waiting = stores.unsent()
+    relay.mark_sent([sent.event_id])
+    relay.mark_failed(parked.event_id, "too large", park=True)
+    backlog = relay.backlog()
+    assert (backlog.unsent, backlog.parked) == (1, 1)
+    assert timedelta(0) < backlog.oldest_unsent < timedelta(minutes=1)
+    assert stores.unsent() == [waiting]
+
+
+def test_a_parked_event_is_sent_after_it_was_handed_back(
+    stores: Stores, relay: PostgresOutboxReader
+) -> None:
+    for _ in range(2):
+        stores.triggered()
+    rows = stores.unsent()
+    for row in rows:
+        relay.mark_failed(row.event_id, "too large", park=True)
+    assert stores.unsent() == []
+    assert relay.unpark(rows[0].event_id) == 1
+    assert stores.unsent() == rows[:1]
+    assert relay.unpark() == 1
+    assert stores.unsent() == rows
+
+
+def test_attempts_and_the_last_error_are_kept(
+    stores: Stores, relay: PostgresOutboxReader, database: PreparedDatabase
+) -> None:
+    stores.triggered()
+    (row,) = stores.unsent()
+    relay.mark_failed(row.event_id, 3000 * "x", park=False)
+    relay.mark_sent([row.event_id])
+    stored = database.ask(
+        "SELECT attempts, length(last_error), sent_at IS NOT NULL, service FROM datarecs.outbox"
+    )
+    assert stored == [(2, 2000, True, "core-api")]

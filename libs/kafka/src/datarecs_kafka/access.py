@@ -1,0 +1,104 @@
+"""Where the broker is, as whom we speak, and why it did not answer.
+
+Apart from the clients because consumer, producer and administration share it: one place builds the
+connection settings, and one place turns the library's failures into ours.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.errors import KafkaError
+from kafka.net.compat import KafkaNetClient
+
+from datarecs_core.errors.messaging import LogUnavailableError
+
+BOOTSTRAP_TIMEOUT_MS = 5_000
+"""Also how late a stop is seen by a loop that is just connecting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAccess:
+    """One principal's way to the broker: SCRAM-SHA-512, over TLS except on loopback."""
+
+    bootstrap: str
+    """`host:port`, several separated by commas."""
+    username: str
+    password: str = field(repr=False)
+    security: str = "SASL_PLAINTEXT"
+    """`SASL_SSL` or, for `datarecs up` on loopback, `SASL_PLAINTEXT`."""
+    ca_file: str | None = None
+
+    def settings(self) -> dict[str, object]:
+        """Settings that consumer, producer and administration have in common."""
+        return {
+            "bootstrap_servers": [part.strip() for part in self.bootstrap.split(",")],
+            "client_id": f"datarecs-{self.username}",
+            "security_protocol": self.security,
+            "ssl_cafile": self.ca_file,
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": self.username,
+            "sasl_plain_password": self.password,
+            "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
+            # The defaults of 30,000 and 100 delay recovery after a restart by 10 to 40 s.
+            "reconnect_backoff_max_ms": 1_000,
+            "retry_backoff_ms": 20,
+        }
+
+
+class _LastWords(logging.Handler):
+    """Keeps the newest complaints of the library: it raises a timeout and logs the reason."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.WARNING)
+        self.messages: deque[str] = deque(maxlen=20)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+    def reason(self, otherwise: str) -> str:
+        telling = [
+            m for m in self.messages if "authentication" in m.lower() or "certif" in m.lower()
+        ]
+        return (telling or list(self.messages) or [otherwise])[-1][:300]
+
+
+class _Network:
+    """Makes the library's network client, and remembers it for the case that nobody else does."""
+
+    def __init__(self) -> None:
+        self._made: list[KafkaNetClient] = []
+
+    def __call__(self, **settings: Any) -> KafkaNetClient:  # noqa: ANN401 - the library's settings
+        self._made.append(KafkaNetClient(**settings))
+        return self._made[-1]
+
+    def discard(self) -> None:
+        for client in self._made:
+            client.close()
+
+
+@contextmanager
+def connecting(access: BrokerAccess) -> Iterator[_Network]:
+    """Build a client of the library with the yielded `kafka_client`; it connects at once.
+
+    A wrong password and an unknown CA both surface as a bootstrap timeout; the cause stands in the
+    library's logger alone. A constructor that fails leaves its network thread running for ever.
+
+    Raises:
+        LogUnavailableError: with the real cause; the thread is ended.
+    """
+    listener, logger, network = _LastWords(), logging.getLogger("kafka"), _Network()
+    logger.addHandler(listener)
+    try:
+        yield network
+    except KafkaError as cause:
+        network.discard()
+        raise LogUnavailableError(
+            where=access.bootstrap, cause=listener.reason(str(cause))
+        ) from cause
+    finally:
+        logger.removeHandler(listener)

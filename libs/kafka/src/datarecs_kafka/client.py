@@ -1,0 +1,351 @@
+"""`LogClient` over kafka-python: the settings that keep records from being lost, and its traps.
+
+The only module that knows how the library behaves; another client can stand beside it and be held
+to the same conformance suite. Private names of the library are used in two places, each marked;
+the version is pinned for them and a test notices when they move.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import (
+    AuthorizationError,
+    CommitFailedError,
+    CorruptRecordError,
+    IllegalGenerationError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    RebalanceInProgressError,
+    RecordListTooLargeError,
+    RetriableError,
+    UnknownMemberIdError,
+    UnsupportedCodecError,
+)
+
+from datarecs_application.ports.messaging import (
+    Ack,
+    LogRecord,
+    NotSent,
+    Partition,
+    SendOutcome,
+    Sent,
+    Unreadable,
+)
+from datarecs_core.errors.messaging import LogAccessDeniedError, LogUnavailableError
+from datarecs_kafka.access import BrokerAccess, connecting
+
+CONSUMER_SETTINGS: Mapping[str, object] = MappingProxyType(
+    {
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",  # `latest` loses events from before a group's first join
+        "isolation_level": "read_committed",
+        "partition_assignment_strategy": (CooperativeStickyAssignor,),
+        "allow_auto_create_topics": False,
+        "max_poll_records": 100,
+        "max_poll_interval_ms": 300_000,
+        "session_timeout_ms": 45_000,
+        "heartbeat_interval_ms": 3_000,
+        "metrics_enabled": False,
+    }
+)
+PRODUCER_SETTINGS: Mapping[str, object] = MappingProxyType(
+    {
+        "acks": "all",
+        "enable_idempotence": True,  # covers one process only; the inbox covers the rest
+        "delivery_timeout_ms": 30_000,
+        "request_timeout_ms": 10_000,
+        "max_block_ms": 10_000,
+        "linger_ms": 0,
+        "max_request_size": 1_048_576,
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+    }
+)
+CALL_TIMEOUT_MS = 10_000
+CLOSE_TIMEOUT_S = 5.0
+
+_GROUP_MOVED_ON = (
+    CommitFailedError,
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+_UNREADABLE = (
+    CorruptRecordError,
+    UnsupportedCodecError,
+    ValueError,
+    OSError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)
+_NEVER_TAKEN = (
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    InvalidTimestampError,
+    InvalidRecordError,
+)
+
+
+def _ms(duration: timedelta) -> int:
+    return max(int(duration.total_seconds() * 1000), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaLogClient:
+    """Opens consumers and producers as one principal."""
+
+    access: BrokerAccess
+
+    def consumer(self, *, group: str, topics: Sequence[str]) -> "KafkaLogConsumer":
+        """Raises LogUnavailableError, LogAccessDeniedError for a topic that is not visible."""
+        with connecting(self.access) as network:
+            inner = KafkaConsumer(
+                *topics,
+                group_id=group,
+                kafka_client=network,
+                **self.access.settings(),
+                **CONSUMER_SETTINGS,
+            )
+        consumer = KafkaLogConsumer(inner, self.access)
+        try:
+            consumer.require(topics)
+        except BaseException:
+            consumer.close()
+            raise
+        return consumer
+
+    def producer(self) -> "KafkaLogProducer":
+        """Connects at the first send."""
+        return KafkaLogProducer(self.access)
+
+
+class KafkaLogConsumer:
+    """One group member. Not safe for several threads."""
+
+    def __init__(self, inner: KafkaConsumer, access: BrokerAccess) -> None:
+        self._inner, self._access = inner, access
+
+    def require(self, topics: Sequence[str]) -> None:
+        """Compare the wanted topics with what the broker shows this principal."""
+        try:
+            hidden = tuple(t for t in topics if not self._inner.partitions_for_topic(t))
+        except KafkaError as cause:
+            raise self._translated(cause, *topics) from cause
+        if hidden:
+            raise LogAccessDeniedError(principal=self._access.username, names=hidden)
+
+    def poll(
+        self, timeout: timedelta, *, max_records: int
+    ) -> Mapping[Partition, Sequence[LogRecord | Unreadable]]:
+        try:
+            batches = self._inner.poll(timeout_ms=_ms(timeout), max_records=max_records)
+        except _UNREADABLE as cause:
+            return self._past_unreadable(cause)
+        except KafkaError as cause:
+            raise self._translated(cause) from cause
+        return {
+            Partition(*where): [_record(record) for record in batch]
+            for where, batch in batches.items()
+        }
+
+    def _past_unreadable(self, cause: Exception) -> Mapping[Partition, Sequence[Unreadable]]:
+        """Name the position the library choked on and step over it.
+
+        The library spins for ever on the broken batch if it is polled again before a seek. Records
+        behind the broken one in its own batch are reported as unreadable too, one by one; a batch
+        has one producer, so none of ours is among them.
+        """
+        # Private: nothing public tells which partition an exception of `poll` belongs to.
+        broken = self._inner._fetcher._next_partition_records  # noqa: SLF001 - see above
+        if broken is None:
+            raise self._translated(cause) from cause
+        where = broken.topic_partition
+        offset = max(broken.next_fetch_offset, broken.fetch_offset)
+        self._inner.seek(where, offset + 1)
+        found = Unreadable(
+            topic=where.topic,
+            partition=where.partition,
+            offset=offset,
+            error=f"{type(cause).__name__}: {cause}"[:300],
+        )
+        return {Partition(*where): [found]}
+
+    def assignment(self) -> frozenset[Partition]:
+        return frozenset(Partition(*where) for where in self._inner.assignment())
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        self._inner.seek(TopicPartition(*partition), offset)
+
+    def pause(self, *partitions: Partition) -> None:
+        self._inner.pause(*(TopicPartition(*partition) for partition in partitions))
+
+    def resume(self, *partitions: Partition) -> None:
+        self._inner.resume(*(TopicPartition(*partition) for partition in partitions))
+
+    def commit(self, offsets: Mapping[Partition, int]) -> bool:
+        explicit = {TopicPartition(*p): OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
+        try:
+            self._inner.commit(explicit, timeout_ms=CALL_TIMEOUT_MS)
+        except _GROUP_MOVED_ON:
+            return False
+        except KafkaError as cause:
+            raise self._translated(cause, *{p.topic for p in offsets}) from cause
+        return True
+
+    def committed(self, partition: Partition) -> int | None:
+        try:
+            found = self._inner.committed(TopicPartition(*partition), timeout_ms=CALL_TIMEOUT_MS)
+        except KafkaError as cause:
+            raise self._translated(cause, partition.topic) from cause
+        return None if found is None or found < 0 else int(found)
+
+    def begin_offset(self, partition: Partition) -> int:
+        return self._bound(self._inner.beginning_offsets, partition)
+
+    def end_offset(self, partition: Partition) -> int:
+        return self._bound(self._inner.end_offsets, partition)
+
+    def _bound(self, look_up: Any, partition: Partition) -> int:  # noqa: ANN401 - untyped library
+        where = TopicPartition(*partition)
+        try:
+            return int(look_up([where], timeout_ms=CALL_TIMEOUT_MS)[where])
+        except KafkaError as cause:
+            raise self._translated(cause, partition.topic) from cause
+
+    def close(self) -> None:
+        """Leave the group without committing; bounded in time, safe to repeat."""
+        try:
+            self._inner.close(autocommit=False, timeout_ms=int(CLOSE_TIMEOUT_S * 1000))
+        except KafkaError as cause:
+            raise self._translated(cause) from cause
+
+    def _translated(
+        self, cause: Exception, *names: str
+    ) -> LogUnavailableError | LogAccessDeniedError:
+        if isinstance(cause, AuthorizationError):
+            return LogAccessDeniedError(
+                principal=self._access.username, names=names or (str(cause)[:200],)
+            )
+        return LogUnavailableError(where=self._access.bootstrap, cause=str(cause)[:300])
+
+
+def _record(raw: Any) -> LogRecord:  # noqa: ANN401 - untyped library
+    return LogRecord(
+        topic=raw.topic,
+        partition=raw.partition,
+        offset=raw.offset,
+        timestamp_ms=raw.timestamp,
+        key=raw.key,
+        value=raw.value,
+        headers=tuple(raw.headers),
+    )
+
+
+class KafkaLogProducer:
+    """Sends as one principal.
+
+    A refusal of the broker kills the library's producer for good, and every later record would
+    inherit that refusal; so it is replaced before the next send.
+    """
+
+    def __init__(self, access: BrokerAccess) -> None:
+        self._access = access
+        self._inner: KafkaProducer | None = None
+        self._spoiled = False
+
+    def send(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> Ack:
+        if key is None and value is None:
+            return _Settled(NotSent("a record needs a key or a value", permanent=True))
+        inner = self._ready()
+        try:
+            future = inner.send(
+                topic, key=key, value=value, headers=list(headers), partition=partition
+            )
+        except (MessageSizeTooLargeError, TypeError) as cause:
+            return _Settled(NotSent(_reason(cause), permanent=True))
+        except ValueError as cause:  # the topic or partition is not known
+            return _Settled(NotSent(_reason(cause), permanent=False))
+        except KafkaError as cause:  # `send` blocks on metadata
+            raise LogUnavailableError(where=self._access.bootstrap, cause=_reason(cause)) from cause
+        return _Pending(future, self)
+
+    def _ready(self) -> KafkaProducer:
+        if self._spoiled:
+            self.close()
+        if self._inner is None:
+            with connecting(self._access) as network:
+                self._inner = KafkaProducer(
+                    kafka_client=network, **self._access.settings(), **PRODUCER_SETTINGS
+                )
+        return self._inner
+
+    def spoil(self) -> None:
+        """The library's producer answers everything with its first refusal from now on."""
+        self._spoiled = True
+
+    def close(self) -> None:
+        """Flush what the broker still takes within 5 s; safe to repeat."""
+        inner, self._inner, self._spoiled = self._inner, None, False
+        if inner is None:
+            return
+        try:
+            inner.close(timeout=CLOSE_TIMEOUT_S)
+        except KafkaTimeoutError:
+            # Private: `close` flushes first and gives up before it stops its own thread.
+            inner._sender.force_close()  # noqa: SLF001 - see above
+            inner._sender.join(CLOSE_TIMEOUT_S)  # noqa: SLF001 - see above
+            inner.close(timeout=CLOSE_TIMEOUT_S)
+
+
+def _reason(cause: Exception) -> str:
+    return f"{type(cause).__name__}: {cause}"[:300]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    outcome: NotSent
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self, timeout: timedelta) -> SendOutcome:
+        del timeout
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    future: Any
+    producer: KafkaLogProducer
+
+    def done(self) -> bool:
+        return bool(self.future.is_done)
+
+    def wait(self, timeout: timedelta) -> SendOutcome:
+        """A refusal stands in the future alone."""
+        try:
+            written = self.future.get(timeout.total_seconds())
+        except KafkaError as cause:
+            if self.done() and not isinstance(cause, RetriableError):
+                self.producer.spoil()
+            return NotSent(_reason(cause), permanent=isinstance(cause, _NEVER_TAKEN))
+        return Sent(written.partition, written.offset)

@@ -1,0 +1,155 @@
+"""The one consumer loop: every service that listens to events runs this, with its own handlers.
+
+Decoding, deduplication, retries, dead letters and offsets belong to the loop, so a service's part
+is a list of subscriptions. The loop joins, works, and joins again when the broker was away; it
+stops itself when its own code seems to be at fault.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
+
+import structlog
+
+from datarecs_application.loops import Silent, StepSignals
+from datarecs_application.ports.messaging import LogClient
+from datarecs_application.ports.outside import Clock, Metrics, Wake
+from datarecs_application.ports.state import UnitOfWork
+from datarecs_core.errors.messaging import (
+    LogAccessDeniedError,
+    LogUnavailableError,
+    MessagingCode,
+)
+from datarecs_kafka.backoff import Backoff
+from datarecs_kafka.dead_letter import DeadLetters
+from datarecs_kafka.handling import FEED_NUMBERS, Handling, Subscription, first_line
+from datarecs_kafka.poison import PoisonGauge
+from datarecs_kafka.session import ConsumerLimits, Session
+
+log = structlog.get_logger()
+
+LONG = timedelta(hours=1)
+NOT_ASSIGNED = "has no partition of its topics yet"
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A loop. Construction refuses subscriptions that the catalogue does not grant."""
+
+    log_client: LogClient
+    unit_of_work: UnitOfWork
+    _: KW_ONLY
+    group: str
+    """The service's name: group, principal and owner of `<group>.dlq`."""
+    subscriptions: tuple[Subscription, ...]
+    metrics: Metrics
+    clock: Clock
+    signals: StepSignals = field(default_factory=Silent)
+    redact: Callable[[str], str] = first_line
+    feed: int = FEED_NUMBERS
+    """Feed numbers drawn per record; 0 for a service that writes no feed and may draw none."""
+    limits: ConsumerLimits = field(default_factory=ConsumerLimits)
+    backoff: Backoff = field(default_factory=Backoff)
+    _handling: Handling = field(init=False)
+    _gauge: PoisonGauge = field(default_factory=PoisonGauge, init=False)
+    _not_ready: str | None = field(default=NOT_ASSIGNED, init=False)
+    _stopped: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._handling = Handling(
+            self.unit_of_work,
+            group=self.group,
+            subscriptions=self.subscriptions,
+            metrics=self.metrics,
+            clock=self.clock,
+            signals=self.signals,
+            redact=self.redact,
+            feed=self.feed,
+        )
+
+    @property
+    def name(self) -> str:
+        return "consumer"
+
+    @property
+    def stopped_because(self) -> str | None:
+        """Why it has stopped itself; None while it works. Only a restart ends this."""
+        return self._stopped
+
+    def ready(self) -> str | None:
+        """None while it has partitions to work on, else the reason; fits `Process.ready_when`."""
+        return self._stopped or self._not_ready
+
+    def run(self, stop: Wake) -> None:
+        """Consume until `stop`; finish the current record, commit, leave the group.
+
+        A consumer that stopped itself stays idle here: to end the process would restart it, and
+        each restart would set aside another eleven records.
+        """
+        failures = 0
+        while not stop.is_set() and self._stopped is None:
+            try:
+                session = self._join()
+            except (LogUnavailableError, LogAccessDeniedError) as cause:
+                failures += 1
+                self._wait(cause, failures, stop)
+                continue
+            failures = 0
+            try:
+                self._work(session, stop)
+            finally:
+                session.close()
+        while not stop.is_set():
+            self.clock.wait(LONG, until=stop)
+
+    def _join(self) -> Session:
+        return Session(
+            self.log_client.consumer(group=self.group, topics=self._handling.topics),
+            self._handling,
+            letters=DeadLetters(client=self.log_client, group=self.group, clock=self.clock),
+            gauge=self._gauge,
+            limits=self.limits,
+            backoff=self.backoff,
+        )
+
+    def _work(self, session: Session, stop: Wake) -> None:
+        """One membership; it outlives outages of the broker, up to a limit.
+
+        To leave and join anew at once would cost more: a member that vanished during an outage
+        holds up the group until its session times out.
+        """
+        failing_since: float | None = None
+        failures = 0
+        while not stop.is_set() and self._stopped is None:
+            try:
+                session.turn(stop)
+            except (LogUnavailableError, LogAccessDeniedError) as cause:
+                now = self.clock.monotonic()
+                failing_since = now if failing_since is None else failing_since
+                if now - failing_since > self.limits.join_anew.total_seconds():
+                    return
+                failures += 1
+                self._wait(cause, failures, stop)
+                continue
+            failing_since, failures = None, 0
+            self._not_ready = None if session.assigned else NOT_ASSIGNED
+            self._stop_if(session.verdict)
+
+    def _wait(
+        self, cause: LogUnavailableError | LogAccessDeniedError, failures: int, stop: Wake
+    ) -> None:
+        self._not_ready = str(cause)
+        code = cause.code.name
+        log.warning("consumer_waits", group=self.group, code=code, cause=str(cause))
+        self.clock.wait(self.backoff.after(failures), until=stop)
+
+    def _stop_if(self, verdict: str | None) -> None:
+        if verdict is None:
+            return
+        self._stopped = f"stopped itself: {verdict}"
+        log.error(
+            "consumer_stopped",
+            code=MessagingCode.CONSUMER_STOPPED.name,
+            group=self.group,
+            cause=verdict,
+        )

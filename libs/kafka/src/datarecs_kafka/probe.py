@@ -1,0 +1,38 @@
+"""Whether a broker answers a login: asked by the local stack and by tests before anything else."""
+
+import logging
+import socket
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from datarecs_core.errors.messaging import LogUnavailableError
+from datarecs_kafka.access import BrokerAccess, connecting
+
+
+def silence(bootstrap: str, *, username: str, password: str, timeout_s: float = 5) -> str | None:
+    """Why there is no answer yet; None when metadata names a broker.
+
+    Args:
+        bootstrap: one `host:port`.
+        username: SCRAM-SHA-512 over plain TCP, as on loopback.
+        password: of that user.
+        timeout_s: for the whole question, once the port is open.
+    """
+    host, _, port = bootstrap.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError as failure:
+        return str(failure)
+    access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
+    limits = {"bootstrap_timeout_ms": int(timeout_s * 1000), "request_timeout_ms": 5_000}
+    library = logging.getLogger("kafka")
+    spreads, library.propagate = library.propagate, False  # a starting broker is no news
+    try:
+        with connecting(access), KafkaAdminClient(**access.settings() | limits) as admin:
+            known = admin.describe_cluster()["brokers"]
+    except (KafkaError, LogUnavailableError) as failure:
+        return str(failure)
+    finally:
+        library.propagate = spreads
+    return None if known else "no broker has registered"

@@ -1,0 +1,306 @@
+"""The relay: carries outbox rows to Kafka and marks them after the ack. The only writer of events.
+
+It owns shards by lease, keeps one unacked row per key, and holds no transaction open while it
+sends. Nothing here can lose an event: a row stays unsent until the broker has it, and every
+repetition carries the same id and bytes, which consumers drop.
+"""
+
+import math
+from collections import deque
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from datarecs_application.loops import Silent, StepSignals
+from datarecs_application.ports.messaging import Ack, LogClient, LogProducer, NotSent, Sent
+from datarecs_application.ports.outside import Clock, Metrics, Wake
+from datarecs_application.ports.state import OutboxReader, OutboxRow
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.messaging import LogUnavailableError, MessagingCode
+from datarecs_core.values import EventId
+from datarecs_kafka import steps
+from datarecs_kafka.backoff import Backoff
+from datarecs_kafka.relay_queue import RelayQueue
+
+log = structlog.get_logger()
+AT_ONCE = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayLimits:
+    """Pace and patience; the defaults are those of the specification."""
+
+    lease: timedelta = timedelta(seconds=15)
+    renew_every: timedelta = timedelta(seconds=5)
+    self_fence: timedelta = timedelta(seconds=10)
+    """Monotonic time since the last renewal after which this process sends nothing more; below
+    the lease, so that it has stopped before another owner starts."""
+    rows_per_read: int = 500
+    most_rows_per_read: int = 20_000
+    idle_poll: timedelta = timedelta(seconds=1)
+    settle_slice: timedelta = timedelta(milliseconds=50)
+    """How long acks are awaited before other keys and shards get their turn."""
+    ack_slice: timedelta = timedelta(milliseconds=10)
+    drain: timedelta = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    row: OutboxRow
+    ack: Ack
+
+
+@dataclass(slots=True)
+class _Shard:
+    next_read: float = 0.0
+    left_alone: int = 0
+    """Rows of the last read that could not be taken; the next read goes so much deeper."""
+    unsent: int = 0
+    oldest: datetime | None = None
+
+
+@dataclass(slots=True)
+class Relay:
+    """A loop of every run-controller replica, under the relay's own broker principal."""
+
+    log_client: LogClient
+    outbox: OutboxReader
+    _: KW_ONLY
+    owner: str
+    """Unique per process and start, such as host, pid and start time."""
+    metrics: Metrics
+    clock: Clock
+    wake: Wake
+    """Set by the listener on `datarecs_wake` and at stop; the poll each second is the truth."""
+    signals: StepSignals = field(default_factory=Silent)
+    limits: RelayLimits = RelayLimits()
+    backoff: Backoff = field(default_factory=Backoff)
+    _queue: RelayQueue = field(default_factory=RelayQueue, init=False)
+    _shards: dict[int, _Shard] = field(default_factory=dict, init=False)
+    _renewed_at: float | None = field(default=None, init=False)
+    _flights: deque[_Flight] = field(default_factory=deque, init=False)
+    _suspects: deque[OutboxRow] = field(default_factory=deque, init=False)
+    _alone: OutboxRow | None = field(default=None, init=False)
+    _acked: list[EventId] = field(default_factory=list, init=False)
+    _producer: LogProducer | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        return "relay"
+
+    def run(self, stop: Wake) -> None:
+        """Relay until `stop`, then let what is in flight end, mark it and give the shards back."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                busy = self.turn()
+                failures = 0
+            except DatarecsError as cause:
+                if not cause.retryable:
+                    raise
+                failures += 1
+                log.warning("relay_waits", code=cause.code.name, cause=str(cause))
+                self.clock.wait(self.backoff.after(failures), until=stop)
+                continue
+            if not busy:
+                self.clock.wait(self.limits.idle_poll, until=self.wake)
+        self._drain()
+
+    def turn(self) -> bool:
+        """One round over the held shards; True when there may be more to do at once.
+
+        Raises a retryable DatarecsError when broker or database are away: nothing is lost, call it
+        again.
+        """
+        horizon = math.inf if self.wake.is_set() else self.clock.monotonic()
+        self.wake.clear()
+        self._mark()  # first, so that no read returns a row the broker already has
+        self._hold_shards()
+        fresh = self._read(horizon)
+        self._send_ready()
+        self._settle()
+        self._mark()
+        return bool(fresh or self._flights or self._suspects)
+
+    # --- taking
+
+    def _hold_shards(self) -> None:
+        started = self.clock.monotonic()
+        if self._renewed_at is None or started - self._renewed_at >= _s(self.limits.renew_every):
+            held = self.outbox.hold_shards(self.owner, ttl=self.limits.lease)
+            self._renewed_at = started
+            self._shards = {number: self._shards.get(number, _Shard()) for number in held}
+            self._queue.keep_shards(self._shards)
+
+    def _require_lease(self) -> None:
+        """Self-fence: raises when the right to send may have passed to another owner."""
+        renewed = self._renewed_at
+        if renewed is None or self.clock.monotonic() - renewed > _s(self.limits.self_fence):
+            raise LogUnavailableError(where="the relay", cause="its shard leases are not renewed")
+
+    def _read(self, horizon: float) -> int:
+        """Read the shards that are due and nearly drained; how many rows were new."""
+        fresh = 0
+        for number, shard in self._shards.items():
+            deep = self._queue.waiting(number) >= self.limits.rows_per_read
+            if shard.next_read > horizon or deep:
+                continue
+            limit = min(
+                self.limits.rows_per_read + shard.left_alone, self.limits.most_rows_per_read
+            )
+            rows = self.outbox.unsent(number, limit)
+            now = self.clock.monotonic()
+            shard.left_alone = self._queue.offer(number, rows, now=now)
+            taken = len(rows) - shard.left_alone
+            shard.next_read = now if taken else now + _s(self.limits.idle_poll)
+            shard.unsent = len(rows)
+            shard.oldest = min((row.created_at for row in rows), default=None)
+            fresh += taken
+        if fresh:
+            self.signals.reached(steps.RELAY_AFTER_CLAIM)
+        self._tell_backlog()
+        return fresh
+
+    def _tell_backlog(self) -> None:
+        oldest = min((s.oldest for s in self._shards.values() if s.oldest), default=None)
+        age = (self.clock.now() - oldest).total_seconds() if oldest else 0.0
+        self.metrics.gauge("outbox_oldest_unsent_seconds", max(age, 0.0))
+        self.metrics.gauge("outbox_unsent", sum(s.unsent for s in self._shards.values()))
+
+    # --- sending
+
+    def _send_ready(self) -> None:
+        """Send the first row of every free key; a suspect only when nothing else is under way."""
+        if self._alone is None and self._suspects and not self._flights:
+            self._alone = self._suspects.popleft()
+            self._send([self._alone])
+        elif self._alone is None and not self._suspects:
+            self._send(self._queue.next_rows())
+
+    def _send(self, rows: list[OutboxRow]) -> None:
+        for index, row in enumerate(rows):
+            try:
+                self._require_lease()
+                ack = self._open_producer().send(
+                    row.topic,
+                    key=row.partition_key.encode(),
+                    value=row.data,
+                    headers=row.headers,
+                )
+            except LogUnavailableError:
+                for unsent in rows[index:]:
+                    self._queue.put_back(unsent)
+                self._alone = None if self._alone in rows[index:] else self._alone
+                raise
+            self._flights.append(_Flight(row, ack))
+            self.signals.reached(steps.RELAY_AFTER_SEND)
+
+    def _open_producer(self) -> LogProducer:
+        if self._producer is None:
+            self._producer = self.log_client.producer()
+        return self._producer
+
+    # --- settling
+
+    def _settle(self) -> None:
+        """Take what acks have come within one slice; each lets its key's next row go."""
+        until = self.clock.monotonic() + _s(self.limits.settle_slice)
+        while self._flights:
+            landed = deque(flight for flight in self._flights if flight.ack.done())
+            if not landed:
+                if self.clock.monotonic() >= until:
+                    return
+                self._flights[0].ack.wait(self.limits.ack_slice)
+                continue
+            self._flights = deque(flight for flight in self._flights if not flight.ack.done())
+            following: list[OutboxRow] = []
+            try:
+                while landed:
+                    following.extend(self._landed(landed[0]))
+                    landed.popleft()
+            finally:  # the database went away in between: those outcomes are taken next time
+                self._flights.extendleft(reversed(landed))
+                self._send(following)
+            if self.clock.monotonic() >= until:
+                return
+
+    def _landed(self, flight: _Flight) -> list[OutboxRow]:
+        """Record one outcome; the key's next row, if it has one and may go."""
+        row = flight.row
+        outcome = flight.ack.wait(AT_ONCE)
+        match outcome:
+            case Sent():
+                self.signals.reached(steps.RELAY_AFTER_ACK)
+                self._acked.append(row.event_id)
+                self._count(row, "sent")
+                seconds = (self.clock.now() - row.created_at).total_seconds()
+                self.metrics.observe("outbox_publish_seconds", max(seconds, 0.0))
+                return self._next_of(row)
+            case NotSent(permanent=True) if row is not self._alone:
+                # A refusal spoils the producer, and others in flight inherit it: ask again, alone.
+                self._suspects.append(row)
+                return []
+            case NotSent(reason=reason, permanent=True):
+                self._park(row, reason)
+                return self._next_of(row)
+            case NotSent(reason=reason):
+                self._rest(row, reason)
+                return []
+
+    def _next_of(self, row: OutboxRow) -> list[OutboxRow]:
+        following = self._queue.settle(row)
+        if row is self._alone:
+            self._alone = None
+        return [] if following is None else [following]
+
+    def _park(self, row: OutboxRow, reason: str) -> None:
+        """Set the row aside; its key goes on."""
+        self.outbox.mark_failed(row.event_id, reason, park=True)
+        self._count(row, "parked")
+        log.error(
+            "outbox_row_parked",
+            code=MessagingCode.OUTBOX_ROW_PARKED.name,
+            event_id=str(row.event_id),
+            topic=row.topic,
+            reason=reason,
+        )
+
+    def _rest(self, row: OutboxRow, reason: str) -> None:
+        """Keep the row unsent and leave its key alone for a while; other keys go on."""
+        self.outbox.mark_failed(row.event_id, reason, park=False)
+        failures = self._queue.fail(row)
+        if row is self._alone:
+            self._alone = None
+        pause = self.backoff.after(failures)
+        self._queue.rest(row, until=self.clock.monotonic() + _s(pause))
+        self._count(row, "failed")
+        log.warning("outbox_row_waits", event_id=str(row.event_id), topic=row.topic, reason=reason)
+
+    def _count(self, row: OutboxRow, outcome: str) -> None:
+        self.metrics.count("outbox_published_total", topic=row.topic, outcome=outcome)
+
+    def _mark(self) -> None:
+        if self._acked:
+            self.outbox.mark_sent(tuple(self._acked))
+            self._acked.clear()
+            self.signals.reached(steps.RELAY_AFTER_MARK)
+
+    def _drain(self) -> None:
+        """Let the wave end within its limit; what is not acked by then the next owner sends."""
+        until = self.clock.monotonic() + _s(self.limits.drain)
+        self._queue.keep_shards(())
+        try:
+            while self._flights and self.clock.monotonic() < until:
+                self._settle()
+            self._mark()
+            self.outbox.release_shards(self.owner)
+        except DatarecsError as cause:
+            log.warning("relay_drain_cut", code=cause.code.name, cause=str(cause))
+        finally:
+            if self._producer is not None:
+                self._producer.close()
+
+
+def _s(duration: timedelta) -> float:
+    return duration.total_seconds()

@@ -1,0 +1,288 @@
+"""One membership in a group, from join to leave: polls, works through batches, moves offsets last.
+
+Apart from the consumer because all it remembers dies with the membership: a lost connection or a
+moved group starts again from the committed offsets, and the inbox absorbs what repeats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
+
+import structlog
+
+from datarecs_application.ports.messaging import LogConsumer, LogRecord, Partition, Unreadable
+from datarecs_application.ports.outside import Wake
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.messaging import MessagingCode
+from datarecs_kafka import steps
+from datarecs_kafka.backoff import HANDLER_DELAYS, Backoff
+from datarecs_kafka.dead_letter import HANDLER_FAILED, DeadLetter, DeadLetters
+from datarecs_kafka.handling import Handled, Handling, Poison, TryLater, Unclassified
+from datarecs_kafka.poison import PoisonGauge
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerLimits:
+    """Pace and patience; the defaults are those of the specification."""
+
+    poll: timedelta = timedelta(milliseconds=500)
+    """Short because the library has no wake-up: a stop is seen this late at most."""
+    max_records: int = 100
+    batch: timedelta = timedelta(seconds=30)
+    """A poll's records that take longer are cut, far below the group's poll interval."""
+    gap_check: timedelta = timedelta(hours=1)
+    lag_every: timedelta = timedelta(seconds=15)
+    join_anew: timedelta = timedelta(minutes=5)
+    """An outage longer than this ends the membership, in case the client itself is stuck."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """What is remembered of one assigned partition."""
+
+    committed: int | None = None
+    failures: int = 0
+    """Retryable failures in a row."""
+    offset: int = -1
+    tries: int = 0
+    """Unclassified failures of the record at `offset`."""
+    resume_at: float | None = None
+
+    def tried(self, offset: int) -> int:
+        self.tries = self.tries + 1 if offset == self.offset else 1
+        self.offset = offset
+        return self.tries
+
+    def settled(self) -> None:
+        self.failures, self.offset, self.tries = 0, -1, 0
+
+
+@dataclass(slots=True)
+class Session:
+    """Driven by the consumer's thread alone."""
+
+    member: LogConsumer
+    handling: Handling
+    _: KW_ONLY
+    letters: DeadLetters
+    gauge: PoisonGauge
+    limits: ConsumerLimits
+    backoff: Backoff
+    _lines: dict[Partition, _Line] = field(default_factory=dict, init=False)
+    _next_gap_check: float = field(default=0.0, init=False)
+    _next_lag: float = field(default=0.0, init=False)
+    _set_aside_since_commit: bool = field(default=False, init=False)
+
+    @property
+    def assigned(self) -> bool:
+        return bool(self._lines)
+
+    @property
+    def verdict(self) -> str | None:
+        """Why the consumer must stop itself; None while it may go on."""
+        return self.gauge.verdict()
+
+    def turn(self, stop: Wake) -> None:
+        """Poll once and work through what came.
+
+        Raises:
+            LogUnavailableError, LogAccessDeniedError: nothing was skipped; turn again later.
+        """
+        self._resume_due()
+        batches = dict(self.member.poll(self.limits.poll, max_records=self.limits.max_records))
+        try:
+            self._follow_assignment()
+            until = self._now() + self.limits.batch.total_seconds()
+            going_on = True
+            while batches and going_on:
+                partition = next(iter(batches))
+                records = batches.pop(partition)
+                if partition in self._lines:
+                    going_on = self._work_through(partition, records, until, stop)
+        finally:  # the log is away, or the group has moved on: what is left is polled again
+            for partition, records in batches.items():
+                self._seek(partition, records[0].offset)
+        self._tell()
+
+    def close(self) -> None:
+        """Leave the group; offsets stand as committed."""
+        for part in (self.member, self.letters):
+            try:
+                part.close()
+            except DatarecsError as cause:
+                log.warning("session_close_cut", code=cause.code.name, cause=str(cause))
+
+    # --- records
+
+    def _work_through(
+        self,
+        partition: Partition,
+        records: Sequence[LogRecord | Unreadable],
+        until: float,
+        stop: Wake,
+    ) -> bool:
+        """Handle records in order and commit what is done; False when the group has moved on."""
+        line = self._lines[partition]
+        done: int | None = None
+        for record in records:
+            if line.resume_at is not None:
+                self.member.pause(partition)
+                self._seek(partition, record.offset)
+                break
+            cut = stop.is_set() or self._now() > until or self.verdict is not None
+            if cut or not self._take(line, record):
+                self._seek(partition, record.offset)
+                break
+            line.settled()
+            done = record.offset + 1
+        if line.resume_at is not None:
+            self.member.pause(partition)
+        return done is None or self._commit(partition, line, done)
+
+    def _commit(self, partition: Partition, line: _Line, offset: int) -> bool:
+        if not self.member.commit({partition: offset}):
+            log.info("group_moved_on", group=self.handling.group, topic=partition.topic)
+            return False
+        line.committed = offset
+        self.handling.signals.reached(steps.CONSUME_AFTER_OFFSET)
+        if self._set_aside_since_commit:
+            self._set_aside_since_commit = False
+            self.handling.signals.reached(steps.DLQ_AFTER_COMMIT)
+        return True
+
+    def _take(self, line: _Line, record: LogRecord | Unreadable) -> bool:
+        """True when the offset may move past the record."""
+        if isinstance(record, Unreadable):
+            self._pass_unreadable(record)
+            return True
+        outcome = self.handling.handle(record)
+        match outcome:
+            case Handled(how=how):
+                if how in {"applied", "duplicate"}:
+                    self.gauge.good()
+                return True
+            case TryLater():
+                self._wait_for(outcome, line, record)
+                return False
+            case Unclassified(error=error):
+                tries = line.tried(record.offset)
+                if tries <= len(HANDLER_DELAYS):
+                    self._pause(line, HANDLER_DELAYS[tries - 1])
+                    return False
+                return self._set_aside(line, record, Poison(HANDLER_FAILED, error))
+            case Poison():
+                return self._set_aside(line, record, outcome)
+
+    def _wait_for(self, outcome: TryLater, line: _Line, record: LogRecord) -> None:
+        line.failures += 1
+        pause = self.backoff.after(line.failures)
+        log.warning(
+            "partition_paused",
+            group=self.handling.group,
+            topic=record.topic,
+            partition=record.partition,
+            code=outcome.cause.code.name,
+            pause_s=pause.total_seconds(),
+        )
+        for paused in self._lines.values() if outcome.stops_everything else (line,):
+            self._pause(paused, pause)
+
+    def _set_aside(self, line: _Line, record: LogRecord, poison: Poison) -> bool:
+        """Write the dead letter and await its ack; without it the partition waits."""
+        group = self.handling.group
+        where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        attempts = line.tries if record.offset == line.offset else 1
+        refused = self.letters.park(
+            DeadLetter(record=record, reason=poison.reason, error=poison.error, attempts=attempts)
+        )
+        if refused is not None:
+            line.failures += 1
+            self._pause(line, self.backoff.after(line.failures))
+            code = MessagingCode.DEAD_LETTER_UNAVAILABLE.name
+            log.error("dead_letter_refused", group=group, code=code, cause=refused, **where)
+            return False
+        self.handling.signals.reached(steps.DLQ_AFTER_SEND)
+        self._set_aside_since_commit = True
+        self.gauge.poisoned()
+        self.handling.metrics.count("dlq_total", group=group, reason=poison.reason)
+        log.error("dead_letter_written", group=group, reason=poison.reason, **where)
+        return True
+
+    def _pass_unreadable(self, record: Unreadable) -> None:
+        group = self.handling.group
+        self.handling.metrics.count("kafka_unreadable_total", group=group, topic=record.topic)
+        log.error(
+            "record_unreadable",
+            code=MessagingCode.RECORD_UNREADABLE.name,
+            group=group,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            error=record.error,
+        )
+
+    # --- partitions
+
+    def _pause(self, line: _Line, pause: timedelta) -> None:
+        line.resume_at = self._now() + pause.total_seconds()
+
+    def _resume_due(self) -> None:
+        for partition, line in self._lines.items():
+            if line.resume_at is not None and line.resume_at <= self._now():
+                line.resume_at = None
+                self.member.resume(partition)
+            elif line.resume_at is not None:
+                self.member.pause(partition)
+
+    def _seek(self, partition: Partition, offset: int) -> None:
+        if partition in self.member.assignment():
+            self.member.seek(partition, offset)
+
+    def _follow_assignment(self) -> None:
+        """Forget lost partitions, look once at gained ones, and at all of them each hour."""
+        assigned = self.member.assignment()
+        for lost in self._lines.keys() - assigned:
+            del self._lines[lost]
+        gained = assigned - self._lines.keys()
+        if self._now() >= self._next_gap_check:
+            self._next_gap_check = self._now() + self.limits.gap_check.total_seconds()
+            gained = assigned
+        for partition in sorted(gained):
+            line = self._lines.setdefault(partition, _Line())
+            line.committed = self.member.committed(partition)
+            begin = self.member.begin_offset(partition)
+            if line.committed is not None and line.committed < begin:
+                self._tell_gap(partition, line.committed, begin)
+
+    def _tell_gap(self, partition: Partition, committed: int, begin: int) -> None:
+        self.handling.metrics.count("offset_gaps_total", group=self.handling.group)
+        log.error(
+            "offset_gap",
+            code=MessagingCode.OFFSET_GAP.name,
+            group=self.handling.group,
+            topic=partition.topic,
+            partition=partition.number,
+            committed=committed,
+            begin=begin,
+        )
+
+    def _tell(self) -> None:
+        """Paused partitions after each turn, lag now and then: it asks the broker."""
+        group, metrics = self.handling.group, self.handling.metrics
+        paused = sum(line.resume_at is not None for line in self._lines.values())
+        metrics.gauge("consumer_paused_partitions", paused, group=group)
+        if self._now() < self._next_lag:
+            return
+        self._next_lag = self._now() + self.limits.lag_every.total_seconds()
+        lags: dict[str, int] = {}
+        for partition, line in self._lines.items():
+            start = line.committed or self.member.begin_offset(partition)
+            behind = max(self.member.end_offset(partition) - start, 0)
+            lags[partition.topic] = lags.get(partition.topic, 0) + behind
+        for topic, behind in lags.items():
+            metrics.gauge("consumer_lag_records", behind, group=group, topic=topic)
+
+    def _now(self) -> float:
+        return self.handling.clock.monotonic()

@@ -1,0 +1,62 @@
+"""What the tests of this member share: ways to the session's broker, and fresh topics on it."""
+
+import gc
+import logging
+import secrets
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from kafka.admin import KafkaAdminClient
+
+from datarecs_kafka.access import BrokerAccess
+from datarecs_kafka.client import KafkaLogClient
+from datarecs_testing.stack import KafkaBroker
+
+
+@pytest.fixture(scope="session")
+def access(kafka_broker: KafkaBroker) -> BrokerAccess:
+    """The administrator's."""
+    return BrokerAccess(
+        bootstrap=kafka_broker.bootstrap,
+        username=kafka_broker.username,
+        password=kafka_broker.password,
+    )
+
+
+@pytest.fixture
+def log_client(access: BrokerAccess) -> KafkaLogClient:
+    return KafkaLogClient(access)
+
+
+@pytest.fixture
+def administration(access: BrokerAccess) -> Iterator[KafkaAdminClient]:
+    with KafkaAdminClient(**access.settings()) as admin:
+        yield admin
+
+
+@pytest.fixture
+def topic(administration: KafkaAdminClient) -> str:
+    """An empty topic of three partitions."""
+    name = f"t-{secrets.token_hex(6)}"
+    administration.create_topics(
+        {name: {"num_partitions": 3, "replication_factor": 1}}, wait_for_metadata=True
+    )
+    return name
+
+
+@pytest.fixture
+def careless_sockets() -> Iterator[None]:
+    """kafka-python forgets to close a socket whose connection was refused.
+
+    Its log records keep it alive through the traceback, so they are not made; the rest is collected
+    here, before the warning of an unclosed socket is an error again.
+    """
+    library = logging.getLogger("kafka")
+    before = library.level
+    library.setLevel(logging.CRITICAL + 1)
+    yield
+    library.setLevel(before)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -1,0 +1,193 @@
+"""The real child of a worker: a process group of its own, fed and heard through pipes.
+
+Its own module because three threads belong together here: one starts the program and waits for its
+end, one reads what it says, one writes what it is told; so nobody who uses it ever blocks.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import IO, cast
+
+from datarecs_application.ports.supervising import MAX_CHILD_FRAME_BYTES, ChildEnd
+from datarecs_core.errors.process import ChildStartError
+from datarecs_runtime.frames import BrokenFrameError, parse, read_frame, write_frame
+from datarecs_runtime.lifeline import tied_to_parent
+from datarecs_runtime.tree import kill_all, oom_kills, resident_bytes
+
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
+"""What may wait for the supervisor. Honest children coalesce; one that says more is broken."""
+_LAST_WORDS_S = 5.0
+"""How long the pipe may take to end after everything that held it was killed."""
+
+_Frame = dict[str, object]
+
+
+class _Mailbox:
+    """Frames that were heard and not yet asked for, bounded by their bytes."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, _Frame]] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def put(self, size: int, frame: _Frame) -> None:
+        with self._changed:
+            if self._bytes + size > MAX_UNREAD_BYTES:
+                raise BrokenFrameError(f"more than {MAX_UNREAD_BYTES} bytes that nobody read yet")
+            self._bytes += size
+            self._waiting.append((size, frame))
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def take(self, timeout_s: float) -> _Frame | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed, max(timeout_s, 0.0))
+            if not self._waiting:
+                return None
+            size, frame = self._waiting.popleft()
+            self._bytes -= size
+            return frame
+
+
+class SpawnedChild:
+    """ChildProcess over a real program, in a session of its own.
+
+    It dies with this process on Linux, and gets nothing of its environment but what is given.
+    Standard error is inherited. The program is named by its absolute path.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, cwd: str | None = None
+    ) -> None:
+        self._command, self._environment, self._cwd = tuple(command), dict(environment), cwd
+        self._said = _Mailbox()
+        self._told: SimpleQueue[bytes | None] = SimpleQueue()
+        self._begun = threading.Event()
+        self._start_error: OSError | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: ChildEnd | None = None
+        self._over = threading.Event()
+        self._deaf = False
+        self._killed_by_us = False
+        self._broken: str | None = None
+
+    def start(self, plan: bytes) -> None:
+        program = self._command[0]
+        if shutil.which(program) is None:
+            raise ChildStartError(program=program, cause="there is no such program")
+        self._told.put(plan)
+        # The kernel ties the child to the thread that starts it: this one lives as long as it.
+        threading.Thread(target=self._live, name="child", daemon=True).start()
+        self._begun.wait()
+        if self._start_error is not None:
+            cause = str(self._start_error)
+            raise ChildStartError(program=program, cause=cause) from self._start_error
+
+    def send(self, frame: bytes) -> bool:
+        if self._deaf or self._over.is_set():
+            return False
+        self._told.put(frame)
+        return True
+
+    def frames(self, timeout: timedelta) -> Mapping[str, object] | None:
+        return self._said.take(timeout.total_seconds())
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        process = self._signal(signal.SIGKILL)
+        if process is not None:
+            kill_all(process.pid)
+
+    def ended(self) -> ChildEnd | None:
+        return self._end
+
+    def memory_bytes(self) -> int:
+        process = self._process
+        return 0 if process is None or self._over.is_set() else resident_bytes(process.pid)
+
+    def _signal(self, number: int) -> subprocess.Popen[bytes] | None:
+        """Signal the group; None when there is nobody to signal any more."""
+        process = self._process
+        if process is None or self._over.is_set() or process.returncode is not None:
+            return None
+        self._killed_by_us = True
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return None
+        return process
+
+    def _live(self) -> None:
+        """From before the program starts until everything it started is gone."""
+        kills_before = oom_kills()
+        try:
+            process = self._process = subprocess.Popen(
+                tied_to_parent(self._command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=self._environment,
+                cwd=self._cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._start_error = error
+            self._begun.set()
+            return
+        self._begun.set()
+        hearing = _beside(self._hear, process.stdout)
+        telling = _beside(self._tell, process.stdin)
+        code = process.wait()
+        kill_all(process.pid)
+        hearing.join(_LAST_WORDS_S)
+        self._told.put(None)
+        telling.join(_LAST_WORDS_S)
+        self._end = ChildEnd(
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            killed_by_us=self._killed_by_us,
+            oom_kill=oom_kills() > kills_before,
+            broken_frame=self._broken,
+        )
+        self._over.set()
+
+    def _hear(self, pipe: IO[bytes]) -> None:
+        try:
+            while (document := read_frame(pipe, max_bytes=MAX_CHILD_FRAME_BYTES)) is not None:
+                self._said.put(len(document), parse(document))
+        except BrokenFrameError as fault:
+            self._broken = str(fault)
+            self.kill()
+        finally:
+            self._said.close()
+            pipe.close()
+
+    def _tell(self, pipe: IO[bytes]) -> None:
+        with contextlib.suppress(OSError):  # the child has closed its end: so be it
+            while (document := self._told.get()) is not None:
+                write_frame(pipe, document)
+        self._deaf = True
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
+def _beside(work: Callable[[IO[bytes]], None], pipe: IO[bytes] | None) -> threading.Thread:
+    thread = threading.Thread(
+        target=work, args=(cast("IO[bytes]", pipe),), name="child pipe", daemon=True
+    )
+    thread.start()
+    return thread

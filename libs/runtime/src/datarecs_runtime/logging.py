@@ -1,0 +1,101 @@
+"""How every process logs: one JSON line per record, redacted, at most 8 kB, to standard output.
+
+Its own module because third-party lines take the same way as ours. Code logs a static snake_case
+event and fields: `log = structlog.get_logger()`, `log.info("run_closed", result="MATCHED")`.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import TextIO
+
+import structlog
+
+from datarecs_runtime.redaction import redacted
+from datarecs_runtime.sections import Log, LogFormat
+
+MAX_LINE_BYTES = 8192
+_MAX_VALUE_CHARACTERS = 2000
+_ALWAYS_KEPT = frozenset({"timestamp", "level", "service", "event", "run_id", "trace_id"})
+
+Record = MutableMapping[str, object]
+Processor = Callable[[object, str, Record], Record]
+
+
+def configure(service: str, log: Log, *, stream: TextIO | None = None) -> None:
+    """Set up structlog and the standard library's root logger. Call once, first thing in main.
+
+    Args:
+        service: name of the process, on every line.
+        log: level and format.
+        stream: where lines go; standard output of this moment when None.
+    """
+    out = sys.stdout if stream is None else stream
+    level = logging.getLevelNamesMapping()[log.level.upper()]
+    before: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+    ]
+    after: list[structlog.typing.Processor] = [_with_service(service), mask_secrets, shorten]
+    after.append(_renderer(log.format))
+    structlog.configure(
+        processors=[*before, *after],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*before, structlog.stdlib.ExtraAdder(), _mark_foreign],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *after],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(level, logging.WARNING))
+
+
+def mask_secrets(_logger: object, _method: str, record: Record) -> Record:
+    """Known keys and shapes of secrets, anywhere in the record, become `***`."""
+    masked = redacted(record)
+    return dict(masked) if isinstance(masked, Mapping) else {}
+
+
+def shorten(_logger: object, _method: str, record: Record) -> Record:
+    """Cut long texts; of a record that is still too long only the core fields stay."""
+    cut = {key: _short(value) for key, value in record.items()}
+    if len(json.dumps(cut, default=str)) <= MAX_LINE_BYTES:
+        return cut
+    return {key: value for key, value in cut.items() if key in _ALWAYS_KEPT} | {"cut": True}
+
+
+def _short(value: object) -> object:
+    if isinstance(value, str) and len(value) > _MAX_VALUE_CHARACTERS:
+        return f"{value[:_MAX_VALUE_CHARACTERS]}…"
+    return value
+
+
+def _with_service(service: str) -> Processor:
+    def add(_logger: object, _method: str, record: Record) -> Record:
+        core = {name: record[name] for name in ("timestamp", "level") if name in record}
+        return {**core, "service": service, "event": record.get("event"), **record}
+
+    return add
+
+
+def _mark_foreign(_logger: object, _method: str, record: Record) -> Record:
+    """A library's line keeps its text as `message` under one static event name."""
+    origin = record.get("_record")
+    name = origin.name if isinstance(origin, logging.LogRecord) else "unknown"
+    return {**record, "event": "library", "message": record.get("event"), "library": name}
+
+
+def _renderer(form: LogFormat) -> structlog.typing.Processor:
+    if form is LogFormat.CONSOLE:
+        return structlog.dev.ConsoleRenderer(colors=False)
+    return structlog.processors.JSONRenderer()

@@ -1,0 +1,80 @@
+"""The Metrics port over prometheus-client, with the catalogue as its only source of names.
+
+Its own module because the client's registry is process-wide by habit; here each process, and each
+test, has its own.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from datarecs_application.metrics import Metric, MetricKind, metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+M = TypeVar("M", Counter, Gauge, Histogram)
+
+
+class _Made(Generic[M]):
+    """The client's objects of one kind, each made when it is first told something."""
+
+    def __init__(self, make: Callable[[Metric], M]) -> None:
+        self._make: Callable[[Metric], M] = make
+        self._made: dict[str, M] = {}
+        self._lock = threading.Lock()
+
+    def of(self, entry: Metric, labels: dict[str, str]) -> M:
+        with self._lock:
+            if entry.name not in self._made:
+                self._made[entry.name] = self._make(entry)
+            made = self._made[entry.name]
+        return made.labels(**labels) if labels else made
+
+
+class PrometheusMetrics:
+    """Counts, observes and sets; `exposition` is what `/metrics` answers."""
+
+    def __init__(self) -> None:
+        # A second series per counter that nobody reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._registry = registry
+        self._counters = _Made(
+            lambda entry: Counter(entry.full_name, entry.meaning, entry.labels, registry=registry)
+        )
+        self._gauges = _Made(
+            lambda entry: Gauge(entry.full_name, entry.meaning, entry.labels, registry=registry)
+        )
+        self._histograms = _Made(
+            lambda entry: Histogram(
+                entry.full_name,
+                entry.meaning,
+                entry.labels,
+                registry=registry,
+                buckets=entry.buckets,
+            )
+        )
+
+    def count(self, name: str, value: float = 1, **labels: str) -> None:
+        self._counters.of(metric(name, MetricKind.COUNTER, labels), labels).inc(value)
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        self._histograms.of(metric(name, MetricKind.HISTOGRAM, labels), labels).observe(value)
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        self._gauges.of(metric(name, MetricKind.GAUGE, labels), labels).set(value)
+
+    def exposition(self) -> bytes:
+        """Everything told so far, in Prometheus' text form."""
+        return generate_latest(self._registry)

@@ -1,0 +1,200 @@
+"""A process as a list of loops: started together, watched, drained together.
+
+Its own module because all services end alike: SIGTERM sets one latch, loops finish or give back
+what they hold, resources are closed, and the exit code says which of the ways it was. A loop that
+dies takes the process with it, so that whoever supervises it starts a whole one.
+"""
+
+import contextlib
+import math
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import IntEnum
+from queue import Empty, SimpleQueue
+
+import structlog
+
+from datarecs_application.loops import Loop
+from datarecs_application.ports.outside import Wake
+from datarecs_runtime.clock import Latch, SystemClock
+from datarecs_runtime.health import Health, ReadyCheck, SideServer
+from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.sections import Side
+
+
+class ProcessExit(IntEnum):
+    """Exit codes of a service."""
+
+    DRAINED = 0
+    """Asked to end, and everything was finished or given back."""
+    LOOP_DIED = 70
+    DRAIN_OVERDUE = 75
+    """Asked to end, and some loop did not within the grace; its leases expire."""
+    SETTINGS = 78
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    loop: str
+    error: Exception | None
+
+
+_News = _Asked | _Ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What a service's `build` returns; `run` blocks until it is over."""
+
+    name: str
+    loops: Sequence[Loop]
+    ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
+    """By what is asked: `database`, `broker`. None = ready, else the reason."""
+    wakes: Sequence[Wake] = ()
+    """Latches that loops wait on besides `stop`; set at stop, so that nobody sleeps through it."""
+    closing: Sequence[Callable[[], None]] = ()
+    """Called in order after the last loop has ended, also when one of them fails."""
+    grace: timedelta = timedelta(seconds=20)
+    """How long loops may take to end; below the 25 s the local stack and the chart wait."""
+    side: Side | None = None
+    """Where health is served; None in tests."""
+    metrics: PrometheusMetrics = field(default_factory=PrometheusMetrics)
+
+    def run(self) -> int:
+        """Start everything, wait for SIGTERM, SIGINT or the death of a loop, drain.
+
+        Call once, on the main thread: signals arrive there.
+        """
+        return _Running(self).until_over()
+
+
+class _Running:
+    """One run of a process: its threads and what they told."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._stop = Latch()
+        # A handler may interrupt any lock the main thread holds; putting here never blocks.
+        self._news: SimpleQueue[_News] = SimpleQueue()
+        self._threads = {
+            loop.name: threading.Thread(
+                target=self._work, args=(loop,), name=loop.name, daemon=True
+            )
+            for loop in process.loops
+        }
+        self._working = set(self._threads)
+        self._clock = SystemClock()
+        self._log = structlog.get_logger()
+        self._health = Health(
+            dead_loops=self._dead,
+            ready_when=process.ready_when,
+            exposition=process.metrics.exposition,
+        )
+
+    def until_over(self) -> int:
+        side = self._serve_health()
+        before = {number: signal.signal(number, self._heard) for number in _ENDING}
+        try:
+            for name, thread in self._threads.items():
+                self._process.metrics.gauge("loop_alive", 1, loop=name)
+                thread.start()
+            self._health.started = True
+            self._log.info("process_started", loops=sorted(self._threads))
+            exit_code = self._drained_after(self._next_news(math.inf))
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self._close()
+        if side is not None:
+            side.close()
+        self._log.info("process_ended", exit_code=int(exit_code))
+        return int(exit_code)
+
+    def _serve_health(self) -> SideServer | None:
+        at = self._process.side
+        if at is None:
+            return None
+        side = SideServer(at.host, at.port, self._health.answer)
+        side.start()
+        self._log.info("side_port_open", host=at.host, port=side.port)
+        return side
+
+    def _drained_after(self, first: _News | None) -> ProcessExit:
+        died = first is not None and self._noted(first)
+        self._health.draining = True
+        self._stop.set()
+        for wake in self._process.wakes:
+            wake.set()
+        deadline = self._clock.monotonic() + self._process.grace.total_seconds()
+        while self._working:
+            news = self._next_news(deadline)
+            if news is None or isinstance(news, _Asked):
+                return self._overdue()
+            died |= self._noted(news)
+        return ProcessExit.LOOP_DIED if died else ProcessExit.DRAINED
+
+    def _next_news(self, deadline: float) -> _News | None:
+        """The next piece of news; None when the deadline, by the monotonic clock, comes first.
+
+        The kernel may hand a signal to any thread, and Python then tells the main one only when it
+        wakes up by itself: hence the short waits.
+        """
+        while (left := deadline - self._clock.monotonic()) > 0:
+            with contextlib.suppress(Empty):
+                return self._news.get(timeout=min(left, _LOOK_S))
+        return None
+
+    def _noted(self, news: _News) -> bool:
+        """Log it; True when a loop ended that should not have."""
+        if isinstance(news, _Asked):
+            self._log.info("process_draining", signal=signal.Signals(news.signal).name)
+            return False
+        self._working.discard(news.loop)
+        self._process.metrics.gauge("loop_alive", 0, loop=news.loop)
+        if news.error is not None:
+            self._log.error("loop_died", loop=news.loop, exc_info=news.error)
+            return True
+        if not self._stop.is_set():
+            self._log.error("loop_returned", loop=news.loop)
+            return True
+        return False
+
+    def _overdue(self) -> ProcessExit:
+        self._log.error("drain_overdue", loops=sorted(self._working))
+        return ProcessExit.DRAIN_OVERDUE
+
+    def _work(self, loop: Loop) -> None:
+        error: Exception | None = None
+        try:
+            loop.run(self._stop)
+        except Exception as raised:  # noqa: BLE001  a process entry: decided in _noted
+            error = raised
+        finally:
+            self._news.put(_Ended(loop.name, error))
+
+    def _dead(self) -> tuple[str, ...]:
+        if not self._health.started or self._health.draining:
+            return ()
+        return tuple(name for name, thread in self._threads.items() if not thread.is_alive())
+
+    def _close(self) -> None:
+        for close in self._process.closing:
+            try:
+                close()
+            except Exception:  # noqa: BLE001  a process entry: the others are closed all the same
+                self._log.exception("closing_failed")
+
+    def _heard(self, number: int, _frame: object) -> None:
+        self._news.put(_Asked(number))
+
+
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_LOOK_S = 0.25

@@ -1,0 +1,185 @@
+"""Secrets of tenants: references are looked up, stored ones are sealed and opened.
+
+Its own module because it is the one place where a secret exists in the clear for a moment. Which
+references a tenant may use is decided in `datarecs_core.access.references`.
+
+An envelope is: version (1 byte), length and text of the key-encryption key's id, nonce and wrapped
+data key (12 + 48 bytes), nonce and ciphertext. Each record has a data key of its own; what it is
+bound to (tenant, resource, field, version) is authenticated in both steps, so that an envelope
+opens in its own place alone.
+"""
+
+import base64
+import binascii
+import io
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from datarecs_core.access.references import (
+    ReferenceKind,
+    ReferenceRules,
+    SecretReference,
+    check_reference,
+)
+from datarecs_core.errors.process import SettingsError
+from datarecs_core.errors.security import (
+    SecretRefusedError,
+    SecretTamperedError,
+    SecretUnavailableError,
+)
+from datarecs_core.hashing import canonical_json
+from datarecs_runtime.clock import random_bytes
+from datarecs_runtime.sections import Secrets
+
+ENV_PREFIX = "DATARECS_CONN_"
+MAX_SECRET_BYTES = 64 * 1024
+_VERSION = 1
+_KEY_BYTES, _NONCE_BYTES, _TAG_BYTES = 32, 12, 16
+_WRAPPED_BYTES = _KEY_BYTES + _TAG_BYTES
+
+
+class Keyring:
+    """Key-encryption keys by id: one seals, all open."""
+
+    def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
+        self._keys, self.current = dict(keys), current
+
+    @classmethod
+    def of(cls, settings: Secrets) -> "Keyring":
+        """The keyring of the settings; empty when no key is set.
+
+        Raises:
+            SettingsError: the key is not base64 of 32 bytes.
+        """
+        if settings.kek is None:
+            return cls({}, current=settings.kek_id)
+        try:
+            key = base64.b64decode(settings.kek.get_secret_value(), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) != _KEY_BYTES:
+            raise SettingsError(("DATARECS_SECRETS__KEK: must be base64 of 32 random bytes",))
+        return cls({settings.kek_id: key}, current=settings.kek_id)
+
+    def key(self, key_id: str) -> AESGCM | None:
+        key = self._keys.get(key_id)
+        return AESGCM(key) if key else None
+
+
+class TenantSecrets:
+    """The SecretStore of production."""
+
+    def __init__(
+        self, settings: Secrets, *, keyring: Keyring, environment: Mapping[str, str]
+    ) -> None:
+        self._settings, self._keyring, self._environment = settings, keyring, environment
+
+    @classmethod
+    def of(cls, settings: Secrets) -> "TenantSecrets":
+        """Over this process's environment and the settings' key."""
+        return cls(settings, keyring=Keyring.of(settings), environment=os.environ)
+
+    def rules(self, tenant: UUID) -> ReferenceRules:
+        """What the tenant may refer to; the API checks with it when a reference is written."""
+        label = self._settings.tenant_names.get(tenant, tenant.hex.upper())
+        root = self._settings.file_root
+        return ReferenceRules(
+            env_prefix=f"{ENV_PREFIX}{label}_",
+            file_root=None if root is None else str(root / str(tenant)),
+        )
+
+    def resolve(self, reference: str, *, tenant: UUID) -> str:
+        rules = self.rules(tenant)
+        checked = check_reference(reference, rules)
+        if checked.kind is ReferenceKind.ENV:
+            value = self._environment.get(checked.place)
+        else:
+            value = _first_line(checked, Path(str(rules.file_root)))
+        if not value:
+            raise SecretUnavailableError(reference=reference, cause="it is not set or empty")
+        return value
+
+    def seal(self, plain: bytes, *, context: Mapping[str, str]) -> bytes:
+        key_id = self._keyring.current
+        wrapping = self._keyring.key(key_id)
+        if wrapping is None:
+            raise SecretUnavailableError(
+                reference="DATARECS_SECRETS__KEK", cause="no key-encryption key is configured"
+            )
+        head = _head(key_id)
+        bound = head + canonical_json(dict(context))
+        data_key = random_bytes(_KEY_BYTES)
+        wrap_nonce, nonce = random_bytes(_NONCE_BYTES), random_bytes(_NONCE_BYTES)
+        wrapped = wrapping.encrypt(wrap_nonce, data_key, bound)
+        return head + wrap_nonce + wrapped + nonce + AESGCM(data_key).encrypt(nonce, plain, bound)
+
+    def open(self, sealed: bytes, *, context: Mapping[str, str]) -> bytes:
+        envelope = _taken_apart(sealed)
+        wrapping = self._keyring.key(envelope.key_id)
+        if wrapping is None:
+            raise SecretTamperedError(key_id=envelope.key_id, cause="this key is not configured")
+        bound = _head(envelope.key_id) + canonical_json(dict(context))
+        try:
+            data_key = wrapping.decrypt(envelope.wrap_nonce, envelope.wrapped, bound)
+            return AESGCM(data_key).decrypt(envelope.nonce, envelope.ciphertext, bound)
+        except InvalidTag as cause:
+            raise SecretTamperedError(
+                key_id=envelope.key_id, cause="bytes or context differ from what was sealed"
+            ) from cause
+
+
+class _Envelope(NamedTuple):
+    key_id: str
+    wrap_nonce: bytes
+    wrapped: bytes
+    nonce: bytes
+    ciphertext: bytes
+
+
+def _head(key_id: str) -> bytes:
+    name = key_id.encode()
+    return bytes((_VERSION, len(name))) + name
+
+
+def _taken_apart(sealed: bytes) -> _Envelope:
+    rest = io.BytesIO(sealed)
+    version, length = rest.read(1), rest.read(1)
+    if version != bytes((_VERSION,)):
+        raise SecretTamperedError(key_id=None, cause="unknown form")
+    envelope = _Envelope(
+        key_id=rest.read(int.from_bytes(length)).decode(errors="replace"),
+        wrap_nonce=rest.read(_NONCE_BYTES),
+        wrapped=rest.read(_WRAPPED_BYTES),
+        nonce=rest.read(_NONCE_BYTES),
+        ciphertext=rest.read(),
+    )
+    if len(envelope.ciphertext) < _TAG_BYTES:
+        raise SecretTamperedError(key_id=None, cause="cut off")
+    return envelope
+
+
+def _first_line(reference: SecretReference, root: Path) -> str | None:
+    """The first line of a regular file that truly lies below the tenant's root."""
+    path = Path(reference.place)
+    try:
+        real = path.resolve(strict=True)
+        inside = real.is_relative_to(root.resolve(strict=True))
+        if not inside:
+            raise SecretRefusedError(kind="file", rule="the file lies outside the tenant's folder")
+        descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SecretRefusedError(kind="file", rule="it is not a regular file")
+            line = file.readline(MAX_SECRET_BYTES).rstrip(b"\r\n")
+        return line.decode()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise SecretUnavailableError(
+            reference=f"file:{reference.place}", cause=type(cause).__name__
+        ) from cause

@@ -1,0 +1,341 @@
+"""The sections of the configuration: each setting with its meaning, unit and why this default.
+
+Its own module because services compose what they need of it, while docs, chart and the check for
+unknown names read all of it. `DATARECS_KAFKA__SECURITY` is field `security` of section `kafka`.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from datarecs_core.egress.addresses import NAT64_LENGTHS, Profile
+from datarecs_runtime.values import (
+    AsTable,
+    Duration,
+    Names,
+    Networks,
+    Networks6,
+    Paths,
+    Ports,
+    Texts,
+)
+
+PortNumber = Annotated[int, Field(ge=1, le=65535)]
+TenantLabel = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,31}$")]
+
+
+class Section(BaseModel):
+    """Frozen; a name it does not have is an error."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
+
+
+class RelayDatabase(Section):
+    url: SecretStr | None = None
+    """URL of the relay's own database login, which alone may mark outbox rows as sent. Only the
+    run-controller needs it; no default, because it is a credential."""
+
+
+class Database(Section):
+    url: SecretStr
+    """URL of the platform database with this service's own login, `postgresql://…`. No default,
+    because it is a credential."""
+    pool_size: int = Field(default=10, ge=1, le=100)
+    """Connections per process. 10 serves the loops of one service and leaves room for many
+    replicas below the server's usual 100 to 200."""
+    statement_timeout_s: int = Field(default=30, ge=1, le=3600)
+    """Seconds one statement may take. Everything the services ask is indexed and short; 30 s ends
+    what is not, before it holds others up."""
+    ca_file: Path | None = None
+    """Certificate authority of the server, PEM. None takes the system's store."""
+    relay: RelayDatabase = RelayDatabase()
+    """The relay's own login."""
+
+
+class KafkaSecurity(StrEnum):
+    SASL_SSL = "SASL_SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+
+
+class RelayKafka(Section):
+    username: str = ""
+    """Principal of the relay, the only one that may write event topics. Empty: no relay here."""
+    password: SecretStr = SecretStr("")
+    """Its password; no default, because it is a credential."""
+
+
+class Kafka(Section):
+    bootstrap: Texts = ()
+    """Brokers as `host:port`, separated by commas. Empty: the service has no broker."""
+    security: KafkaSecurity | None = None
+    """SASL_SSL or SASL_PLAINTEXT, both with SCRAM-SHA-512. None means SASL_SSL, and
+    SASL_PLAINTEXT in profile `local`, where everything stays on the loopback."""
+    username: str = ""
+    """Principal of this service; access rules are by principal, so no two share one."""
+    password: SecretStr = SecretStr("")
+    """Its password; no default, because it is a credential."""
+    ca_file: Path | None = None
+    """Certificate authority of the brokers, PEM. None takes the system's store."""
+    relay: RelayKafka = RelayKafka()
+    """The relay's own principal, inside the run-controller."""
+    home: Path | None = None
+    """An unpacked Apache Kafka 4 for `datarecs up`, in place of fetched jars. None: fetch them."""
+
+    def protocol(self, profile: Profile) -> KafkaSecurity:
+        """The security to speak, with the profile's default filled in."""
+        local = KafkaSecurity.SASL_PLAINTEXT if profile is Profile.LOCAL else KafkaSecurity.SASL_SSL
+        return self.security or local
+
+
+class Blob(Section):
+    url: str = Field(pattern=r"^file://")
+    """Where artefacts of runs are kept: `file:///absolute/folder`. No default, because two services
+    with different folders would lose what the other wrote."""
+
+
+class Secrets(Section):
+    kek: SecretStr | None = None
+    """Key-encryption key: 32 random bytes in base64, usually given as DATARECS_SECRETS__KEK_FILE.
+    None: stored secrets can neither be sealed nor opened."""
+    kek_id: str = Field(default="kek-1", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    """Name of that key, kept with everything sealed under it, so that a later key can be told from
+    it."""
+    file_root: Path | None = None
+    """Folder of the tenants' secret files; `file:` references of a tenant lead below
+    `<file_root>/<tenant id>/`. None: `file:` references are refused."""
+    tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
+    """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. A tenant
+    that is not named here has its id in 32 upper-case hexadecimal digits as label."""
+
+
+class AllowedCidrs(Section):
+    webhook: Networks = ()
+    """Networks that webhooks may reach although they are private, shared or for benchmarking.
+    Empty, because receivers are on the internet."""
+    connection: Networks = ()
+    """The same for connections to sources, where private and shared networks are open anyway."""
+
+
+class Egress(Section):
+    allowed_cidrs: AllowedCidrs = AllowedCidrs()
+    """Networks opened by the operator, by purpose; `denied_cidrs` wins over them."""
+    denied_cidrs: Networks = ()
+    """The platform's own addresses: database, broker, blob store, cluster networks. Filled by the
+    chart."""
+    allowed_ports: Ports = frozenset()
+    """Ports for webhooks besides 443 and 8443. Empty, because other ports are seldom HTTPS."""
+    allowed_hosts: Names = frozenset()
+    """Single-label and internal names that webhooks may use. Empty, because such names lead
+    inside."""
+    nat64_prefixes: Networks6 = ()
+    """NAT64 prefixes of this network; the IPv4 address inside is judged. Empty: all are closed."""
+    proxy_url: str | None = Field(default=None, pattern=r"^http://[^/]+/?$")
+    """The one proxy for outgoing HTTP, `http://host:port`; it is asked to CONNECT to the checked
+    address. None: direct. HTTP(S)_PROXY of the environment is ignored."""
+
+    @field_validator("nat64_prefixes")
+    @classmethod
+    def _lengths_of_rfc_6052(cls, prefixes: Networks6) -> Networks6:
+        if any(prefix.prefixlen not in NAT64_LENGTHS for prefix in prefixes):
+            raise ValueError("a NAT64 prefix is 32, 40, 48, 56, 64 or 96 bits long")
+        return prefixes
+
+
+class Files(Section):
+    roots: Paths = ()
+    """Folders below which file sources may lie, mounted read-only. Empty: no file sources, except
+    in profile `local`, where it is the project directory."""
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class Log(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is written. `info` is one line per change of state; `debug` is for one
+    developer."""
+    format: LogFormat = LogFormat.JSON
+    """`json` for machines; `console` for reading along while developing."""
+
+
+class Side(Section):
+    host: str = "127.0.0.1"
+    """Address of the side port with /livez, /startupz, /readyz and /metrics. Loopback, because it
+    needs no login; in a pod the chart sets 0.0.0.0."""
+    port: int = Field(default=9090, ge=0, le=65535)
+    """Its port; 0 takes a free one. 9090 is what scrapers expect in containers."""
+
+
+class Api(Section):
+    host: str = "127.0.0.1"
+    """Address of REST and live views. Loopback until an operator decides otherwise; another
+    address needs profile `server`."""
+    port: PortNumber = 8080
+    """Its port."""
+    max_body_bytes: int = Field(default=1024 * 1024, ge=1024, le=64 * 1024 * 1024)
+    """Largest request body, counted before it is buffered. 1 MiB holds every declaration many
+    times over."""
+
+
+class Worker(Section):
+    max_parallelism: int = Field(default=1, ge=1, le=64)
+    """Runs at the same time in one worker; each has its own Spark child. 1, because one child may
+    use all cores."""
+    drain_s: int = Field(default=600, ge=0, le=86400)
+    """Seconds that running runs get to end after SIGTERM before they are stopped and released;
+    most runs take less than ten minutes."""
+    scratch_dir: Path = Path("/tmp/datarecs")  # noqa: S108  only a default; `up` and images set it
+    """Folder for result files, extracts and spill of running runs; emptied after each run."""
+    child_memory_mb: int = Field(default=4096, ge=512)
+    """Resident memory, in MiB, of a child with all it started; above it the run ends as
+    OUT_OF_MEMORY. A 2 GiB heap was seen to need nearly twice its size."""
+    recycle_after: int = Field(default=50, ge=1, le=10_000)
+    """Runs after which a child is replaced, so that small leaks of the engine never add up."""
+
+
+class Queue(Section):
+    lease_ttl: Duration = Field(
+        default=timedelta(seconds=60), ge=timedelta(seconds=10), le=timedelta(hours=1)
+    )
+    """How long a lease outlives its last renewal (renewed at a third of it). Longer than any pause
+    of the host, because when it ends a second worker starts the same run. 10 s to 1 h."""
+
+
+class Spark(Section):
+    mode: Literal["local"] = "local"
+    """Where executors run; inside the worker's child."""
+    master: str = "local[*]"
+    """Spark's master URL; `local[*]` uses every core of the machine."""
+    driver_memory: str = Field(default="2g", pattern=r"^[1-9][0-9]*[mg]$")
+    """Heap of the driver, which in local mode is also the executor. 2g compares tens of millions
+    of rows with spilling."""
+
+
+class Launcher(Section):
+    backend: Literal["queue"] = "queue"
+    """Where executions run: the durable queue in the platform database."""
+
+
+class Outbox(Section):
+    shards: int = Field(default=16, ge=1, le=256)
+    """Shares of the outbox that relays divide among them. More than there will ever be replicas;
+    changing it needs a drained outbox."""
+    retention_days: int = Field(default=30, ge=1, le=400)
+    """Days that sent rows are kept, longer than any topic's retention, so that lost topics can be
+    filled again."""
+
+
+class Live(Section):
+    notify: bool = True
+    """Wake live views and loops by NOTIFY. Off behind a transaction pooler, which cannot LISTEN;
+    polling then finds everything within a second."""
+
+
+class MailTransport(StrEnum):
+    SMTP = "smtp"
+    FILE = "file"
+
+
+class MailSecurity(StrEnum):
+    STARTTLS = "starttls"
+    TLS = "tls"
+    NONE = "none"
+
+
+class Mail(Section):
+    transport: MailTransport = MailTransport.SMTP
+    """`smtp`, or `file`: a maildir, as `datarecs up` uses without a relay."""
+    directory: Path | None = None
+    """The maildir of transport `file`."""
+    host: str | None = None
+    """The one SMTP relay, set by the operator: hosts chosen by tenants would lead inside."""
+    port: PortNumber = 587
+    """Its port; 587 is submission with STARTTLS, 465 belongs to `tls`."""
+    security: MailSecurity = MailSecurity.STARTTLS
+    """`starttls` (required, no fallback), `tls`, or `none`, which is for a relay on the loopback
+    alone."""
+    username: str | None = None
+    """Login at the relay; None: no login. Never sent before TLS."""
+    password: SecretStr | None = None
+    """Its password, or DATARECS_MAIL__PASSWORD_FILE."""
+    ca_file: Path | None = None
+    """Certificate authority of the relay, PEM. None takes the system's store; checking cannot be
+    switched off."""
+    ehlo_name: str | None = None
+    """Name in EHLO; None takes the host of the base URL."""
+    sender: str | None = Field(default=None, alias="from")
+    """Address in From, DATARECS_MAIL__FROM; the same in every mail of a deployment."""
+    envelope_from: str | None = None
+    """Address in MAIL FROM; None takes From."""
+    mail_domain: str | None = None
+    """Domain of Message-IDs and List-Id; None takes the domain of From."""
+    connect_timeout: Duration = timedelta(seconds=10)
+    """For connecting; a relay that needs longer is down."""
+    command_timeout: Duration = timedelta(seconds=30)
+    """For one SMTP command."""
+    data_timeout: Duration = timedelta(seconds=120)
+    """For the reply after DATA, when relays scan the mail."""
+    total_timeout: Duration = timedelta(seconds=180)
+    """For one mail in all; below the lease of 240 s."""
+    connections: int = Field(default=4, ge=1, le=64)
+    """Connections to the relay per replica; more are refused by many relays."""
+    relay_rate: float = Field(default=10.0, gt=0)
+    """Mails per second to the relay."""
+    tenant_rate: int = Field(default=1000, ge=1)
+    """Mails per hour of one tenant; what is above waits and folds into digests."""
+    recipient_rate: int = Field(default=30, ge=1)
+    """Mails per hour to one recipient; nobody reads more."""
+    on_unknown: Literal["resend_once", "stop"] = "resend_once"
+    """What follows when nobody knows whether the relay took a mail. A lost alert costs more than a
+    second copy with the same Message-ID."""
+    recipient_domains: Annotated[dict[UUID, tuple[str, ...]], AsTable] = {}
+    """JSON object tenant id -> domains whose addresses may be written to without a confirmation.
+    Empty: nobody is written to unasked."""
+
+    @model_validator(mode="after")
+    def _transport_is_complete(self) -> Self:
+        if self.transport is MailTransport.FILE and self.directory is None:
+            raise ValueError("transport `file` needs DATARECS_MAIL__DIRECTORY")
+        if self.transport is MailTransport.SMTP and (self.host is None or self.sender is None):
+            raise ValueError("transport `smtp` needs DATARECS_MAIL__HOST and DATARECS_MAIL__FROM")
+        loopback = self.host in {"localhost", "127.0.0.1", "::1"}
+        if self.host and self.security is MailSecurity.NONE and not loopback:
+            raise ValueError("security `none` is for a relay on the loopback alone")
+        return self
+
+
+class Webhook(Section):
+    origin: str | None = None
+    """Origin told in the handshake; None takes the host of the base URL."""
+    max_in_flight: int = Field(default=256, ge=1, le=4096)
+    """Attempts on the wire per replica; 256 keep it below 250 MB."""
+    claim_batch: int = Field(default=50, ge=1, le=1000)
+    """Deliveries of one endpoint leased at once."""
+    retention_days: int = Field(default=30, ge=22, le=400)
+    """Days that deliveries and attempts are kept: replay reaches back 14 days and a delivery lives
+    7, so 22 at least."""
+    max_endpoints_per_tenant: int = Field(default=50, ge=1, le=10_000)
+    """Endpoints one tenant may declare; fan-out costs grow with it."""
+
+
+class Java(Section):
+    home: Path | None = None
+    """Home of the Java 17 or newer that serves Spark and Kafka. None: found by itself."""
+
+
+class Jars(Section):
+    mirror: str | None = None
+    """Maven mirror for the broker's jars. None: Maven Central."""

@@ -1,0 +1,60 @@
+"""The `main` of every service: settings, logs, wiring, loops, exit code.
+
+Its own module because the five or eight `__main__.py` differ in three names alone, and a start that
+is refused must look the same everywhere.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import structlog
+
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.process import SettingsError
+from datarecs_runtime.logging import configure
+from datarecs_runtime.process import Process, ProcessExit
+from datarecs_runtime.settings import ServiceSettings, describe, load
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def run_service(
+    name: str,
+    settings_class: type[S],
+    build: Callable[[S], Process],
+    *,
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Run a service until it is over; returns the exit code.
+
+    Args:
+        name: of the service, in logs.
+        settings_class: which sections it reads.
+        build: its wiring.
+        arguments: of the command line; those of this process when None. `--help` is the only one.
+    """
+    if "--help" in (sys.argv[1:] if arguments is None else arguments):
+        sys.stdout.write(usage(name, settings_class))
+        return 0
+    try:
+        settings = load(settings_class)
+    except SettingsError as refusal:
+        sys.stderr.write(f"{refusal.code.docs_id} {name}: {refusal}\n")
+        return int(ProcessExit.SETTINGS)
+    configure(name, settings.log)
+    try:
+        process = build(settings)
+    except DatarecsError as refusal:
+        structlog.get_logger().exception("start_refused", code=refusal.code.docs_id)
+        return int(ProcessExit.LOOP_DIED)
+    return process.run()
+
+
+def usage(name: str, settings_class: type[ServiceSettings]) -> str:
+    """What `--help` prints: every setting with its default and meaning."""
+    lines = [f"{name}: a service of datarecs. It takes no arguments; its settings are:", ""]
+    for setting in describe(settings_class):
+        default = f" [{setting.default}]" if setting.default else ""
+        lines += [f"{setting.name}{default}", f"    {setting.meaning}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,255 @@
+"""How a process gets its settings: the base class, where values come from, what is refused.
+
+Its own module because precedence and refusals are the same for all services: flag, environment,
+file of a secret, `datarecs.toml`, the user's file, default. A service writes
+`class Settings(ServiceSettings): database: Database` and calls `load(Settings)` once.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_args
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from datarecs_core.egress.addresses import Profile
+from datarecs_core.errors.faults import nearest
+from datarecs_core.errors.process import SettingsError
+from datarecs_runtime import sections
+from datarecs_runtime.sections import Log, Side
+
+PREFIX = "DATARECS_"
+SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
+DEFAULT_SECRETS_DIR = "/run/secrets/datarecs"
+PROJECT_FILE = Path("datarecs.toml")
+USER_FILE = Path("~/.config/datarecs/config.toml")
+EXEMPT_PREFIXES = (f"{PREFIX}CONN_", f"{PREFIX}TEST_")
+"""Names that are not settings: tenants' `env:` references, and what tests are told."""
+EXEMPT_NAMES = frozenset({f"{PREFIX}API_KEY", SECRETS_DIR})
+
+SECTIONS: Mapping[str, type[sections.Section]] = {
+    "database": sections.Database,
+    "kafka": sections.Kafka,
+    "blob": sections.Blob,
+    "secrets": sections.Secrets,
+    "egress": sections.Egress,
+    "files": sections.Files,
+    "log": sections.Log,
+    "side": sections.Side,
+    "api": sections.Api,
+    "worker": sections.Worker,
+    "queue": sections.Queue,
+    "spark": sections.Spark,
+    "launcher": sections.Launcher,
+    "outbox": sections.Outbox,
+    "live": sections.Live,
+    "mail": sections.Mail,
+    "webhook": sections.Webhook,
+    "java": sections.Java,
+    "jars": sections.Jars,
+}
+"""Every section of the platform under the name that services give its field."""
+
+
+class ServiceSettings(BaseSettings):
+    """What every service has; a service adds the sections it needs as fields."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+
+    profile: Profile = Profile.SERVER
+    """`server`: every rule of the security page; `local`: one machine, bound to loopback. The
+    strict one is the default, because the other must be a decision."""
+    base_url: str | None = None
+    """Base of all links in mails, reports and events; never taken from a request."""
+    log: Log = Log()
+    """How it logs."""
+    side: Side = Side()
+    """Where its health and metrics are."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  see Environment
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  not a source here
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  see Environment
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Highest precedence first."""
+        return (
+            init_settings,
+            Environment(settings_cls),
+            InitSettingsSource(settings_cls, _from_toml(PROJECT_FILE, settings_cls)),
+            InitSettingsSource(settings_cls, _from_toml(USER_FILE, settings_cls)),
+        )
+
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def load(settings_class: type[S], **flags: Any) -> S:  # noqa: ANN401  values of any field
+    """The settings of this process.
+
+    Args:
+        settings_class: the service's own class.
+        flags: what the command line says; they win over everything.
+
+    Raises:
+        SettingsError: every unknown name and every missing or wrong value, at once.
+    """
+    faults = _unknown_names(settings_class)
+    try:
+        settings = settings_class(**flags)
+    except ValidationError as cause:
+        faults += [_told(error) for error in cause.errors(include_input=False, include_url=False)]
+    except (OSError, tomllib.TOMLDecodeError) as cause:
+        faults.append(f"a settings file cannot be read: {cause}")
+    else:
+        if not faults:
+            return settings
+    raise SettingsError(tuple(faults))
+
+
+class Setting(NamedTuple):
+    """One row of `docs/settings.md` and of `config show --defaults`."""
+
+    name: str
+    default: str
+    secret: bool
+    meaning: str
+
+
+def describe(settings_class: type[ServiceSettings] | None = None) -> list[Setting]:
+    """Every setting of a service, or of the whole platform, in the order of the sections."""
+    fields = _whole_platform() if settings_class is None else settings_class.model_fields
+    return [
+        Setting(
+            name=name,
+            default=_shown_default(field),
+            secret=_is_secret(field),
+            meaning=" ".join((field.description or "").split()),
+        )
+        for name, field in _leaves(fields, PREFIX)
+    ]
+
+
+def known_names(settings_class: type[ServiceSettings] | None = None) -> frozenset[str]:
+    """Every environment name that may be set, secrets also with `_FILE`."""
+    settings = [*describe(), *(describe(settings_class) if settings_class else ())]
+    files = {f"{setting.name}_FILE" for setting in settings if setting.secret}
+    return frozenset({setting.name for setting in settings} | files)
+
+
+class Environment(PydanticBaseSettingsSource):
+    """`<NAME>`, else for secrets a file: the one `<NAME>_FILE` names, or one in the secrets folder.
+
+    Not the library's own source, which would take `DATABASE__URL_FILE` for a field `url_file`.
+    """
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002  the interface's
+        """Not asked: `__call__` answers for all fields."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, field in _leaves(self.settings_cls.model_fields, PREFIX):
+            value = os.environ.get(name) or (_from_file(name) if _is_secret(field) else None)
+            if value:
+                _put(values, name.removeprefix(PREFIX).lower().split("__"), value)
+        return values
+
+
+def _from_file(name: str) -> str | None:
+    named = os.environ.get(f"{name}_FILE")
+    if named:
+        return Path(named).read_text().strip()
+    folder = Path(os.environ.get(SECRETS_DIR) or DEFAULT_SECRETS_DIR)
+    path = folder / name.removeprefix(PREFIX).lower()
+    return path.read_text().strip() if path.is_file() else None
+
+
+def _put(values: dict[str, Any], path: list[str], value: str) -> None:
+    for step in path[:-1]:
+        values = values.setdefault(step, {})
+    values[path[-1]] = value
+
+
+def _from_toml(path: Path, settings_cls: type[BaseSettings]) -> dict[str, Any]:
+    """The tables of a file that this service has; others belong to other programs."""
+    place = path.expanduser()
+    if not place.is_file():
+        return {}
+    tables = tomllib.loads(place.read_text())
+    return {name: value for name, value in tables.items() if name in settings_cls.model_fields}
+
+
+def _unknown_names(settings_class: type[ServiceSettings]) -> list[str]:
+    known = known_names(settings_class)
+    unknown = [
+        name
+        for name in sorted(os.environ)
+        if name.startswith(PREFIX)
+        and name not in known | EXEMPT_NAMES
+        and not name.startswith(EXEMPT_PREFIXES)
+    ]
+    return [f"{name} is not a setting{_guess(name, known)}" for name in unknown]
+
+
+def _guess(name: str, known: frozenset[str]) -> str:
+    close = nearest(name, known)
+    return f"; did you mean {close}?" if close else ""
+
+
+def _told(error: Mapping[str, Any]) -> str:
+    name = PREFIX + "__".join(str(step) for step in error["loc"]).upper()
+    return f"{name}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _leaves(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+    """(environment name, field) of everything that has a value of its own."""
+    for name, field in fields.items():
+        full = prefix + (field.alias or name).upper()
+        section = _section_of(field)
+        if section is None:
+            yield full, field
+        else:
+            yield from _leaves(section.model_fields, f"{full}__")
+
+
+def _section_of(field: FieldInfo) -> type[BaseModel] | None:
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and issubclass(kind, sections.Section):
+            return kind
+    return None
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return field.annotation is SecretStr or SecretStr in get_args(field.annotation)
+
+
+def _shown_default(field: FieldInfo) -> str:
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if _is_secret(field) or field.is_required() or default in (None, "", (), {}, frozenset()):
+        return ""
+    return str(default)
+
+
+def _whole_platform() -> dict[str, FieldInfo]:
+    own = {
+        name: field for name, field in ServiceSettings.model_fields.items() if name not in SECTIONS
+    }
+    return own | {name: FieldInfo(annotation=section) for name, section in SECTIONS.items()}

@@ -1,0 +1,77 @@
+"""Everything a child started: who belongs to it, what it holds in memory, what the kernel killed.
+
+Its own module because a child's tree is found by its session, not by parents: Spark's Python
+workers leave the process group, and orphans change their parent, but nobody leaves the session.
+"""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # publishes no types
+
+_CGROUP_LINE = re.compile(r"[0-9]+:(?P<controllers>[^:]*):(?P<path>.*)")
+_OOM_KILL = re.compile(r"^oom_kill (?P<count>[0-9]+)$", re.MULTILINE)
+
+
+def members(session: int) -> Iterator[int]:
+    """Processes of the session that live now; a snapshot, others may come and go."""
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == session:
+                yield pid
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def kill_all(session: int) -> None:
+    """SIGKILL to every process of the session, twice, since the first round may miss a fork."""
+    for _ in range(2):
+        for pid in members(session):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def resident_bytes(session: int) -> int:
+    """Sum of the resident memory; pages shared by several processes count in each."""
+    total = 0
+    for pid in members(session):
+        try:
+            total += psutil.Process(pid).memory_info().rss
+        except psutil.Error:
+            continue
+    return total
+
+
+def oom_kills(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int:
+    """How often the kernel killed in our memory group for lack of memory; 0 where nobody counts.
+
+    Both layouts of control groups are looked for. The count of version 2 includes groups below.
+    """
+    try:
+        lines = proc.read_text().splitlines()
+    except OSError:
+        return 0
+    return max((_counted(line, root) for line in lines), default=0)
+
+
+def _counted(line: str, root: Path) -> int:
+    match = _CGROUP_LINE.fullmatch(line)
+    if match is None:
+        return 0
+    path = match["path"].lstrip("/")
+    if match["controllers"] == "":
+        file = root / path / "memory.events"
+    elif "memory" in match["controllers"].split(","):
+        file = root / "memory" / path / "memory.oom_control"
+    else:
+        return 0
+    try:
+        found = _OOM_KILL.search(file.read_text())
+    except OSError:
+        return 0
+    return int(found["count"]) if found else 0

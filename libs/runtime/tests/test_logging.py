@@ -1,0 +1,110 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from datarecs_runtime.logging import MAX_LINE_BYTES, configure
+from datarecs_runtime.sections import Log, LogFormat
+
+CANARY = "Zebra77Quagga"
+
+
+@pytest.fixture
+def out() -> Iterator[io.StringIO]:
+    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
+    stream = io.StringIO()
+    configure("core-api", Log(), stream=stream)
+    yield stream
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    logging.getLogger().handlers[:] = handlers
+    logging.getLogger().setLevel(level)
+
+
+def lines(out: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_a_record_is_one_json_line_with_its_static_event_and_fields(out: io.StringIO) -> None:
+    structlog.get_logger().info("run_closed", result="MATCHED", duration_ms=4)
+    (line,) = lines(out)
+    stamp = str(line.pop("timestamp"))
+    assert stamp.endswith("Z")
+    assert line == {
+        "service": "core-api",
+        "level": "info",
+        "event": "run_closed",
+        "result": "MATCHED",
+        "duration_ms": 4,
+    }
+
+
+def test_what_a_loop_bound_once_stands_on_every_line(out: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(run_id="r1", trace_id="t1"):
+        structlog.get_logger().warning("late_fact")
+    structlog.get_logger().info("run_closed")
+    assert [line.get("run_id") for line in lines(out)] == ["r1", None]
+
+
+def test_below_the_level_nothing_is_written(out: io.StringIO) -> None:
+    structlog.get_logger().debug("detail")
+    assert out.getvalue() == ""
+
+
+@pytest.mark.case("X64")
+def test_secrets_are_masked_by_name_and_by_shape(out: io.StringIO) -> None:
+    log = structlog.get_logger()
+    log.info("seen", headers={"Authorization": CANARY}, url=f"https://u:{CANARY}@h/")
+    log.info("seen", nested=[{"db": {"password": CANARY}}], text=f"whsec_{CANARY}")
+    assert CANARY not in out.getvalue()
+
+
+@pytest.mark.case("X64")
+@pytest.mark.case("X68")
+def test_a_driver_error_holding_a_dsn_is_masked_in_its_traceback(out: io.StringIO) -> None:
+    def connect() -> None:
+        raise OSError(f"could not connect to postgresql://api:{CANARY}@db/datarecs")
+
+    try:
+        connect()
+    except OSError:
+        structlog.get_logger().exception("loop_failed")
+    assert CANARY not in out.getvalue()
+    assert "OSError" in out.getvalue()
+
+
+def test_lines_of_libraries_take_the_same_way(out: io.StringIO) -> None:
+    logging.getLogger("kafka.conn").warning("lost %s password=%s", "broker", CANARY)
+    logging.getLogger("kafka.conn").info("chatter")
+    (line,) = lines(out)
+    assert (line["event"], line["library"], line["level"]) == ("library", "kafka.conn", "warning")
+    assert line["message"] == "lost broker password=***"
+    assert line["service"] == "core-api"
+
+
+def test_a_line_break_in_a_value_makes_no_second_line(out: io.StringIO) -> None:
+    structlog.get_logger().info("seen", text='a\n{"event":"forged"}\r\u2028b')
+    assert len(out.getvalue().splitlines()) == 1
+
+
+def test_long_values_are_cut_and_a_record_that_is_still_too_long_keeps_its_core(
+    out: io.StringIO,
+) -> None:
+    log = structlog.get_logger()
+    log.info("long", text="x" * 5000)
+    log.info("longer", run_id="r1", **{f"field_{number}": "x" * 1999 for number in range(9)})
+    cut, core = out.getvalue().splitlines()
+    assert max(len(cut), len(core)) <= MAX_LINE_BYTES
+    assert json.loads(cut)["text"].endswith("x…")
+    assert json.loads(core)["run_id"] == "r1"
+    assert json.loads(core)["cut"] is True
+
+
+def test_the_console_form_is_for_reading_along(out: io.StringIO) -> None:
+    configure("core-api", Log(format=LogFormat.CONSOLE), stream=out)
+    structlog.get_logger().info("run_closed", result="MATCHED")
+    assert "run_closed" in out.getvalue()
+    assert not out.getvalue().startswith("{")

@@ -1,0 +1,141 @@
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+
+from datarecs_application.ports.outside import Wake
+from datarecs_runtime.clock import Latch
+from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.process import Process, ProcessExit
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@dataclass
+class ALoop:
+    name: str
+    work: Callable[[Wake], None]
+    ended: bool = field(default=False)
+
+    def run(self, stop: Wake) -> None:
+        self.work(stop)
+        self.ended = True
+
+
+def until_stopped(stop: Wake) -> None:
+    assert stop.wait(10)
+
+
+def asking_to_end(stop: Wake) -> None:
+    terminate()
+    until_stopped(stop)
+
+
+def failing(_stop: Wake) -> None:
+    raise ValueError("poisoned")
+
+
+def test_sigterm_ends_every_loop_and_then_closes_in_order() -> None:
+    loops = ALoop("relay", until_stopped), ALoop("consumer", asking_to_end)
+    closed: list[str] = []
+
+    def close(name: str) -> Callable[[], None]:
+        return lambda: closed.append(f"{name} {loops[0].ended and loops[1].ended}")
+
+    process = Process(name="x", loops=loops, closing=(close("log"), close("database")))
+    assert process.run() == ProcessExit.DRAINED
+    assert closed == ["log True", "database True"]
+
+
+def test_sigint_drains_as_well() -> None:
+    def interrupt(stop: Wake) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        until_stopped(stop)
+
+    assert Process(name="x", loops=(ALoop("one", interrupt),)).run() == 0
+
+
+def test_a_loop_that_waits_on_its_own_wake_up_is_woken_to_end() -> None:
+    wake = Latch()
+    loops = ALoop("one", lambda _stop: until_stopped(wake)), ALoop("two", asking_to_end)
+    assert Process(name="x", loops=loops, wakes=(wake,)).run() == 0
+
+
+@pytest.mark.parametrize("work", [failing, lambda _stop: None], ids=["raises", "returns"])
+def test_a_loop_that_ends_by_itself_ends_the_whole_process_with_an_error(
+    work: Callable[[Wake], None],
+) -> None:
+    other = ALoop("other", until_stopped)
+    assert Process(name="x", loops=(ALoop("one", work), other)).run() == ProcessExit.LOOP_DIED
+    assert other.ended
+
+
+def test_a_loop_that_fails_while_draining_is_told_by_the_exit_code() -> None:
+    def failing_late(stop: Wake) -> None:
+        asking_to_end(stop)
+        raise ValueError("could not give back")
+
+    assert Process(name="x", loops=(ALoop("one", failing_late),)).run() == ProcessExit.LOOP_DIED
+
+
+def test_a_loop_that_does_not_end_within_the_grace_is_left_behind() -> None:
+    held = threading.Event()
+
+    def stubborn(_stop: Wake) -> None:
+        terminate()
+        held.wait(10)
+
+    process = Process(name="x", loops=(ALoop("one", stubborn),), grace=timedelta(milliseconds=20))
+    assert process.run() == ProcessExit.DRAIN_OVERDUE
+    held.set()
+
+
+def test_a_second_signal_ends_the_waiting() -> None:
+    held = threading.Event()
+
+    def stubborn(stop: Wake) -> None:
+        asking_to_end(stop)
+        terminate()
+        held.wait(10)
+
+    process = Process(name="x", loops=(ALoop("one", stubborn),), grace=timedelta(days=1))
+    assert process.run() == ProcessExit.DRAIN_OVERDUE
+    held.set()
+
+
+def test_one_resource_that_fails_to_close_does_not_keep_the_next_open() -> None:
+    closed: list[str] = []
+
+    def refuse() -> None:
+        raise OSError("already gone")
+
+    Process(
+        name="x",
+        loops=(ALoop("one", asking_to_end),),
+        closing=(refuse, lambda: closed.append("next")),
+    ).run()
+    assert closed == ["next"]
+
+
+def test_the_handlers_of_before_stand_again_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    Process(name="x", loops=(ALoop("one", asking_to_end),)).run()
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_metric_says_which_loops_live() -> None:
+    metrics, seen = PrometheusMetrics(), list[str]()
+
+    def looking(stop: Wake) -> None:
+        seen.append(metrics.exposition().decode())
+        asking_to_end(stop)
+
+    Process(name="x", loops=(ALoop("one", looking),), metrics=metrics).run()
+    assert 'datarecs_loop_alive{loop="one"} 1.0' in seen[0]
+    assert 'datarecs_loop_alive{loop="one"} 0.0' in metrics.exposition().decode()

@@ -1,0 +1,70 @@
+import io
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from datarecs_core.errors.storage import BlobStoreUnavailableError
+from datarecs_runtime.process import Process
+from datarecs_runtime.sections import Queue
+from datarecs_runtime.service import run_service
+from datarecs_runtime.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    queue: Queue = Queue()
+    """How long leases last."""
+
+
+@pytest.fixture(autouse=True)
+def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in [name for name in os.environ if name.startswith("DATARECS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
+    yield
+    structlog.reset_defaults()
+    logging.getLogger().handlers[:] = handlers
+    logging.getLogger().setLevel(level)
+
+
+def never(_settings: Settings) -> Process:
+    raise AssertionError("nothing is built")
+
+
+def test_help_prints_every_setting_with_its_default_and_meaning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_service("x", Settings, never, arguments=["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert "DATARECS_QUEUE__LEASE_TTL [0:01:00]\n    How long a lease outlives" in printed
+    assert "DATARECS_DATABASE__URL" not in printed
+
+
+def test_wrong_settings_are_told_and_nothing_is_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATARECS_QUEUE__LEASE_TTL", "1s")
+    assert run_service("worker", Settings, never, arguments=[]) == 78
+    told = capsys.readouterr().err
+    assert told.startswith("DR5841 worker: ")
+    assert "DATARECS_QUEUE__LEASE_TTL" in told
+
+
+def test_a_refusal_while_wiring_is_one_log_line_with_its_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_settings: Settings) -> Process:
+        raise BlobStoreUnavailableError(where="/blobs", cause="read-only")
+
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    assert run_service("worker", Settings, refuse, arguments=[]) == 70
+    line = json.loads(out.getvalue())
+    assert (line["event"], line["code"], line["service"]) == ("start_refused", "DR5825", "worker")

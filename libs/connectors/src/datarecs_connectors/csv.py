@@ -1,0 +1,294 @@
+"""CSV files, read strictly: structure by DuckDB, every field as text, types by strict inference.
+
+A row with more or fewer fields than the header, or an unclosed quote, is CORRUPT_SOURCE with file
+and line. Bytes are read as Latin-1 so that no byte is lost, and decoded as UTF-8 here: what is no
+UTF-8 is INVALID, never replaced. Spark's own reader and pyarrow's do neither.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field
+
+from datarecs_application.ports.comparing import ProbeStep, Read
+from datarecs_connectors.errors import CorruptSourceError, SchemaChangedError, SourceLimitError
+from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.file_tree import FileTree, PinnedTree
+from datarecs_connectors.filtering import RowFilter, filter_of
+from datarecs_connectors.probing import probe_files
+from datarecs_connectors.typed_text import TypedColumn, table_of, typed
+from datarecs_core.comparison.forms import Inference, read_text
+from datarecs_core.comparison.scan import (
+    FileList,
+    Pin,
+    PinnedFile,
+    Scan,
+    SourceColumn,
+    SourceSchema,
+)
+from datarecs_core.comparison.translating import Invalid
+from datarecs_core.jobs import types
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.types import CanonicalType, parse_type
+
+BATCH_ROWS = 20_000
+MAX_COLUMNS = 2_000
+MAX_LINE_BYTES = 16 * 1024 * 1024
+_LINE = re.compile(r"[Ll]ine:? (\d+)")
+_BOM = "\u00ef\u00bb\u00bf"
+"""A UTF-8 byte order mark, read as Latin-1."""
+_READ = """
+SELECT * FROM read_csv($path, header = $header, delim = $delimiter, quote = $quote,
+  escape = $escape, columns = $columns, auto_detect = false, strict_mode = true,
+  null_padding = false, parallel = false, nullstr = $null, allow_quoted_nulls = false,
+  encoding = 'latin-1', max_line_size = $line)
+"""
+OneCharacter = Annotated[str, Field(min_length=1, max_length=1)]
+
+
+class CsvOptions(BaseModel):
+    """`options` of a csv source."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+
+    delimiter: OneCharacter = ","
+    quote: OneCharacter = '"'
+    escape: OneCharacter = '"'
+    header: bool = True
+    encoding: Literal["utf-8"] = "utf-8"
+    null: str = ""
+    multiline: bool = False
+    declared: Annotated[dict[str, str], Field(alias="schema", default_factory=dict)]
+    infer: Literal["strict"] = "strict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvConnector:
+    """Port Connector over a folder of CSV files."""
+
+    tree: FileTree
+    options: CsvOptions
+
+    def pin(self, source: Source) -> PinnedTree:
+        return self.tree.pin(source.path or "")
+
+    def describe(self, source: Source, pin: Pin) -> SourceSchema:
+        """Names of the first file's header; types that hold for every value of every file."""
+        files = _files(pin)
+        names = self._names(files[0].path)
+        inferred = {name: Inference() for name in names}
+        rows = 0
+        for file in files:
+            found = self._names(file.path)
+            if sorted(found) != sorted(names):
+                difference = "; ".join(sorted(set(names) ^ set(found))[:4]) or "repeated names"
+                raise SchemaChangedError(source.name, (files[0].path, file.path), difference)
+            for batch in self._batches(file.path, found):
+                rows += batch.num_rows
+                for name, column in zip(found, batch.columns, strict=True):
+                    inferred[name] = _seen(inferred[name], column)
+        if len(names) > MAX_COLUMNS:
+            raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
+        return SourceSchema(
+            columns=tuple(
+                SourceColumn(name=name, type=self._type(name, inferred[name]), native_type="text")
+                for name in names
+            ),
+            estimated_rows=rows,
+            estimated_bytes=sum(file.size_bytes for file in files),
+        )
+
+    def list_files(self, source: Source) -> Sequence[PinnedFile]:
+        return self.tree.pin(source.path or "").pin.files
+
+    def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
+        wanted = filter_of(scan)
+        kinds = {column.name: column.type for column in scan.schema.columns}
+        names = [column.physical or "" for column in scan.columns]
+        for file in _files(scan.pin):
+            found = self._names(file.path)
+            for batch in self._batches(file.path, found):
+                columns = {
+                    name: _plain(batch.column(found.index(name)), kinds[name])
+                    for name in {*names, *wanted.columns}
+                }
+                for position in range(batch.num_rows):
+                    row = {name: values[position] for name, values in columns.items()}
+                    if wanted.keeps(row):
+                        yield tuple(row[name] for name in names)
+
+    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        return write_extract(scan, self._typed_batches(scan), directory, progress)
+
+    def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
+        return probe_files(self.tree, source)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _type(self, name: str, inference: Inference) -> CanonicalType:
+        if name in self.options.declared:
+            return parse_type(self.options.declared[name])
+        return inference.type or types.TEXT
+
+    def _names(self, path: str) -> list[str]:
+        """The header, or `c1`, `c2`, … ; equal names stay, a job that uses one is refused."""
+        with self.tree.absolute(path).open(encoding="latin-1", newline="") as file:
+            reader = csv.reader(
+                file,
+                delimiter=self.options.delimiter,
+                quotechar=self.options.quote,
+                doublequote=True,
+                strict=True,
+            )
+            try:
+                first = next(reader, [])
+            except csv.Error as cause:
+                raise CorruptSourceError(self.tree.source, f"{path} line 1: {cause}") from cause
+        if not first:
+            raise CorruptSourceError(self.tree.source, f"{path} is empty: it has no header line")
+        if not self.options.header:
+            return [f"c{number}" for number in range(1, len(first) + 1)]
+        first[0] = first[0].removeprefix(_BOM).strip(self.options.quote)
+        return [name.encode("latin-1").decode("utf-8", "replace") for name in first]
+
+    def _batches(self, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Every field as text in Latin-1 letters, one per byte; NULL where unquoted and empty."""
+        self._quotes_are_closed(path)
+        columns = {f"c{number}": "VARCHAR" for number in range(len(names))}
+        connection = duckdb.connect(config={"threads": "1"})
+        try:
+            relation = connection.sql(
+                _READ,
+                params={
+                    "path": str(self.tree.absolute(path)),
+                    "header": self.options.header,
+                    "delimiter": self.options.delimiter,
+                    "quote": self.options.quote,
+                    "escape": self.options.escape,
+                    "columns": columns,
+                    "null": self.options.null,
+                    "line": MAX_LINE_BYTES,
+                },
+            )
+            yield from relation.to_arrow_reader(BATCH_ROWS)
+        except duckdb.Error as cause:
+            raise CorruptSourceError(self.tree.source, _where(path, cause)) from cause
+        finally:
+            connection.close()
+
+    def _quotes_are_closed(self, path: str) -> None:
+        """An odd number of quotes leaves one open; DuckDB drops such a last row in silence."""
+        quote, quotes, lines, last = self.options.quote.encode(), 0, 0, 0
+        with self.tree.absolute(path).open("rb") as file:
+            for line in file:
+                lines += 1
+                if found := line.count(quote):
+                    quotes, last = quotes + found, lines
+        if quotes % 2 and self.options.escape == self.options.quote:
+            raise CorruptSourceError(
+                self.tree.source, f"{path} line {last}: a quote is not closed until the file ends"
+            )
+
+    def _typed_batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+        wanted = filter_of(scan)
+        empty = True
+        for file in _files(scan.pin):
+            found = self._names(file.path)
+            for batch in self._batches(file.path, found):
+                empty = False
+                yield self._typed(scan, batch, found, wanted)
+        if empty:
+            yield self._typed(scan, None, [], wanted)
+
+    def _typed(
+        self, scan: Scan, batch: pa.RecordBatch | None, found: Sequence[str], wanted: RowFilter
+    ) -> tuple[pa.RecordBatch, tuple[str, ...]]:
+        if batch is not None and wanted.condition is not None:
+            batch = _kept(batch, found, scan, wanted)
+        columns = [
+            typed(pa.array([], pa.string()), column.type)
+            if batch is None
+            else _typed_column(batch.column(found.index(column.physical or "")), column.type)
+            for column in scan.columns
+        ]
+        return table_of([column.name for column in scan.columns], columns)
+
+
+def _files(pin: Pin) -> tuple[PinnedFile, ...]:
+    if not isinstance(pin, FileList):
+        raise TypeError("a file source is pinned by its files")
+    return pin.files
+
+
+def _seen(inference: Inference, column: pa.Array) -> Inference:
+    for text in pc.unique(column).to_pylist():
+        inference = inference.see(text)
+    return inference
+
+
+def _utf8(letters: str) -> str | None:
+    """Latin-1 letters as the UTF-8 they stand for; None when they stand for none."""
+    try:
+        return letters.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _plain(column: pa.Array, kind: CanonicalType) -> list[object]:
+    return [None if letters is None else _value(letters, kind) for letters in column.to_pylist()]
+
+
+def _value(letters: str, kind: CanonicalType) -> object:
+    text = _utf8(letters)
+    value = None if text is None else read_text(text, kind)
+    return Invalid(letters.encode("latin-1")) if value is None else value.content
+
+
+def _typed_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
+    if pc.all(pc.string_is_ascii(column)).as_py() is not False:
+        return typed(column, kind)
+    texts = [None if one is None else _utf8(one) for one in column.to_pylist()]
+    broken = [
+        one.encode("latin-1") if one is not None and text is None else None
+        for one, text in zip(column.to_pylist(), texts, strict=True)
+    ]
+    found = typed(pa.array(texts, pa.string()), kind)
+    if not any(one is not None for one in broken):
+        return found
+    both = pa.array(broken, pa.binary())
+    return TypedColumn(
+        found.values, both if found.invalid is None else pc.coalesce(both, found.invalid)
+    )
+
+
+def _kept(
+    batch: pa.RecordBatch, found: Sequence[str], scan: Scan, wanted: RowFilter
+) -> pa.RecordBatch:
+    kinds = {column.name: column.type for column in scan.schema.columns}
+    columns = {
+        name: _plain(batch.column(found.index(name)), kinds[name]) for name in wanted.columns
+    }
+    mask = [
+        wanted.keeps({name: values[position] for name, values in columns.items()})
+        for position in range(batch.num_rows)
+    ]
+    return batch.filter(pa.array(mask, pa.bool_()))
+
+
+def _where(path: str, cause: duckdb.Error) -> str:
+    """File and line; DuckDB's text is not repeated, since it quotes the line's values."""
+    text = str(cause)
+    line = _LINE.search(text)
+    place = f"{path} line {line[1]}" if line else path
+    if "number of columns" in text.lower():
+        return f"{place}: the row has more or fewer fields than the header"
+    if "quote" in text.lower():
+        return f"{place}: a quote is not closed, or stands inside an unquoted field"
+    return f"{place}: the file cannot be read as CSV"

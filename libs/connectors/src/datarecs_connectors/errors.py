@@ -1,0 +1,74 @@
+"""How reading a source fails: one class per way, each under its detail code.
+
+Drivers' errors end here; a message names source, object and remedy, and holds no connection string
+and no value of a row.
+"""
+
+from collections.abc import Sequence
+
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.run import RunDetail
+
+
+class SourceError(DatarecsError):
+    """Root of the failures of a source."""
+
+    code: RunDetail
+
+    def __init__(self, source: str, message: str) -> None:
+        super().__init__(f"source {source}: {message}")
+        self.source = source
+
+
+class ConnectionFailedError(SourceError):
+    code = RunDetail.CONNECTION_FAILED
+
+
+class PermissionDeniedError(SourceError):
+    code = RunDetail.PERMISSION_DENIED
+
+
+class QueryFailedError(SourceError):
+    code = RunDetail.QUERY_ERROR
+
+
+class StatementTimeoutError(SourceError):
+    code = RunDetail.STATEMENT_TIMEOUT
+
+
+class SnapshotLostError(SourceError):
+    code = RunDetail.SNAPSHOT_LOST
+
+
+class CorruptSourceError(SourceError):
+    code = RunDetail.CORRUPT_SOURCE
+
+
+class SourceLimitError(SourceError):
+    code = RunDetail.SOURCE_LIMIT
+
+
+class SourceUnsupportedError(SourceError):
+    code = RunDetail.SOURCE_UNSUPPORTED
+
+
+class NoFilesError(SourceError):
+    code = RunDetail.NO_FILES
+
+    def __init__(self, source: str, path: str) -> None:
+        super().__init__(source, f"no file matches {path!r}; look at the path and its folder")
+        self.path = path
+
+
+class SchemaChangedError(SourceError):
+    """Files of one source do not have the same columns."""
+
+    code = RunDetail.SCHEMA_CHANGED
+
+    def __init__(self, source: str, files: Sequence[str], difference: str) -> None:
+        super().__init__(
+            source,
+            f"{files[0]} and {files[1]} have different columns ({difference}); write them alike, "
+            "or declare options.merge_schema",
+        )
+        self.files = tuple(files)

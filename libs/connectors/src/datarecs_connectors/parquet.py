@@ -1,0 +1,188 @@
+"""Parquet files: footers are read with limits, columns by name, values by pyarrow for the oracle.
+
+Engines read the pinned files themselves, so nothing is extracted here. Names of folders such as
+`day=2026-01-31` are columns, inferred as strictly as text is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
+
+from datarecs_application.ports.comparing import ProbeStep, Read
+from datarecs_connectors.arrow_types import canonical_type, plain_rows
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    SchemaChangedError,
+    SourceLimitError,
+    SourceUnsupportedError,
+)
+from datarecs_connectors.file_tree import FileTree, PinnedTree
+from datarecs_connectors.filtering import filter_of
+from datarecs_connectors.probing import probe_files
+from datarecs_core.comparison.forms import Inference, read_text
+from datarecs_core.comparison.scan import (
+    FileList,
+    Pin,
+    PinnedFile,
+    Scan,
+    SourceColumn,
+    SourceSchema,
+)
+from datarecs_core.jobs import types
+from datarecs_core.jobs.definition import Source
+
+BATCH_ROWS = 10_000
+MAX_COLUMNS = 2_000
+_STRING_LIMIT, _CONTAINER_LIMIT = 64 * 1024 * 1024, 1_000_000
+
+
+class ParquetOptions(BaseModel):
+    """`options` of a parquet source."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    hive_partitions: bool = True
+    merge_schema: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetConnector:
+    """Port Connector over a folder of Parquet files."""
+
+    tree: FileTree
+    options: ParquetOptions
+
+    def pin(self, source: Source) -> PinnedTree:
+        """With the row count of each footer."""
+        pinned = self.tree.pin(source.path or "")
+        files = tuple(
+            replace(file, rows=self._open(file.path).metadata.num_rows) for file in pinned.pin.files
+        )
+        return replace(pinned, pin=replace(pinned.pin, files=files))
+
+    def describe(self, source: Source, pin: Pin) -> SourceSchema:
+        """Columns of the files, then the folders'; files with other columns are refused."""
+        files = _files(pin)
+        first, schema = files[0], self._schema(files[0].path)
+        for file in files[1:]:
+            other = self._schema(file.path)
+            if not schema.equals(other):
+                raise SchemaChangedError(
+                    source.name, (first.path, file.path), _difference(schema, other)
+                )
+        columns = [self._column(source, field) for field in schema]
+        if self.options.hive_partitions:
+            columns += _hive_columns(files)
+        if len(columns) > MAX_COLUMNS:
+            raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
+        return SourceSchema(
+            columns=tuple(columns),
+            estimated_rows=sum(file.rows or 0 for file in files),
+            estimated_bytes=sum(file.size_bytes for file in files),
+        )
+
+    def list_files(self, source: Source) -> Sequence[PinnedFile]:
+        return self.tree.pin(source.path or "").pin.files
+
+    def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
+        names = [column.physical or "" for column in scan.columns]
+        wanted = filter_of(scan)
+        for file in _files(scan.pin):
+            hive = _hive_plains(scan, file.path) if self.options.hive_partitions else {}
+            stored = [name for name in {*names, *wanted.columns} if name not in hive]
+            for batch in self._batches(file.path, stored):
+                for row in plain_rows(batch):
+                    found = {**hive, **dict(zip(stored, row, strict=True))}
+                    if wanted.keeps(found):
+                        yield tuple(found[name] for name in names)
+
+    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:  # noqa: ARG002  nothing to bring
+        return scan
+
+    def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
+        return probe_files(self.tree, source)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _schema(self, path: str) -> pa.Schema:
+        return self._open(path).schema_arrow
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(
+                self.tree.absolute(path),
+                thrift_string_size_limit=_STRING_LIMIT,
+                thrift_container_size_limit=_CONTAINER_LIMIT,
+                page_checksum_verification=True,
+            )
+        except (pa.ArrowException, OSError) as cause:
+            raise CorruptSourceError(
+                self.tree.source, f"{path} is no readable Parquet file ({_first_line(cause)})"
+            ) from cause
+
+    def _batches(self, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        file = self._open(path)
+        try:
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
+                # Columns come in the file's order; what was asked for counts.
+                yield batch.select(columns)
+        except (pa.ArrowException, OSError) as cause:
+            raise CorruptSourceError(
+                self.tree.source, f"{path} cannot be read to its end ({_first_line(cause)})"
+            ) from cause
+
+    def _column(self, source: Source, field: pa.Field) -> SourceColumn:
+        found = canonical_type(field.type)
+        if found is None:
+            raise SourceUnsupportedError(
+                source.name,
+                f"column {field.name!r} has the type {field.type}, which cannot be compared yet",
+            )
+        return SourceColumn(
+            name=field.name, type=found, native_type=str(field.type), nullable=field.nullable
+        )
+
+
+def _files(pin: Pin) -> tuple[PinnedFile, ...]:
+    if not isinstance(pin, FileList):
+        raise TypeError("a file source is pinned by its files")
+    return pin.files
+
+
+def _hive_values(path: str) -> dict[str, str]:
+    parts = [part.partition("=") for part in path.split("/")[:-1]]
+    return {name: value for name, sign, value in parts if sign and name}
+
+
+def _hive_columns(files: Sequence[PinnedFile]) -> list[SourceColumn]:
+    inferred: dict[str, Inference] = {}
+    for file in files:
+        for name, value in _hive_values(file.path).items():
+            inferred[name] = inferred.get(name, Inference()).see(value)
+    return [
+        SourceColumn(name=name, type=found.type or types.TEXT, native_type="folder", nullable=False)
+        for name, found in inferred.items()
+    ]
+
+
+def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
+    """The folders' columns as values of their inferred types."""
+    kinds = {column.name: column.type for column in scan.schema.columns}
+    values = {}
+    for name, text in _hive_values(path).items():
+        value = read_text(text, kinds[name])
+        values[name] = text if value is None else value.content
+    return values
+
+
+def _difference(one: pa.Schema, other: pa.Schema) -> str:
+    here, there = {str(field) for field in one}, {str(field) for field in other}
+    return "; ".join(sorted(here ^ there)[:4]) or "another order"
+
+
+def _first_line(cause: Exception) -> str:
+    return (str(cause).splitlines() or [type(cause).__name__])[0][:200]

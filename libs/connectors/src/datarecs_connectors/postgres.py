@@ -1,0 +1,365 @@
+"""PostgreSQL: one exported snapshot is the pin, COPY is the read, the server's types are the types.
+
+Connections are opened for one run alone and never come from the platform's pool. The session is
+READ ONLY and REPEATABLE READ; whoever reads adopts the exported snapshot as its first statement.
+The address is checked before it is dialled, and the checked one is dialled.
+"""
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from io import BytesIO
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv as pcsv
+from psycopg import sql
+from psycopg.rows import tuple_row
+
+from datarecs_application.ports.comparing import ProbeStep, Read
+from datarecs_connectors.errors import (
+    ConnectionFailedError,
+    PermissionDeniedError,
+    QueryFailedError,
+    SnapshotLostError,
+    SourceError,
+    SourceUnsupportedError,
+    StatementTimeoutError,
+)
+from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.postgres_types import canonical_type, plain_reader, text_reader
+from datarecs_connectors.probing import steps
+from datarecs_connectors.typed_text import table_of, typed
+from datarecs_core.comparison.scan import (
+    ExportedSnapshot,
+    Pin,
+    PinnedFile,
+    Scan,
+    SourceColumn,
+    SourceSchema,
+)
+from datarecs_core.egress.addresses import Policy, admit
+from datarecs_core.errors.security import AddressBlockedError
+from datarecs_core.jobs.definition import Source
+from datarecs_core.resources.connection import PostgresConfig
+
+CONNECT_TIMEOUT_S = 5
+BLOCK_BYTES = 4 * 1024 * 1024
+Session = psycopg.Connection[tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSnapshot:
+    """Port HeldPin: the transaction that exported the snapshot, kept open."""
+
+    source: str
+    pin: ExportedSnapshot
+    session: Session
+
+    def check(self) -> None:
+        try:
+            self.session.execute("SELECT 1")
+        except psycopg.Error as cause:
+            raise SnapshotLostError(
+                self.source, "the session that held the snapshot was cut; run again"
+            ) from cause
+
+    def close(self) -> None:
+        self.session.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresConnector:
+    """Port Connector over one server; every session it opens is its own."""
+
+    source: str
+    config: PostgresConfig
+    password: str
+    policy: Policy
+
+    def pin(self, source: Source) -> HeldSnapshot:
+        session = self._session(source.limits.statement_timeout)
+        try:
+            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            row = session.execute(
+                "SELECT pg_export_snapshot(), current_database(), pg_current_snapshot()::text,"
+                " CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+                " ELSE pg_current_wal_lsn() END::text, now(),"
+                " (SELECT system_identifier::text FROM pg_control_system())"
+            ).fetchone()
+        except psycopg.Error as cause:
+            session.close()
+            raise self._told(cause) from cause
+        if row is None:
+            raise SnapshotLostError(self.source, "the server exported no snapshot")
+        snapshot, database, transactions, lsn, taken_at, system = row
+        pin = ExportedSnapshot(
+            snapshot_id=str(snapshot),
+            system_id=str(system),
+            database=str(database),
+            snapshot=str(transactions),
+            lsn=str(lsn),
+            taken_at=_instant(taken_at),
+        )
+        return HeldSnapshot(source=self.source, pin=pin, session=session)
+
+    def describe(self, source: Source, pin: Pin) -> SourceSchema:
+        """Columns as the server plans them; declared expressions typed by the server too."""
+        with self._adopted(source, pin) as session:
+            columns = self._columns(session, sql.SQL("SELECT * FROM ") + _from(source))
+            expressions = [
+                (name, mapping.expr) for name, mapping in source.columns.items() if mapping.expr
+            ]
+            typed_expressions = [
+                column
+                for name, expression in expressions
+                for column in self._columns(
+                    session,
+                    sql.SQL("SELECT ({}) AS {} FROM ").format(
+                        sql.SQL(expression),
+                        sql.Identifier(name),
+                    )
+                    + _from(source),
+                )
+            ]
+        return SourceSchema(columns=tuple(columns), expressions=tuple(typed_expressions))
+
+    def list_files(self, source: Source) -> Sequence[PinnedFile]:  # noqa: ARG002  databases have none
+        return ()
+
+    def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
+        """By COPY as well, so that oracle and engine see the same texts."""
+        readers = [plain_reader(column.type) for column in scan.columns]
+        for batch in self._copied(scan):
+            columns = [column.to_pylist() for column in batch.columns]
+            for row in zip(*columns, strict=True):
+                yield tuple(
+                    None if text is None else read(text)
+                    for text, read in zip(row, readers, strict=True)
+                )
+
+    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        return write_extract(scan, self._typed_batches(scan), directory, progress)
+
+    def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
+        """Name, address, login, version, privileges; then the relation, if one is given."""
+
+        def login() -> str:
+            with self._session(timedelta(seconds=CONNECT_TIMEOUT_S)) as session:
+                return f"PostgreSQL {session.info.server_version // 10000}"
+
+        def relation() -> str:
+            if source is None:
+                return ""
+            held = self.pin(source)
+            try:
+                return f"{len(self.describe(source, held.pin).columns)} columns"
+            finally:
+                held.close()
+
+        return steps(
+            ("address", self._address),
+            ("login", login),
+            *((("relation", relation),) if source else ()),
+        )
+
+    def close(self) -> None:
+        """Sessions are closed where they were opened."""
+
+    def _address(self) -> str:
+        """The one checked address that is dialled; every answer must be admitted."""
+        host, port = self.config.host, self.config.port
+        try:
+            answers = [
+                str(answer[4][0])
+                for answer in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            ]
+        except OSError as cause:
+            raise ConnectionFailedError(self.source, f"the name {host} has no address") from cause
+        try:
+            return str(admit(answers, self.policy)[0])
+        except AddressBlockedError as cause:
+            raise ConnectionFailedError(
+                self.source, f"{host} has an address of class {cause.address_class}: not allowed"
+            ) from cause
+
+    def _session(self, statement_timeout: timedelta) -> Session:
+        config = self.config
+        try:
+            return psycopg.connect(
+                host=config.host,
+                hostaddr=self._address(),
+                port=config.port,
+                dbname=config.database,
+                user=config.user,
+                password=self.password,
+                sslmode=config.sslmode,
+                connect_timeout=CONNECT_TIMEOUT_S,
+                application_name="datarecs",
+                autocommit=True,
+                row_factory=tuple_row,
+                options="-c timezone=UTC -c datestyle=ISO -c intervalstyle=iso_8601"
+                " -c extra_float_digits=1 -c lock_timeout=5000"
+                f" -c statement_timeout={int(statement_timeout.total_seconds() * 1000)}",
+            )
+        except psycopg.OperationalError as cause:
+            raise ConnectionFailedError(self.source, _why(cause, config)) from cause
+
+    def _adopted(self, source: Source, pin: Pin) -> Session:
+        """A session that sees exactly the pinned snapshot."""
+        if not isinstance(pin, ExportedSnapshot):
+            raise TypeError("a postgres source is pinned by an exported snapshot")
+        session = self._session(source.limits.statement_timeout)
+        try:
+            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            session.execute(
+                sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(pin.snapshot_id))
+            )
+        except psycopg.Error as cause:
+            session.close()
+            raise SnapshotLostError(
+                self.source, "its exported snapshot is gone; run again"
+            ) from cause
+        return session
+
+    def _columns(self, session: Session, query: sql.Composable) -> list[SourceColumn]:
+        """Described by the server; `prepare` refuses a second statement in the text."""
+        try:
+            cursor = session.execute(query + sql.SQL(" LIMIT 0"), prepare=True)
+        except psycopg.Error as cause:
+            raise self._told(cause) from cause
+        columns = []
+        for column in cursor.description or ():
+            native = column.type_display
+            kind = canonical_type(column.type_code, column.precision, column.scale)
+            if kind is None:
+                raise SourceUnsupportedError(
+                    self.source,
+                    f"column {column.name!r} has the type {native}, which cannot be compared yet; "
+                    "map it to an expression with a cast",
+                )
+            columns.append(SourceColumn(name=column.name, type=kind, native_type=native))
+        return columns
+
+    def _copied(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+        """Rows as text columns in the scan's order, block by block."""
+        source = Source(
+            name=scan.source,
+            kind=scan.kind,
+            relation=scan.relation,
+            query=scan.query,
+            limits=scan.limits,
+        )
+        statement = _select(scan, source)
+        names = [f"c{number}" for number in range(len(scan.columns))]
+        with self._adopted(source, scan.pin) as session:
+            try:
+                with session.cursor().copy(
+                    sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(statement)
+                ) as copy:
+                    yield from _blocks(copy, names)
+            except psycopg.Error as cause:
+                raise self._told(cause) from cause
+
+    def _typed_batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+        names = [column.name for column in scan.columns]
+        for batch in self._copied(scan):
+            yield table_of(
+                names,
+                [
+                    typed(column, wanted.type, text_reader(wanted.type))
+                    for column, wanted in zip(batch.columns, scan.columns, strict=True)
+                ],
+            )
+
+    def _told(self, cause: psycopg.Error) -> SourceError:
+        """The server's primary message: it names objects, never values."""
+        message = cause.diag.message_primary or "the server gave no reason"
+        if isinstance(cause, psycopg.errors.QueryCanceled):
+            return StatementTimeoutError(
+                self.source, "the statement took longer than limits.statement_timeout"
+            )
+        if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            return PermissionDeniedError(self.source, f"{message}; grant SELECT to the login")
+        if isinstance(cause, psycopg.errors.SyntaxErrorOrAccessRuleViolation):
+            return QueryFailedError(self.source, message)
+        if isinstance(cause, psycopg.OperationalError):
+            return ConnectionFailedError(self.source, "the connection was lost while reading")
+        return QueryFailedError(self.source, f"{type(cause).__name__}: the read failed")
+
+
+def _from(source: Source) -> sql.Composable:
+    """The relation or the wrapped query; names quoted by the driver."""
+    if source.query is not None:
+        # The line break ends a comment at the end of the text, so that the bracket is not lost.
+        return sql.SQL("({}\n) AS q").format(sql.SQL(source.query))
+    return sql.Identifier(*(source.relation or "").split("."))
+
+
+def _select(scan: Scan, source: Source) -> sql.Composable:
+    columns = [
+        sql.Identifier(column.physical)
+        if column.physical is not None
+        else sql.SQL("({})").format(sql.SQL(column.expression or ""))
+        for column in scan.columns
+    ]
+    statement = sql.SQL("SELECT {} FROM ").format(sql.SQL(", ").join(columns)) + _from(source)
+    if scan.filter is None:
+        return statement
+    return statement + sql.SQL(" WHERE ({}\n)").format(sql.SQL(scan.filter))
+
+
+def _blocks(copy: psycopg.Copy, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Whole rows of at least a block each, parsed as text; quoted empty is text, unquoted NULL."""
+    pending, size = [], 0
+    for row in copy:
+        pending.append(bytes(row))
+        size += len(row)
+        if size >= BLOCK_BYTES:
+            yield _parsed(b"".join(pending), names)
+            pending, size = [], 0
+    yield _parsed(b"".join(pending), names)
+
+
+def _parsed(rows: bytes, names: Sequence[str]) -> pa.RecordBatch:
+    if not names:
+        return pa.RecordBatch.from_arrays([], names=[])
+    if not rows:
+        empty = [pa.array([], pa.string()) for _ in names]
+        return pa.RecordBatch.from_arrays(empty, names=list(names))
+    table = pcsv.read_csv(
+        BytesIO(rows),
+        read_options=pcsv.ReadOptions(
+            column_names=list(names), use_threads=False, block_size=max(len(rows) + 1, 1024)
+        ),
+        parse_options=pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=pcsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return table.combine_chunks().to_batches()[0]
+
+
+def _why(cause: psycopg.OperationalError, config: PostgresConfig) -> str:
+    """Host, port and step; never the connection string."""
+    text = str(cause).lower()
+    where = f"{config.host}:{config.port}"
+    if "password authentication failed" in text or "no pg_hba.conf entry" in text:
+        return f"{where} refused the login of user {config.user}; check its secret"
+    if "does not exist" in text and "database" in text:
+        return f"{where} has no database {config.database!r}"
+    if "ssl" in text or "certificate" in text:
+        return f"{where}: TLS failed for sslmode {config.sslmode}"
+    if "timeout" in text:
+        return f"{where} did not answer within {CONNECT_TIMEOUT_S} s"
+    return f"{where} cannot be reached; check host, port and whether the server runs"
+
+
+def _instant(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise TypeError("now() is an instant")
+    return value

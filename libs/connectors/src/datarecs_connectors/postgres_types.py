@@ -1,0 +1,101 @@
+"""PostgreSQL's types as canonical ones, and the texts of COPY as values."""
+
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal
+
+from datarecs_core.comparison.forms import read_text
+from datarecs_core.comparison.translating import Invalid
+from datarecs_core.jobs import types
+from datarecs_core.jobs.types import CanonicalType, TypeKind
+
+_BY_OID = {
+    16: types.BOOL,
+    17: types.BINARY,
+    18: types.TEXT,
+    19: types.TEXT,
+    20: types.INT,
+    21: types.INT,
+    23: types.INT,
+    25: types.TEXT,
+    26: types.INT,
+    700: types.FLOAT32,
+    701: types.FLOAT64,
+    1042: types.TEXT,
+    1043: types.TEXT,
+    1082: types.DATE,
+    2950: types.UUID,
+    114: types.JSON,
+    3802: types.JSON,
+}
+_NUMERIC = 1700
+_CLOCKS = {
+    1083: TypeKind.TIME,
+    1114: TypeKind.LOCAL_TIMESTAMP,
+    1184: TypeKind.INSTANT,
+}
+_USUAL_DIGITS = 6
+
+
+def canonical_type(oid: int, precision: int | None, scale: int | None) -> CanonicalType | None:
+    """None for a type without a canonical one here (arrays, composites, intervals, …)."""
+    if oid == _NUMERIC:
+        if precision is None or precision > types.MAX_DIGITS or (scale or 0) < 0:
+            return types.NUMERIC
+        return types.decimal(precision, scale or 0)
+    if oid in _CLOCKS:
+        digits = None if precision in (None, _USUAL_DIGITS) else precision
+        return CanonicalType(kind=_CLOCKS[oid], precision=digits)
+    return _BY_OID.get(oid)
+
+
+def _bool(text: str) -> bool:
+    if text not in {"t", "f"}:
+        raise ValueError(text)
+    return text == "t"
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("\\x"))
+
+
+def text_reader(kind: CanonicalType) -> Callable[[str], object] | None:
+    """For texts of COPY that Arrow does not cast by itself; None where it does.
+
+    Dates beyond year 9999, before year 1 and the infinities have no column type: ValueError.
+    """
+    match kind.kind:
+        case TypeKind.BOOL:
+            return _bool
+        case TypeKind.BINARY:
+            return _bytes
+        case TypeKind.DATE:
+            return date.fromisoformat
+        case TypeKind.TIME:
+            return time.fromisoformat
+        case TypeKind.INSTANT | TypeKind.LOCAL_TIMESTAMP:
+            return datetime.fromisoformat
+        case _:
+            return None
+
+
+def plain_reader(kind: CanonicalType) -> Callable[[str], object]:
+    """A text of COPY as the plain value the oracle takes."""
+    reader = text_reader(kind)
+
+    def read(text: str) -> object:
+        try:
+            if reader is not None:
+                return reader(text)
+            if kind.kind in {TypeKind.FLOAT64, TypeKind.FLOAT32}:
+                return float(text)
+            if kind.kind in {TypeKind.INT, TypeKind.DECIMAL}:
+                return Decimal(text)
+        except (ValueError, ArithmeticError):
+            return Invalid(text.encode())
+        if kind.kind is TypeKind.UUID:
+            value = read_text(text, kind)
+            return Invalid(text.encode()) if value is None else value.content
+        return text
+
+    return read

@@ -1,0 +1,94 @@
+"""One line per kind of source: which connector opens it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from datarecs_application.ports.comparing import Connector
+from datarecs_connectors.csv import CsvConnector, CsvOptions
+from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
+from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
+from datarecs_connectors.postgres import PostgresConnector
+from datarecs_core.egress.addresses import Policy
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import Connection, FilesConfig, PostgresConfig
+
+O = TypeVar("O", bound=BaseModel)  # noqa: E741  options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the place where sources are opened allows."""
+
+    roots: tuple[Path, ...]
+    """Folders below which file sources may lie."""
+    policy: Policy
+    """Which addresses may be dialled."""
+    now: Callable[[], datetime]
+    any_path: bool = False
+    """`datarecs compare`: file sources without a connection, with the user's own rights."""
+
+
+def open_connector(
+    source: Source,
+    connection: Connection | None,
+    secrets: Mapping[str, str],
+    *,
+    surroundings: Surroundings,
+) -> Connector:
+    """The connector of a source over its connection.
+
+    Args:
+        source: of the job.
+        connection: the declared one; None for local paths of `datarecs compare`.
+        secrets: resolved values of the connection's `auth`, by field.
+        surroundings: roots, egress policy, clock.
+
+    Raises:
+        SourceUnsupportedError: no connector for the kind, or bad options.
+        ConnectionFailedError: the connection does not serve the source.
+    """
+    match source.kind:
+        case SourceKind.POSTGRES:
+            if connection is None or not isinstance(connection.config, PostgresConfig):
+                raise ConnectionFailedError(source.name, "it needs a connection of type postgres")
+            return PostgresConnector(
+                source=source.name,
+                config=connection.config,
+                password=secrets.get("password", ""),
+                policy=surroundings.policy,
+            )
+        case SourceKind.PARQUET:
+            return ParquetConnector(
+                tree=_tree(source, connection, surroundings),
+                options=_options(source, ParquetOptions),
+            )
+        case SourceKind.CSV:
+            return CsvConnector(
+                tree=_tree(source, connection, surroundings), options=_options(source, CsvOptions)
+            )
+        case _:
+            raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
+
+
+def _tree(source: Source, connection: Connection | None, around: Surroundings) -> FileTree:
+    if connection is not None and isinstance(connection.config, FilesConfig):
+        return FileTree.below(source.name, connection.config.root, around.roots, around.now)
+    if connection is None and around.any_path:
+        return FileTree(source=source.name, root=around.roots[0], now=around.now, any_path=True)
+    raise ConnectionFailedError(source.name, "it needs a connection of type files")
+
+
+def _options(source: Source, model: type[O]) -> O:
+    try:
+        return model.model_validate(dict(source.options))
+    except ValidationError as cause:
+        first = cause.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SourceUnsupportedError(source.name, f"options.{where}: {first['msg']}") from cause

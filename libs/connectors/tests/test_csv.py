@@ -1,0 +1,146 @@
+"""CSV: nothing is guessed, nothing is lost, and a broken file is named with its line."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    NoFilesError,
+    SchemaChangedError,
+    SnapshotLostError,
+    SourceUnsupportedError,
+)
+from datarecs_core.comparison.translating import Invalid
+from datarecs_core.jobs.vocabulary import SourceKind
+
+Open = Callable[..., Any]
+CSV = SourceKind.CSV
+
+
+def test_types_hold_for_every_value_and_nothing_is_guessed(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(
+        "n,code,money,day,flag,mixed\n1,007,1.50,2026-01-31,true,1\n2,1e0,-3,2026-02-01,false,x\n"
+    )
+    found = open_files(CSV, "a.csv")
+    assert found.types == {
+        "n": "int",
+        "code": "text",
+        "money": "decimal(3,2)",
+        "day": "date",
+        "flag": "bool",
+        "mixed": "text",
+    }
+
+
+def test_an_unquoted_empty_field_is_null_and_a_quoted_one_is_empty_text(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text('a,b\nx,\ny,""\n')
+    assert open_files(CSV, "a.csv").rows() == [("x", None), ("y", "")]
+
+
+def test_quoted_separators_quotes_and_line_breaks_are_text(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text('a,b\n"x, ""y""","1\n2"\n')
+    assert open_files(CSV, "a.csv").rows() == [('x, "y"', "1\n2")]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(open_files: Open, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfid,n\n1,2\n")
+    assert list(open_files(CSV, "a.csv").types) == ["id", "n"]
+
+
+def test_bytes_that_are_no_utf8_are_invalid_with_their_bytes(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"a,b\ncaf\xc3\xa9,x\n\xff,y\n")
+    found = open_files(CSV, "a.csv")
+    assert found.rows() == [("caf\u00e9", "x"), (Invalid(b"\xff"), "y")]
+    assert found.extracted(tmp_path / "out") == [
+        {"a": "caf\u00e9", "$invalid.a": None, "b": "x"},
+        {"a": None, "$invalid.a": b"\xff", "b": "y"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a,b\n1,2\n1,2,3\n", "a.csv line 3: the row has more or fewer fields"),
+        ("a,b\n1,2\n1\n", "a.csv line 3: the row has more or fewer fields"),
+        ('a,b\n1,2\n3,"x\n', "a.csv line 3: a quote is not closed"),
+        ("", "a.csv is empty"),
+    ],
+)
+def test_a_broken_file_is_corrupt_and_named_with_its_line(
+    open_files: Open, tmp_path: Path, text: str, place: str
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(CorruptSourceError, match=place):
+        open_files(CSV, "a.csv")
+
+
+def test_a_declared_type_makes_other_values_invalid_and_never_rounds(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("a\n1.50\n1.505\n 7 \n")
+    found = open_files(CSV, "a.csv", options={"schema": {"a": "decimal(10,2)"}})
+    assert found.extracted(tmp_path / "out") == [
+        {"a": Decimal("1.50"), "$invalid.a": None},
+        {"a": None, "$invalid.a": b"1.505"},
+        {"a": None, "$invalid.a": b" 7 "},
+    ]
+
+
+def test_the_filter_keeps_only_rows_for_which_it_is_true(open_files: Open, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n3,\n")
+    found = open_files(CSV, "a.csv", filter="b <> 'x'")
+    assert found.rows() == [(Decimal(2), "y")]
+    assert found.extracted(tmp_path / "out") == [{"a": 2, "b": "y"}]
+
+
+def test_files_of_one_source_are_read_by_name_and_must_have_the_same_columns(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,x\n")
+    (tmp_path / "2.csv").write_text("b,a\ny,2\n")
+    assert open_files(CSV, "*.csv").rows() == [(Decimal(1), "x"), (Decimal(2), "y")]
+    (tmp_path / "3.csv").write_text("a,c\n1,x\n")
+    with pytest.raises(SchemaChangedError, match=r"1\.csv and 3\.csv"):
+        open_files(CSV, "*.csv")
+
+
+def test_a_glob_without_files_says_so(open_files: Open) -> None:
+    with pytest.raises(NoFilesError, match="nothing"):
+        open_files(CSV, "nothing-*.csv")
+
+
+@pytest.mark.case("X57")
+def test_a_file_that_changed_since_the_pin_leaves_no_verdict(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    held = open_files(CSV, "a.csv").held
+    held.check()
+    (tmp_path / "a.csv").write_text("a\n2\n3\n")
+    with pytest.raises(SnapshotLostError, match="changed while it was read"):
+        held.check()
+
+
+@pytest.mark.case("X55")
+@pytest.mark.parametrize("path", ["../a.csv", "/etc/passwd", "link/a.csv", "a.link"])
+def test_paths_out_of_the_folder_and_links_are_refused(
+    open_files: Open, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/a.csv").write_text("a\n1\n")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "a.link").symlink_to(tmp_path / "real/a.csv")
+    with pytest.raises(SourceUnsupportedError):
+        open_files(CSV, path)

@@ -1,0 +1,61 @@
+"""Parquet: every row of the pinned files, by name, and a broken file is named."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_connectors.errors import CorruptSourceError, SchemaChangedError
+from datarecs_core.jobs.vocabulary import SourceKind
+
+Open = Callable[..., Any]
+PARQUET = SourceKind.PARQUET
+
+
+def test_types_and_values_arrive_exactly(open_files: Open, tmp_path: Path) -> None:
+    moment = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+    table = pa.table(
+        {
+            "n": pa.array([2**53 + 1, None], pa.int64()),
+            "money": pa.array([Decimal("1.10"), None], pa.decimal128(38, 2)),
+            "at": pa.array([moment, None], pa.timestamp("us", tz="UTC")),
+            "text": ["a", ""],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = open_files(PARQUET, "a.parquet")
+    assert found.types == {"n": "int", "money": "decimal(38,2)", "at": "instant", "text": "text"}
+    micros = Decimal(int(moment.timestamp())) * 1_000_000 + 123456
+    assert found.rows() == [
+        (2**53 + 1, Decimal("1.10"), micros, "a"),
+        (None, None, None, ""),
+    ]
+    assert found.held.pin.files[0].rows == 2
+
+
+def test_folder_names_are_columns(open_files: Open, tmp_path: Path) -> None:
+    (tmp_path / "data/day=2026-01-31").mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "data/day=2026-01-31/a.parquet")
+    found = open_files(PARQUET, "data")
+    assert found.types == {"n": "int", "day": "date"}
+    assert found.rows() == [(1, Decimal(20484))]
+
+
+def test_a_file_cut_in_the_middle_is_corrupt(open_files: Open, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": list(range(10_000))}), tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptSourceError, match=r"a\.parquet"):
+        open_files(PARQUET, "a.parquet")
+
+
+def test_files_with_other_columns_are_refused_by_name(open_files: Open, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"n": ["x"]}), tmp_path / "b.parquet")
+    with pytest.raises(SchemaChangedError, match=r"a\.parquet and b\.parquet"):
+        open_files(PARQUET, "*.parquet")

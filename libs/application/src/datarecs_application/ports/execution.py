@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from datarecs_core.runs.model import Run
-
 from datarecs_application.ports.state import Transaction
+from datarecs_core.runs.model import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,9 @@ class LogConsumer(Protocol):
 
     def begin_offset(self, partition: Partition) -> int: ...
 
+    def end_offset(self, partition: Partition) -> int:
+        """One past the last record that a reader of committed records can see now."""
+
     def close(self) -> None: ...
 
 
@@ -79,7 +82,11 @@ class LogProducer(Protocol):
 
 
 class Ack(Protocol):
-    def wait(self, timeout: timedelta) -> "SendOutcome": ...
+    def done(self) -> bool:
+        """The outcome is known; `wait` gives it at once."""
+
+    def wait(self, timeout: timedelta) -> "SendOutcome":
+        """The outcome; a NotSent that is not permanent when none is known in time."""
 
 
 @dataclass(frozen=True, slots=True)

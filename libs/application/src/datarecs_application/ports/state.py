@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
+from uuid import UUID
 
+from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates
 from datarecs_core.decision import Event
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.runs.model import Disposition, Run
@@ -241,6 +243,11 @@ class AuditEntry:
     resource_uid: str = ""
     outcome: str = "ok"
     detail: Mapping[str, object] | None = None
+    before_sha256: bytes | None = None
+    after_sha256: bytes | None = None
+    """SHA-256 of the canonical state, where the action changed one."""
+    request_id: str = ""
+    address: str = ""
 
 
 class Audit(Protocol):
@@ -289,6 +296,12 @@ class Transaction(Protocol):
     def audit(self) -> Audit: ...
     @property
     def secrets(self) -> SealedSecrets: ...
+    @property
+    def deliveries(self) -> Deliveries: ...
+    @property
+    def mails(self) -> Mails: ...
+    @property
+    def rule_states(self) -> RuleStates: ...
     def next_rv(self) -> int:
         """The next feed number of the block drawn at begin.
 
@@ -368,6 +381,12 @@ class WorkFinder(Protocol):
 
     def renew(self, held: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
         """Extend leases whose epoch is current, one statement per tenant; own connection."""
+
+    def claim_deliveries(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
+        """Endpoints that are to be looked at; the next look is moved by 5 s."""
+
+    def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
+        """Mails whose `due_at` has come, oldest first; it is moved by 30 s."""
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         """(tenant, rv) of feed `run` or `resource` in commit order; skips no slower writer."""

@@ -1,0 +1,22 @@
+"""What holds for every test of the workspace: servers, allowed hosts, example counts."""
+
+import hypothesis
+import pytest
+
+from datarecs_runtime.environment import process_environment
+
+pytest_plugins = ["datarecs_testing.plugin"]
+
+MAY_DIAL_LOOPBACK = ("integration", "spark", "e2e", "browser")
+
+hypothesis.settings.register_profile("dev", max_examples=50, print_blob=True)
+hypothesis.settings.register_profile("ci", max_examples=500, print_blob=True)
+hypothesis.settings.register_profile("model", max_examples=10_000, print_blob=True)
+hypothesis.settings.load_profile("ci" if process_environment().get("CI") else "dev")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Only tests that say so may open a socket, and only to this machine."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in MAY_DIAL_LOOPBACK):
+            item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "::1"]))

@@ -1,0 +1,195 @@
+"""The catalogue of metrics: name, kind, unit, meaning, labels. Nothing else can be counted.
+
+Its own module because dashboards, alerts and the docs page read names: they are published, added
+and never renamed. Labels come from closed sets (enum members, topics, groups, routes); an id or a
+tenant is never one. Sources: run-lifecycle 17, notifications 1.14 and 2.7.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+PREFIX = "datarecs_"
+
+
+class MetricKind(StrEnum):
+    COUNTER = "counter"
+    """Only grows; counted with `Metrics.count`."""
+    GAUGE = "gauge"
+    """Stands at a value; set with `Metrics.gauge`."""
+    HISTOGRAM = "histogram"
+    """Durations or sizes; told one by one with `Metrics.observe`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One entry. `name` is given without the prefix, in code as well."""
+
+    name: str
+    kind: MetricKind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram, in its unit (seconds)."""
+
+    @property
+    def full_name(self) -> str:
+        return PREFIX + self.name
+
+
+_FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds of database and broker calls."""
+_LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
+"""Seconds of runs and of ways that people wait for."""
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(name=name, kind=MetricKind.COUNTER, meaning=meaning, labels=labels)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(name=name, kind=MetricKind.GAUGE, meaning=meaning, labels=labels)
+
+
+def _histogram(name: str, meaning: str, *labels: str, buckets: tuple[float, ...]) -> Metric:
+    return Metric(
+        name=name, kind=MetricKind.HISTOGRAM, meaning=meaning, labels=labels, buckets=buckets
+    )
+
+
+_RUNS = (
+    _counter(
+        "runs_total", "Runs that reached a terminal state.", "mode", "status", "result", "code"
+    ),
+    _histogram(
+        "run_seconds",
+        "Time a run spent in a phase: queue, execute, close.",
+        "phase",
+        buckets=_LONG,
+    ),
+    _gauge("runs_active", "Runs that are not terminal.", "status"),
+    _gauge("run_oldest_seconds", "Age of the oldest run in a status.", "status"),
+    _counter("run_transitions_total", "Status changes.", "from", "to"),
+    _counter("run_facts_total", "Facts that reached a run, by what became of them.", "disposition"),
+    _counter("run_repairs_total", "Runs the rescue or launching loop had to correct.", "reason"),
+    _counter(
+        "cancels_total", "Cancel requests by end: immediate, stopped, stale, forced.", "outcome"
+    ),
+    _counter("submits_total", "Submissions to an execution backend.", "backend", "outcome"),
+    _histogram("stage_seconds", "Time one stage took.", "type", buckets=_LONG),
+    _counter("rows_extracted_total", "Rows read from sources.", "connector"),
+    _counter("groups_compared_total", "Groups compared over all stages."),
+)
+_WORKER = (
+    _counter("leases_lost_total", "Runs a worker gave up because its lease was gone.", "reason"),
+    _counter("leases_expired_total", "Leases that ran out unrenewed.", "queue"),
+    _counter("stale_epoch_total", "Writes refused because another holder has the lease.", "queue"),
+    _histogram("lease_renew_seconds", "Time one renewal of all leases took.", buckets=_FAST),
+    _counter("child_exits_total", "Ends of worker children, by exit code or signal.", "code"),
+)
+_DELIVERY = (
+    _gauge("outbox_unsent", "Outbox rows the relay has not sent yet."),
+    _gauge("outbox_oldest_unsent_seconds", "Age of the oldest unsent outbox row."),
+    _histogram("outbox_publish_seconds", "From commit to the broker's ack.", buckets=_FAST),
+    _counter("outbox_published_total", "Outbox rows by how sending ended.", "topic", "outcome"),
+    _gauge("outbox_parked", "Outbox rows the broker can never take."),
+    _counter("inbox_duplicates_total", "Events that had taken effect before.", "group"),
+    _gauge("consumer_lag_records", "Records a group has not read yet.", "group", "topic"),
+    _histogram(
+        "consumer_handle_seconds",
+        "Time to handle one record, transaction included.",
+        "group",
+        "type",
+        "outcome",
+        buckets=_FAST,
+    ),
+    _gauge("consumer_paused_partitions", "Partitions that wait after a failure.", "group"),
+    _counter("kafka_unreadable_total", "Records no client can parse.", "group", "topic"),
+    _gauge("partition_default_rows", "Rows that fell into a DEFAULT partition.", "table"),
+    _counter("codec_refused_total", "Records the codec refused.", "group", "reason"),
+    _counter("codec_notes_total", "Records skipped, or accepted with a remark.", "group", "note"),
+    _counter("dlq_total", "Records set aside as dead letters.", "group", "reason"),
+    _gauge("dlq_depth", "Dead letters that wait for a re-drive.", "group"),
+    _counter("tenant_mismatch_total", "Events whose tenant contradicts their payload."),
+    _counter("offset_gaps_total", "Committed offsets older than the topic still holds.", "group"),
+    _gauge("feed_connections", "Open live views.", "kind"),
+    _gauge("feed_lag_seconds", "How far live views are behind the commit."),
+)
+_WEBHOOK = (
+    _counter("webhook_attempts_total", "Attempts by outcome.", "outcome"),
+    _histogram("webhook_attempt_seconds", "Time one attempt took.", buckets=_LONG),
+    _histogram(
+        "webhook_delivery_seconds", "From the event's time to the 2xx answer.", buckets=_LONG
+    ),
+    _histogram(
+        "webhook_first_attempt_lag_seconds",
+        "From the event's time to the first attempt.",
+        buckets=_LONG,
+    ),
+    _counter("webhook_deliveries_total", "Deliveries that ended.", "state", "reason"),
+    _gauge("webhook_endpoints_disabled", "Endpoints switched off by failure or by the receiver."),
+    _gauge("webhook_pending", "Deliveries that wait."),
+    _gauge("webhook_oldest_due_seconds", "How long the oldest due delivery waits."),
+    _gauge("webhook_in_flight", "Attempts that are on the wire now."),
+    _gauge("webhook_breakers_open", "Endpoints paused by their circuit breaker."),
+    _counter("webhook_fanout_total", "Deliveries created by fan-out."),
+    _counter("webhook_late_results_total", "Results that came after their lease was taken."),
+    _counter("webhook_order_gaps_total", "Ordered events that waited in vain for the one before."),
+    _gauge("webhook_actions_open", "Recover and replay actions that still run."),
+    _gauge("webhook_egress_suspect", "1 while our own way out seems to be broken."),
+    _counter("egress_blocked_total", "Dials refused by the address table.", "class"),
+)
+_MAIL = (
+    _counter("emails_total", "Mails that ended, by outcome.", "outcome"),
+    _counter("mail_attempts_total", "SMTP attempts by class of the reply.", "class"),
+    _counter("mail_skipped_total", "Mails not sent on purpose.", "reason"),
+    _histogram(
+        "mail_finalised_to_accepted_seconds",
+        "From the run's end to the relay's acceptance.",
+        buckets=_LONG,
+    ),
+    _gauge("mail_pending", "Mails that wait."),
+    _gauge("mail_oldest_due_seconds", "How long the oldest due mail waits."),
+    _counter("mail_unknown_total", "Mails of which nobody knows whether they were stored."),
+    _counter("mail_suppressed_total", "Addresses suppressed.", "why"),
+    _gauge("mail_transport_paused", "1 while the mail relay is left alone after a fault."),
+    _counter("mail_digest_flush_total", "Digests sent."),
+)
+_PROCESS = (
+    _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),
+    _counter("http_requests_total", "Requests answered by core-api.", "route", "method", "status"),
+    _histogram("http_request_seconds", "Time to answer a request.", "route", buckets=_FAST),
+    _counter("auth_failures_total", "Requests without a valid credential.", "reason"),
+)
+
+CATALOGUE: Mapping[str, Metric] = MappingProxyType(
+    {
+        metric.name: metric
+        for family in (_RUNS, _WORKER, _DELIVERY, _WEBHOOK, _MAIL, _PROCESS)
+        for metric in family
+    }
+)
+"""Every metric by its name without the prefix."""
+
+
+class UnknownMetricError(LookupError):
+    """Code names a metric, or labels, that the catalogue does not have; a defect."""
+
+    def __init__(self, name: str, *, labels: tuple[str, ...], known: Metric | None) -> None:
+        wanted = f"{name}{{{','.join(labels)}}}"
+        has = f"; it has labels {', '.join(known.labels) or 'none'}" if known else ""
+        super().__init__(f"the catalogue has no metric {wanted}{has}")
+        self.name = name
+
+
+def metric(name: str, kind: MetricKind, labels: Mapping[str, str]) -> Metric:
+    """The entry that a call means.
+
+    Raises:
+        UnknownMetricError: no such name, another kind, or not exactly its labels.
+    """
+    known = CATALOGUE.get(name)
+    if known is None or known.kind is not kind or set(known.labels) != set(labels):
+        raise UnknownMetricError(name, labels=tuple(labels), known=known)
+    return known

@@ -1,0 +1,284 @@
+"""Webhooks and mail: their queues inside a transaction, and the two ways out of the house.
+
+Queues live and are locked with the rest of a tenant's rows; the client and the mailer work outside
+any transaction and give bad answers back as values.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from datarecs_core.notifications.content import MailContent
+from datarecs_core.notifications.evaluation import RuleState
+from datarecs_core.notifications.mail import Mail
+from datarecs_core.notifications.replies import Reply
+from datarecs_core.values import EventId, JobId, ResourceUid, TenantId
+from datarecs_core.webhooks.delivery import Delivery
+from datarecs_core.webhooks.health import EndpointState, Waiting
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.payload import Message
+
+
+class DeliveryKey(NamedTuple):
+    """A delivery within its tenant."""
+
+    received_on: date
+    delivery_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookAttempt:
+    """One row of the attempt log. Written STARTED before a byte is sent, closed once."""
+
+    key: DeliveryKey
+    attempt_no: int
+    lease_epoch: int
+    worker: str
+    reason: str = "event"
+    started_at: datetime
+    trace_id: str | None = None
+    finished_at: datetime | None = None
+    outcome: Outcome | None = None
+    phases: Mapping[str, int] = field(default_factory=dict)
+    """Milliseconds of dns, connect, tls, first_byte, total, as far as it came."""
+    url: str = ""
+    """As delivered, query values masked; scheme, host and port alone where the URL is a secret."""
+    request_headers: Mapping[str, str] = field(default_factory=dict)
+    """Secret values and signatures masked."""
+    body_sha256: str = ""
+    key_ids: tuple[str, ...] = ()
+    """Which secrets signed."""
+    status: int | None = None
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    """Values of secret-looking headers masked."""
+    response_body: bytes = b""
+    """The first 10,240 bytes."""
+    truncated: bool = False
+    error: str = ""
+    address_class: str | None = None
+    """Why the address was refused; the address itself stands in the operator's log alone."""
+
+
+class Deliveries(Protocol):
+    """The rows of `webhook_message`, `_delivery`, `_attempt` and `_endpoint_state`.
+
+    Lock order: states by uid first, then deliveries by key.
+    """
+
+    def keep(self, event_id: EventId, message: Message) -> date:
+        """Store an event; returns the UTC day it is kept under. Call once per event (inbox)."""
+
+    def message(self, received_on: date, event_id: EventId) -> Message: ...
+
+    def add(self, deliveries: Iterable[Delivery]) -> int:
+        """Insert; one that its endpoint has for this event already is left. Returns how many."""
+
+    def states(self, endpoints: Iterable[ResourceUid]) -> list[EndpointState]:
+        """Lock the endpoints' rows in uid order; a row is made on first use."""
+
+    def save_state(self, state: EndpointState) -> None: ...
+
+    def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
+        """Let the sending loop look at these now; their rows are locked already."""
+
+    def get(self, key: DeliveryKey) -> Delivery | None:
+        """Lock a delivery."""
+
+    def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        """Lock pending ones whose time has come, the oldest first."""
+
+    def overdue(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        """Lock those to be decided without sending: lease run out, or `expires_at` passed."""
+
+    def pending(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        """Lock any that are not terminal."""
+
+    def save(self, delivery: Delivery) -> None: ...
+
+    def waiting(self, endpoint: ResourceUid) -> Waiting:
+        """What is left, after everything saved in this transaction."""
+
+    def open_attempt(self, attempt: WebhookAttempt) -> None: ...
+
+    def close_attempt(self, attempt: WebhookAttempt) -> bool:
+        """Complete the row of (key, attempt_no); False when it is closed already."""
+
+    def attempts(self, key: DeliveryKey) -> list[WebhookAttempt]:
+        """The log of one delivery, by number."""
+
+    def of_endpoint(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+        """Newest first, without locks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailAttempt:
+    """One row of `email_attempt`."""
+
+    delivery_id: UUID
+    attempt_no: int
+    """The mail's lease epoch: one attempt per lease."""
+    started_at: datetime
+    finished_at: datetime | None = None
+    phase: str = "OPEN"
+    """How far it came."""
+    reply: Reply | None = None
+    error: str = ""
+    relay: str = ""
+    """Host and port, or the maildir."""
+    tls_version: str = ""
+
+
+class Mails(Protocol):
+    """The rows of `email_delivery` and `email_attempt`: the shared mail queue."""
+
+    def add(self, mail: Mail) -> bool:
+        """Insert; False when the tenant has a mail with this dedupe key already."""
+
+    def get(self, delivery_id: UUID) -> Mail | None:
+        """Lock a mail."""
+
+    def save(self, mail: Mail) -> None: ...
+
+    def mime(self, delivery_id: UUID) -> bytes | None:
+        """The bytes kept at the first lease."""
+
+    def keep_mime(self, delivery_id: UUID, mime: bytes) -> None: ...
+
+    def open_attempt(self, attempt: MailAttempt) -> None: ...
+
+    def close_attempt(self, attempt: MailAttempt) -> None: ...
+
+    def attempts(self, delivery_id: UUID) -> list[MailAttempt]: ...
+
+    def of_run(self, run_id: UUID) -> list[Mail]:
+        """By recipient key, without locks."""
+
+
+class RuleStates(Protocol):
+    """The rows of `notification_rule_state`."""
+
+    def of_job(self, job: JobId) -> Mapping[ResourceUid, RuleState]:
+        """Locked until the transaction ends, also against a first row of the same job."""
+
+    def save(self, states: Sequence[RuleState]) -> None:
+        """Insert or replace."""
+
+
+class Ticket(NamedTuple):
+    """Which attempt a report is about."""
+
+    tenant_id: TenantId
+    endpoint_uid: ResourceUid
+    key: DeliveryKey
+    attempt_no: int
+    lease_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingWebhook:
+    """One POST, complete: nothing is looked up while it is under way."""
+
+    ticket: Ticket
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    """In order, without Host and Content-Length."""
+    body: bytes
+    timeout: timedelta
+    """Over the whole attempt, name resolution included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookReport:
+    """How an attempt ended."""
+
+    ticket: Ticket
+    end: AttemptEnd
+    phases: Mapping[str, int] = field(default_factory=dict)
+    """Milliseconds."""
+    response_headers: tuple[tuple[str, str], ...] = ()
+    response_body: bytes = b""
+    truncated: bool = False
+    address_class: str | None = None
+
+
+class WebhookClient(Protocol):
+    """Starts attempts side by side and gives their ends back; a bad answer is never an exception.
+
+    Dials checked addresses alone, follows nothing, trusts no environment.
+    """
+
+    def start(self, request: OutgoingWebhook) -> None:
+        """Begin and return at once."""
+
+    def ended(self, timeout: timedelta) -> list[WebhookReport]:
+        """What has ended since the last call; waits up to the timeout for the first one."""
+
+    @property
+    def in_flight(self) -> int:
+        """Started and not yet returned by `ended`."""
+
+    def close(self) -> None:
+        """Cut what is under way; it ends unreported."""
+
+
+class MailRenderer(Protocol):
+    """Content to bytes. Equal content gives equal bytes."""
+
+    def render(self, content: MailContent) -> bytes:
+        """A complete RFC 5322 message with CRLF line ends, at most 100 KiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingMail:
+    recipient: str
+    message_id: str
+    mime: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayReplied:
+    """The relay answered: the end of one SMTP transaction, good or bad."""
+
+    reply: Reply
+    tls_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayLost:
+    """The relay did not answer, or could not be trusted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpUtf8Missing:
+    """The address needs SMTPUTF8, which the relay does not offer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """`may_send_data` said no: the lease is gone, and DATA was never said."""
+
+
+SendOutcome = RelayReplied | RelayLost | SmtpUtf8Missing | Withheld
+
+
+class Mailer(Protocol):
+    """One SMTP transaction per call, for one recipient. Not shared between threads."""
+
+    @property
+    def relay(self) -> str:
+        """Shown in the attempt log: host and port, or the maildir."""
+
+    def send(self, mail: OutgoingMail, *, may_send_data: Callable[[], bool]) -> SendOutcome:
+        """Deliver; every failure is a value.
+
+        Args:
+            mail: bytes are sent as they are.
+            may_send_data: called once, after the recipient was accepted and before DATA; commits
+                the phase. False ends the transaction without data.
+        """
+
+    def close(self) -> None: ...

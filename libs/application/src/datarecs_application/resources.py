@@ -1,0 +1,273 @@
+"""Use cases of declared objects: create, replace, apply, delete, read.
+
+Each works inside the caller's transaction, begun with `feed=1` or more, so that row, change record,
+event, audit entry and the route's idempotency key share one commit. Rules stand in core.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from datarecs_application.errors import ResourceExistsError
+from datarecs_application.ports.outside import Ids, SecretStore
+from datarecs_application.ports.state import AuditEntry, Transaction
+from datarecs_core.access.principal import Principal
+from datarecs_core.resources import changes
+from datarecs_core.resources.changes import Write
+from datarecs_core.resources.declared import Declared
+from datarecs_core.resources.refusals import (
+    BeingDeletedError,
+    PreconditionFailedError,
+    ResourceNotFoundError,
+    WriteConflictError,
+)
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
+from datarecs_core.values import ResourceUid
+from datarecs_core.webhooks.signature import (
+    GENERATED_BYTES,
+    SECRET_FIELD,
+    new_secret,
+    secret_context,
+)
+
+ANY: Final = "*"
+"""If-Match that overwrites whatever stands there; audited as such."""
+_KEY_ID_BYTES = 9
+
+
+class Outcome(StrEnum):
+    """What became of a declaration, as the command line prints it."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """Which object: names are unique per tenant, kind and namespace."""
+
+    kind: Kind
+    name: str
+    namespace: str = DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """What a new object needs from outside."""
+
+    ids: Ids
+    secrets: SecretStore
+    random_bytes: Callable[[int], bytes]
+    """From the system's secure source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    resource: Resource
+    outcome: Outcome
+    generated_secret: str | None = None
+    """A new endpoint's signing secret. Shown once, here, and never readable again."""
+    is_gone: bool = False
+    """The last finalizer of a dying object was removed by this write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    resource: Resource
+    """As it last stood, or marked while its finalizers remain."""
+    is_gone: bool
+
+
+def get_resource(tx: Transaction, key: Key) -> Resource:
+    """Raises ResourceNotFoundError, also for another tenant's object."""
+    found = tx.resources.get(key.kind, key.namespace, key.name)
+    if found is None:
+        raise ResourceNotFoundError(kind=key.kind, namespace=key.namespace, name=key.name)
+    return found
+
+
+def create_resource(
+    tx: Transaction, actor: Principal, declared: Declared, *, making: Making
+) -> Applied:
+    """Make a new object; an endpoint with managed signing gets its secret.
+
+    Raises:
+        ResourceExistsError: the name is taken.
+        BeingDeletedError: it is taken by an object whose finalizers have not ended.
+    """
+    stored = tx.resources.for_update(declared.kind, declared.namespace, declared.name)
+    if stored is not None:
+        if stored.deletion_at is not None:
+            raise BeingDeletedError(resource=stored)
+        raise ResourceExistsError(kind=stored.kind, namespace=stored.namespace, name=stored.name)
+    uid = ResourceUid(making.ids.new())
+    write = changes.create(declared, tenant_id=tx.tenant_id, uid=uid, rv=tx.next_rv(), now=tx.now)
+    tx.resources.add(write.resource)
+    _tell(tx, actor, write, "resource.create")
+    secret = _signing_secret(tx, write.resource, making)
+    return Applied(resource=write.resource, outcome=Outcome.CREATED, generated_secret=secret)
+
+
+def replace_resource(
+    tx: Transaction, actor: Principal, declared: Declared, *, match: str, making: Making
+) -> Applied:
+    """Put what is declared in place of spec, labels, annotations and finalizers.
+
+    Saying the same again writes nothing and changes no number. Repeatable with `match=ANY`. An
+    endpoint whose signing becomes managed gets a secret; one whose signing ceases to be loses it.
+
+    Args:
+        tx: begun with `feed=1` or more.
+        actor: who asks.
+        declared: the whole object.
+        match: the ETag the caller read, with its quotes, or ANY.
+        making: as for a new object.
+
+    Raises:
+        ResourceNotFoundError: there is nothing to replace.
+        PreconditionFailedError: another write came first.
+        FinalizerAddedError: the object is being deleted.
+    """
+    stored = _locked(tx, Key(kind=declared.kind, name=declared.name, namespace=declared.namespace))
+    _check(stored, match)
+    write = changes.declare(stored, declared, rv=tx.next_rv(), now=tx.now)
+    if write is None:
+        return Applied(resource=stored, outcome=Outcome.UNCHANGED)
+    _store(tx, write, stored)
+    action = "resource.overwrite" if match == ANY else "resource.replace"
+    _tell(tx, actor, write, action)
+    return Applied(
+        resource=write.resource,
+        outcome=Outcome.CONFIGURED,
+        generated_secret=_signing_changed(tx, stored, write, making),
+        is_gone=write.is_gone,
+    )
+
+
+def apply_resource(
+    tx: Transaction, actor: Principal, declared: Declared, *, making: Making
+) -> Applied:
+    """Create the object or put what is declared in its place, whatever stands there."""
+    stored = tx.resources.for_update(declared.kind, declared.namespace, declared.name)
+    if stored is None:
+        return create_resource(tx, actor, declared, making=making)
+    return replace_resource(tx, actor, declared, match=ANY, making=making)
+
+
+def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) -> Deleted:
+    """Remove the object, or mark it while finalizers remain. Its sealed secrets go with it.
+
+    Raises:
+        ResourceNotFoundError: there is no such object.
+        PreconditionFailedError: another write came first.
+    """
+    stored = _locked(tx, key)
+    _check(stored, match)
+    write = changes.delete(stored, rv=tx.next_rv(), now=tx.now)
+    if write is None:
+        return Deleted(resource=stored, is_gone=False)
+    _store(tx, write, stored)
+    _tell(tx, actor, write, "resource.delete")
+    return Deleted(resource=write.resource, is_gone=write.is_gone)
+
+
+def observe_resource(
+    tx: Transaction, uid: ResourceUid, status: Mapping[str, object], *, observed_generation: int
+) -> Resource | None:
+    """Write what the kind's controller saw; None when the object is gone.
+
+    Called by the kind's controller alone; no audit entry, since no person asked.
+    """
+    stored = tx.resources.get_by_uid(uid)
+    locked = stored and tx.resources.for_update(stored.kind, stored.namespace, stored.name)
+    if locked is None or locked.uid != uid:
+        return None
+    write = changes.observe(
+        locked,
+        status,
+        observed_generation=observed_generation,
+        rv=tx.next_rv(),
+        now=tx.now,
+    )
+    if write is None:
+        return locked
+    _store(tx, write, locked)
+    _announce(tx, write, actor=f"controller/{locked.kind}")
+    return write.resource
+
+
+def _locked(tx: Transaction, key: Key) -> Resource:
+    stored = tx.resources.for_update(key.kind, key.namespace, key.name)
+    if stored is None:
+        raise ResourceNotFoundError(kind=key.kind, namespace=key.namespace, name=key.name)
+    return stored
+
+
+def _check(stored: Resource, match: str) -> None:
+    if match not in {ANY, stored.etag}:
+        raise PreconditionFailedError(resource=stored)
+
+
+def _store(tx: Transaction, write: Write, before: Resource) -> None:
+    """Under the row lock the compare-and-set holds; if it does not, the row was not ours."""
+    if write.is_gone:
+        stored = tx.resources.remove(write.resource, expected_rv=before.rv)
+        tx.secrets.erase(before.uid)
+    else:
+        stored = tx.resources.replace(write.resource, expected_rv=before.rv)
+    if not stored:
+        raise WriteConflictError(kind=before.kind, name=before.name, tries=1)
+
+
+def _tell(tx: Transaction, actor: Principal, write: Write, action: str) -> None:
+    _announce(tx, write, actor=actor.subject)
+    resource = write.resource
+    tx.audit.append(
+        AuditEntry(
+            actor=actor.subject,
+            actor_kind="key" if actor.key_id else "user",
+            action=action,
+            resource_kind=str(resource.kind),
+            resource_uid=str(resource.uid),
+            detail={
+                "namespace": resource.namespace,
+                "name": resource.name,
+                "generation": resource.generation,
+                "changed": list(write.changed),
+            },
+        )
+    )
+
+
+def _announce(tx: Transaction, write: Write, *, actor: str) -> None:
+    tx.resources.record_change(write.resource, op=str(write.op), changed=write.changed, actor=actor)
+    tx.outbox.append(write.event)
+
+
+def _is_managed(resource: Resource) -> bool:
+    """Whether the platform keeps the signing secret of this object."""
+    signing = resource.spec.get("signing")
+    is_endpoint = resource.kind is Kind.WEBHOOK_ENDPOINT
+    return is_endpoint and isinstance(signing, Mapping) and signing.get("mode") == "managed"
+
+
+def _signing_changed(tx: Transaction, before: Resource, write: Write, making: Making) -> str | None:
+    if write.is_gone or _is_managed(before) == _is_managed(write.resource):
+        return None
+    tx.secrets.erase(before.uid)
+    return _signing_secret(tx, write.resource, making)
+
+
+def _signing_secret(tx: Transaction, resource: Resource, making: Making) -> str | None:
+    """Generate and seal the secret of an endpoint whose signing the platform manages."""
+    if not _is_managed(resource):
+        return None
+    secret = new_secret(making.random_bytes(GENERATED_BYTES))
+    key_id = base64.urlsafe_b64encode(making.random_bytes(_KEY_ID_BYTES)).decode()
+    context = secret_context(resource.tenant_id, resource.uid, key_id)
+    sealed = making.secrets.seal(secret.encode(), context=context)
+    tx.secrets.put(resource.uid, SECRET_FIELD, key_id, sealed)
+    return secret

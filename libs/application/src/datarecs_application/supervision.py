@@ -1,0 +1,380 @@
+"""One leased run from outside the work: child, heartbeat, deadline, memory, end (D15).
+
+The supervisor is the only writer. It believes the child nothing but well-formed frames, turns
+result file, exit, deadline and signs of life into `run.completed` or `run.errored`, and writes
+under the epoch of its lease: a stale one changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import structlog
+
+from datarecs_application import child_frames
+from datarecs_application.assignments import Prepared, Preparing, Scratch, SourceNotPinnedError
+from datarecs_application.child_frames import BadFrameError, failure_words, read_event
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.loops import Silent, StepSignals
+from datarecs_application.loops.heartbeat import Heartbeat
+from datarecs_application.ports.outside import Clock, Ids, Metrics, Wake
+from datarecs_application.ports.state import LeasedRun, UnitOfWork, WorkFinder
+from datarecs_application.ports.supervising import ChildProcess
+from datarecs_application.runs import give_back
+from datarecs_application.warm_child import WarmChild
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.process import ChildStartError
+from datarecs_core.errors.run import RunDetail
+from datarecs_core.hashing import canonical_json
+from datarecs_core.runs.events import ProgressEvent, RunEnd, RunErrored
+from datarecs_core.runs.facts import Loss
+from datarecs_core.runs.model import Run
+from datarecs_core.runs.outcome import Evidence, classify
+from datarecs_core.runs.result_file import (
+    Attempt,
+    ChildOutcome,
+    NoResult,
+    ReportedNode,
+    ResultFile,
+    read_result,
+)
+from datarecs_core.runs.retry import may_try_again
+
+log = structlog.get_logger()
+
+FEED_NUMBERS = 8
+POLL = timedelta(milliseconds=200)
+PING_LIMIT = timedelta(seconds=120)
+
+T = TypeVar("T")
+
+
+class FencedError(Exception):
+    """The lease is not ours any more: the child is stopped and nothing is written."""
+
+
+class DrainedError(Exception):
+    """The process is ending: the run goes back to the queue without using up an attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    memory_bytes: int
+    """Resident memory of the child with all it started."""
+    drain: timedelta
+    """How long runs may go on after SIGTERM."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervising:
+    """A loop: one slot of a worker, one run at a time."""
+
+    name: str
+    executor: str
+    """This process and slot, as it stands in the lease."""
+    unit: UnitOfWork
+    finder: WorkFinder
+    heartbeat: Heartbeat
+    preparing: Preparing
+    scratch: Scratch
+    child: WarmChild
+    clock: Clock
+    ids: Ids
+    metrics: Metrics
+    jitter: Callable[[], float]
+    wake: Wake
+    limits: Limits
+    signals: StepSignals = field(default_factory=Silent)
+    idle: timedelta = timedelta(seconds=1)
+
+    def run(self, stop: Wake) -> None:
+        self.child.warm()
+        while not stop.is_set():
+            self.wake.clear()
+            try:
+                leased = self.finder.lease_run(self.executor)
+            except (StoreUnavailableError, StoreBusyError) as cause:
+                log.warning("lease_waits", code=cause.code.name)
+                leased = None
+            if leased is None:
+                self.child.warm()
+                self.child.glance()
+                self.clock.wait(self.idle, until=self.wake)
+                continue
+            with structlog.contextvars.bound_contextvars(
+                tenant_id=str(leased.tenant_id),
+                run_id=str(leased.run_id),
+                attempt=leased.attempt,
+                lease_epoch=leased.lease_epoch,
+            ):
+                self._supervise(leased, stop)
+        self.child.end()
+
+    def _supervise(self, leased: LeasedRun, stop: Wake) -> None:
+        self.signals.reached("lease.after_commit")
+        self.heartbeat.hold(leased)
+        log.info("attempt_started")
+        try:
+            _Attempt(self, leased, stop).run()
+        except FencedError:
+            self.metrics.count("leases_lost_total", reason="fenced")
+            log.warning("lease_lost")
+            self.child.kill()
+        except DrainedError:
+            self.child.kill()
+            self._released(leased)
+        finally:
+            self.heartbeat.drop(leased.run_id)
+
+    def _released(self, leased: LeasedRun) -> None:
+        with self.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
+            run = tx.runs.for_update(leased.run_id)
+            if run is not None and tx.leases.is_current(leased.run_id, leased.lease_epoch):
+                give_back(tx, run, self.ids, loss=Loss.DRAINED, jitter=self.jitter())
+        log.info("attempt_released")
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt, from lease to end."""
+
+    worker: Supervising
+    leased: LeasedRun
+    stop: Wake
+    deadline: float = field(init=False)
+    last_sign: float = field(init=False)
+    drain_until: float | None = None
+    pins: Mapping[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        now = self.worker.clock.monotonic()
+        self.deadline = now + self.leased.remaining.total_seconds()
+        self.last_sign = now
+
+    def run(self) -> None:
+        folder = self.worker.scratch.make(self.leased)
+        try:
+            run = self._run()
+            evidence = self._worked(run, folder)
+            self._end(run, evidence)
+        finally:
+            self.worker.scratch.remove(folder)
+
+    def _run(self) -> Run:
+        with self.worker.unit.begin(self.leased.tenant_id, read_only=True) as tx:
+            run = tx.runs.get(self.leased.run_id)
+        if run is None:
+            raise FencedError
+        return run
+
+    def _worked(self, run: Run, folder: str) -> Evidence:
+        """Let the child work and gather how it ended."""
+        try:
+            with ExitStack() as held:
+                child = self._given_to_child(run, folder, held)
+                return self._watched(run, child, folder)
+        except SourceNotPinnedError as failed:
+            return _failed(str(failed), failed.__cause__ or failed)
+        except ChildStartError as failed:
+            log.warning("child_not_started", cause=str(failed))
+            return Evidence(file=_NOTHING, gateway_lost=True)
+        except (BadFrameError, DatarecsError) as wrong:
+            # What an honest child never says, or numbers that contradict each other: not emitted.
+            log.warning("child_cut_off", cause=type(wrong).__name__)
+            self.worker.child.kill()
+            return _failed("comparison", wrong)
+
+    def _given_to_child(self, run: Run, folder: str, held: ExitStack) -> ChildProcess:
+        preparing, scratch = self.worker.preparing, self.worker.scratch
+        prepared = self._stored(lambda: self._prepared(run))
+        pins = preparing.pin(prepared, held)
+        frame = preparing.frame(prepared, self.leased, pins, folder=folder)
+        path = scratch.write_secret(folder, preparing.credentials(prepared))
+        child = self.worker.child.ready_within(self.deadline - self.worker.clock.monotonic())
+        self.last_sign = self.worker.clock.monotonic()
+        child.send(canonical_json({**frame, "credentials_file": path}))
+        self.worker.signals.reached("child.started")
+        return child
+
+    def _prepared(self, run: Run) -> Prepared:
+        try:
+            with self.worker.unit.begin(run.tenant_id, read_only=True) as tx:
+                return self.worker.preparing.read(tx, run)
+        except (StoreUnavailableError, StoreBusyError):
+            raise
+        except Exception as error:
+            raise SourceNotPinnedError(0) from error
+
+    def _stored(self, act: Callable[[], T]) -> T:
+        """Repeat while the database is away, until the lease is lost by that."""
+        while True:
+            try:
+                return act()
+            except (StoreUnavailableError, StoreBusyError) as cause:
+                standing = self.worker.heartbeat.standing(self.leased.run_id)
+                if standing.lost(self.worker.clock.monotonic()):
+                    raise FencedError from cause
+                log.warning("store_waits", code=cause.code.name)
+                self.worker.clock.wait(POLL * 5)
+
+    def _watched(self, run: Run, child: ChildProcess, folder: str) -> Evidence:
+        """Relay what the child tells until it has finished or has to be stopped."""
+        stopping: Evidence | None = None
+        while stopping is None:
+            frame = child.frames(POLL)
+            if frame is not None and self._heard(run, frame):
+                return self._evidence(child, folder, Evidence(file=_NOTHING))
+            if frame is None and child.ended() is not None:
+                return self._evidence(child, folder, Evidence(file=_NOTHING))
+            stopping = self._reason_to_stop(child)
+        self.worker.child.stop()
+        return self._evidence(child, folder, stopping)
+
+    def _heard(self, run: Run, frame: Mapping[str, object]) -> bool:
+        """True for the child's last word on this run."""
+        self.last_sign = self.worker.clock.monotonic()
+        match frame.get("type"):
+            case child_frames.FINISHED:
+                return True
+            case child_frames.EVENT:
+                self._told(read_event(run, frame))
+            case child_frames.PINNED:
+                found = frame.get("pins")
+                self.pins = found if isinstance(found, dict) else None
+            case child_frames.PING | child_frames.READY:
+                pass
+            case _:
+                raise BadFrameError("a frame of an unknown type")
+        return False
+
+    def _told(self, event: ProgressEvent) -> None:
+        """One progress frame, one transaction, under the epoch."""
+        self._stored(lambda: self._append(event))
+
+    def _append(self, event: ProgressEvent) -> None:
+        with self.worker.unit.begin(self.leased.tenant_id, feed=FEED_NUMBERS) as tx:
+            run = tx.runs.for_update(self.leased.run_id)
+            if run is None or not self._current(tx.leases.is_current):
+                raise FencedError
+            tx.runs.save(replace(run, last_progress_at=tx.now))
+            tx.outbox.append(event, traceparent=run.traceparent)
+
+    def _current(self, is_current: Callable[..., bool]) -> bool:
+        return is_current(self.leased.run_id, self.leased.lease_epoch)
+
+    def _reason_to_stop(self, child: ChildProcess) -> Evidence | None:
+        now = self.worker.clock.monotonic()
+        standing = self.worker.heartbeat.standing(self.leased.run_id)
+        if standing.lost(now):
+            raise FencedError
+        if self._drained(now):
+            raise DrainedError
+        if now >= self.deadline:
+            return Evidence(file=_NOTHING, stopped=True, deadline_fired=True)
+        if standing.stop:
+            return Evidence(file=_NOTHING, stopped=True)
+        if child.memory_bytes() > self.worker.limits.memory_bytes:
+            return Evidence(file=_NOTHING, stopped=True, out_of_memory=True)
+        if now - self.last_sign > PING_LIMIT.total_seconds():
+            return Evidence(file=_NOTHING, stopped=True, unresponsive=True)
+        return None
+
+    def _drained(self, now: float) -> bool:
+        if not self.stop.is_set():
+            return False
+        if self.drain_until is None:
+            self.drain_until = now + self.worker.limits.drain.total_seconds()
+        return now >= self.drain_until
+
+    def _evidence(self, child: ChildProcess, folder: str, seen: Evidence) -> Evidence:
+        attempt = Attempt(
+            run_id=self.leased.run_id,
+            attempt=self.leased.attempt,
+            lease_epoch=self.leased.lease_epoch,
+        )
+        file = read_result(self.worker.scratch.read_result(folder), of=attempt)
+        ended = child.ended()
+        clean = isinstance(file, ResultFile) and file.outcome is ChildOutcome.COMPLETED
+        self.worker.child.used(clean=clean)
+        if ended is None:
+            return replace(seen, file=file)
+        self.worker.metrics.count("child_exits_total", code=_exit_word(ended.exit_code))
+        log.info("child_exited", exit_code=ended.exit_code, signal=ended.signal)
+        return replace(
+            seen,
+            file=file,
+            exit_code=ended.exit_code,
+            signal=ended.signal,
+            stopped=seen.stopped or ended.killed_by_us,
+            out_of_memory=seen.out_of_memory or ended.oom_kill,
+        )
+
+    def _end(self, run: Run, evidence: Evidence) -> None:
+        """One transaction: epoch, end, lease. Repeated until committed or fenced."""
+        end = classify(run, evidence)
+        while True:
+            if self.worker.heartbeat.standing(self.leased.run_id).stale:
+                raise FencedError
+            try:
+                return self._commit(end)
+            except (StoreUnavailableError, StoreBusyError) as cause:
+                # An expired but unreclaimed epoch still counts, so this goes on past the ttl.
+                log.warning("end_waits", code=cause.code.name)
+                self.worker.clock.wait(POLL * 5)
+
+    def _commit(self, end: RunEnd) -> None:
+        worker, leased = self.worker, self.leased
+        with worker.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
+            run = tx.runs.for_update(leased.run_id)
+            if run is None or not tx.leases.is_current(leased.run_id, leased.lease_epoch):
+                raise FencedError
+            if self._again(run, end, now=tx.now):
+                give_back(tx, run, worker.ids, loss=Loss.RETRIED, jitter=worker.jitter())
+                log.info("attempt_given_back")
+                return
+            if self.pins is not None:
+                tx.runs.save(replace(run, pins=self.pins))
+            tx.leases.end(leased.run_id)
+            tx.outbox.append(end, traceparent=run.traceparent)
+            worker.signals.reached("finish.in_tx")
+        worker.signals.reached("finish.after_commit")
+        log.info("run_classified", end=type(end).__name__)
+
+    def _again(self, run: Run, end: RunEnd, *, now: datetime) -> bool:
+        """The job wants this code retried, and the rules let it."""
+        if not isinstance(end, RunErrored):
+            return False
+        execution = run.spec.get("execution")
+        wanted = execution.get("retry_on", ()) if isinstance(execution, Mapping) else ()
+        return end.error.code.value in wanted and may_try_again(run, now=now)
+
+
+_NOTHING = NoResult(RunDetail.RESULT_MISSING, "the child was stopped")
+
+
+def _failed(node: str, error: BaseException) -> Evidence:
+    """The supervisor's own failure in the shape in which a child reports one."""
+    words = failure_words(error if isinstance(error, Exception) else RuntimeError(str(error)))
+    return Evidence(
+        file=ResultFile(
+            outcome=ChildOutcome.ERRORED,
+            result=None,
+            nodes=(
+                ReportedNode(
+                    name=node,
+                    code=str(words["code"]),
+                    detail_code=str(words["detail_code"]),
+                    message=str(words["message"]),
+                ),
+            ),
+            summary=None,
+            pins=None,
+            jvm_exit=None,
+        )
+    )
+
+
+def _exit_word(code: int | None) -> str:
+    return "signal" if code is None else str(code)

@@ -1,0 +1,198 @@
+"""A leased delivery as one complete request: URL, headers, signature, and what may be shown of it.
+
+Outside any transaction, because secrets are opened here. Apart from the loop, which only carries
+the request to the client.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from datarecs_application.ports.delivery import OutgoingWebhook, Ticket, WebhookAttempt
+from datarecs_application.ports.outside import SecretStore
+from datarecs_application.webhooks import Leased
+from datarecs_core.errors.security import (
+    SecretRefusedError,
+    SecretTamperedError,
+    SecretUnavailableError,
+)
+from datarecs_core.values import TenantId
+from datarecs_core.webhooks.endpoint import SecretRef, SigningMode
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.payload import payload
+from datarecs_core.webhooks.shown import shown_request, shown_url, told_url
+from datarecs_core.webhooks.signature import secret_context, secret_key, sign
+
+_SENDABLE = re.compile(r"[\x20-\x7e]{1,8192}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A request and the row of the log that its end will complete."""
+
+    request: OutgoingWebhook
+    log: WebhookAttempt
+    told_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unprepared:
+    """Why nothing can be sent: a secret that cannot be had."""
+
+    end: AttemptEnd
+    log: WebhookAttempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMaker:
+    """Makes requests; holds no secret between two calls."""
+
+    secrets: SecretStore
+    user_agent: str
+    child_trace: Callable[[str | None], str]
+    """A traceparent for this attempt, in the trace of the event's own."""
+
+    def prepare(self, leased: Leased, *, since_lease: timedelta) -> Prepared | Unprepared:
+        """Sign and assemble one attempt.
+
+        Args:
+            leased: with its message and sealed secrets.
+            since_lease: monotonic time since the lease's transaction; the timestamp is database
+                time plus this, never the worker's clock.
+        """
+        try:
+            return self._prepared(leased, since_lease)
+        except (SecretRefusedError, SecretUnavailableError, SecretTamperedError) as cause:
+            return _unprepared(leased, cause.code.name)
+        except ValueError:
+            return _unprepared(leased, "MALFORMED_SECRET")
+
+    def _prepared(self, leased: Leased, since_lease: timedelta) -> Prepared:
+        spec, delivery = leased.spec, leased.delivery
+        tenant = delivery.tenant_id
+        url = self._url(leased)
+        keys = self._keys(leased)
+        body = payload(leased.message, spec.format)
+        timestamp = int((leased.leased_at + since_lease).timestamp())
+        event_id = str(delivery.event_id)
+        trace = self.child_trace(leased.message.attributes.get("traceparent"))
+        signature = sign(
+            [key for _, key in keys], event_id=event_id, timestamp=timestamp, body=body.body
+        )
+        headers = (
+            ("Content-Type", body.content_type),
+            ("User-Agent", self.user_agent),
+            ("Accept-Encoding", "identity"),
+            ("webhook-id", event_id),
+            ("webhook-timestamp", str(timestamp)),
+            ("webhook-signature", signature),
+            ("datarecs-delivery", str(delivery.delivery_id)),
+            ("datarecs-attempt", str(delivery.attempt_no)),
+            ("datarecs-reason", "event"),
+            ("traceparent", trace),
+            *body.headers,
+            *self._own_headers(leased, tenant),
+        )
+        secret_url = spec.url is None
+        secret_names = {name for name, value in spec.headers.items() if not isinstance(value, str)}
+        return Prepared(
+            request=OutgoingWebhook(
+                ticket=_ticket(leased),
+                url=url,
+                headers=headers,
+                body=body.body,
+                timeout=spec.timeout,
+            ),
+            log=_log(
+                leased,
+                trace_id=trace.split("-")[1],
+                url=shown_url(url, secret=secret_url),
+                request_headers=shown_request(headers, secret_names=secret_names),
+                body_sha256=hashlib.sha256(body.body).hexdigest(),
+                key_ids=tuple(key_id for key_id, _ in keys),
+            ),
+            told_url=told_url(url, secret=secret_url),
+        )
+
+    def _url(self, leased: Leased) -> str:
+        spec = leased.spec
+        if spec.url is not None:
+            return spec.url
+        if spec.url_from is None:
+            raise ValueError("an endpoint has a URL or a reference to one")
+        return self._resolved(spec.url_from, leased.delivery.tenant_id)
+
+    def _keys(self, leased: Leased) -> list[tuple[str, bytes]]:
+        """Key ids and keys that are live now, current first; at least one, or ValueError."""
+        delivery, signing = leased.delivery, leased.spec.signing
+        if signing.mode is SigningMode.REFERENCE:
+            named = [
+                (f"ref-{index}", self.secrets.resolve(reference, tenant=delivery.tenant_id))
+                for index, reference in enumerate(signing.secret_refs)
+            ]
+        else:
+            named = [
+                (key_id, self._opened(leased, key_id, sealed)) for key_id, sealed in leased.secrets
+            ]
+        if not named:
+            raise ValueError("an attempt is never sent unsigned")
+        return [(key_id, secret_key(text)) for key_id, text in named]
+
+    def _opened(self, leased: Leased, key_id: str, sealed: bytes) -> str:
+        delivery = leased.delivery
+        context = secret_context(delivery.tenant_id, delivery.endpoint_uid, key_id)
+        return self.secrets.open(sealed, context=context).decode()
+
+    def _own_headers(self, leased: Leased, tenant: TenantId) -> tuple[tuple[str, str], ...]:
+        spec = leased.spec
+        bearer = (
+            (("Authorization", f"Bearer {self._resolved(spec.auth.bearer, tenant)}"),)
+            if spec.auth
+            else ()
+        )
+        return (*bearer, *_resolved_all(spec.headers, lambda ref: self._resolved(ref, tenant)))
+
+    def _resolved(self, reference: SecretRef, tenant: TenantId) -> str:
+        value = self.secrets.resolve(reference.secret_ref, tenant=tenant)
+        if not _SENDABLE.fullmatch(value):
+            raise ValueError("a referenced value holds characters no header or URL may hold")
+        return value
+
+
+def _resolved_all(
+    headers: Mapping[str, str | SecretRef], resolve: Callable[[SecretRef], str]
+) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, value if isinstance(value, str) else resolve(value))
+        for name, value in headers.items()
+    )
+
+
+def _ticket(leased: Leased) -> Ticket:
+    delivery = leased.delivery
+    return Ticket(
+        tenant_id=delivery.tenant_id,
+        endpoint_uid=delivery.endpoint_uid,
+        key=leased.key,
+        attempt_no=delivery.attempt_no,
+        lease_epoch=delivery.lease_epoch,
+    )
+
+
+def _log(leased: Leased, **known: object) -> WebhookAttempt:
+    delivery = leased.delivery
+    return WebhookAttempt(
+        key=leased.key,
+        attempt_no=delivery.attempt_no,
+        lease_epoch=delivery.lease_epoch,
+        worker=delivery.lease_owner or "",
+        started_at=leased.leased_at,
+        **known,  # type: ignore[arg-type]  # the fields named by the caller above
+    )
+
+
+def _unprepared(leased: Leased, why: str) -> Unprepared:
+    end = AttemptEnd(outcome=Outcome.SECRET_UNAVAILABLE, error=why)
+    return Unprepared(end=end, log=_log(leased, error=why, outcome=Outcome.SECRET_UNAVAILABLE))

@@ -1,0 +1,331 @@
+"""Webhook deliveries: from an event to rows, from due rows to leases, from ends to decisions.
+
+Three steps, each inside one transaction of one tenant. What lies between a lease and its end, the
+request itself, happens outside any transaction (`loops.webhook_sending`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
+from datarecs_application.ports.outside import Ids
+from datarecs_application.ports.state import Transaction
+from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.errors.delivery import EventTooLargeError
+from datarecs_core.resources.resource import Kind, Resource
+from datarecs_core.values import EventId, ResourceUid, RunId
+from datarecs_core.webhooks.delivery import (
+    Delivery,
+    DeliveryState,
+    Ended,
+    EndpointDeleted,
+    Expired,
+    LeaseExpired,
+    decide_delivery,
+    lease,
+)
+from datarecs_core.webhooks.endpoint import Retry, WebhookEndpoint
+from datarecs_core.webhooks.health import (
+    Allowance,
+    EndpointState,
+    Receiver,
+    decide_endpoint,
+    next_look,
+    paid,
+    rate_in_force,
+    sendable_now,
+)
+from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
+
+MAX_ENDPOINTS = 1000
+"""Endpoints looked at per event; the quota per tenant is far below."""
+SETTLED_AT_ONCE = 500
+"""Rows decided without sending in one transaction."""
+
+Jitter = Callable[[], float]
+"""A number uniform in [0, 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingEvent:
+    """An event as the consumer decoded it."""
+
+    event_id: EventId
+    type: str
+    time: datetime | None
+    attributes: Mapping[str, str]
+    data: bytes
+    endpoint_id: ResourceUid | None = None
+    run_id: RunId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A delivery whose attempt has been recorded as started: everything a request needs."""
+
+    delivery: Delivery
+    message: Message
+    spec: WebhookEndpoint
+    generation: int
+    secrets: tuple[tuple[str, bytes], ...]
+    """Sealed signing secrets with their key ids, newest first; only in mode `managed`."""
+    leased_at: datetime
+    """Database time of the lease."""
+
+    @property
+    def key(self) -> DeliveryKey:
+        return DeliveryKey(self.delivery.received_on, self.delivery.delivery_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedAttempt:
+    """What the sending loop knows of an ended attempt."""
+
+    end: AttemptEnd
+    log: WebhookAttempt
+    """The row as it is to be closed, without `finished_at`."""
+    shown_url: str
+    """For the event that tells of a disabled endpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What a transaction decided, for metrics after its commit."""
+
+    closed: tuple[Delivery, ...] = ()
+    """Deliveries that reached a terminal state."""
+    late: int = 0
+    """Results that came after their lease was taken."""
+    lost: int = 0
+    """Leases that had run out."""
+
+
+def fan_out(
+    tx: Transaction,
+    event: IncomingEvent,
+    *,
+    specs: StoredSpecs[WebhookEndpoint],
+    ids: Ids,
+    base_url: str,
+) -> int:
+    """Keep the event if its tenant has an endpoint, and make one delivery per matching one.
+
+    Runs in the transaction that holds the inbox mark, so it happens once per event. Returns how
+    many deliveries were made.
+
+    Raises:
+        EventTooLargeError: the data breaks the event contract; the record is set aside.
+    """
+    if len(event.data) > MAX_DATA_BYTES:
+        raise EventTooLargeError(size_bytes=len(event.data), most=MAX_DATA_BYTES)
+    declared = tx.resources.page(Kind.WEBHOOK_ENDPOINT, limit=MAX_ENDPOINTS)
+    if not declared:
+        return 0
+    attributes = with_absolute_dataref(event.attributes, base_url)
+    day = tx.deliveries.keep(event.event_id, Message(attributes=attributes, data=event.data))
+    facts = EventFacts(type=event.type, time=event.time or tx.now, endpoint_id=event.endpoint_id)
+    matching = {
+        resource.uid: resource
+        for resource in declared
+        if resource.deletion_at is None and _matches(resource, specs.of(resource), facts)
+    }
+    open_ones = [
+        matching[state.endpoint_uid]
+        for state in tx.deliveries.states(matching)
+        if state.accepts(matching[state.endpoint_uid].generation)
+    ]
+    added = tx.deliveries.add(
+        Delivery(
+            tenant_id=tx.tenant_id,
+            received_on=day,
+            delivery_id=ids.new(),
+            endpoint_uid=resource.uid,
+            event_id=event.event_id,
+            event_type=event.type,
+            run_id=event.run_id,
+            due_at=tx.now,
+            expires_at=tx.now + specs.of(resource).retry.max_age,
+            created_at=tx.now,
+        )
+        for resource in open_ones
+    )
+    tx.deliveries.hasten([resource.uid for resource in open_ones])
+    if added:
+        tx.wake()
+    return added
+
+
+def _matches(resource: Resource, spec: WebhookEndpoint, event: EventFacts) -> bool:
+    endpoint = EndpointFacts(uid=resource.uid, created_at=resource.created_at, spec=spec)
+    return match_endpoint(endpoint, event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leasing:
+    """How the due deliveries of an endpoint are taken."""
+
+    specs: StoredSpecs[WebhookEndpoint]
+    jitter: Jitter
+    owner: str
+    """The worker, as the attempt log names it."""
+
+    def lease_due(
+        self, tx: Transaction, endpoint: ResourceUid, *, limit: int
+    ) -> tuple[list[Leased], Settled]:
+        """Settle what is overdue, then lease what may be sent now and record its attempts.
+
+        An endpoint that is disabled or away gets nothing and keeps its waiting deliveries, or
+        loses them where it was deleted.
+        """
+        (state,) = tx.deliveries.states([endpoint])
+        resource = tx.resources.get_by_uid(endpoint)
+        if resource is None or resource.deletion_at is not None:
+            return [], _discard(tx, state)
+        spec = self.specs.of(resource)
+        settled = self._settle(tx, endpoint, spec.retry)
+        allowed = _allowance(spec, state, resource)
+        leased: list[Delivery] = []
+        if allowed is not None:
+            running = tx.deliveries.waiting(endpoint).leased
+            count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
+            leased = [self._lease(tx, one) for one in tx.deliveries.due(endpoint, count)]
+            state = paid(state, allowed, started=len(leased), now=tx.now)
+        look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
+        tx.deliveries.save_state(replace(state, next_claim_at=look))
+        return self._with_contents(tx, leased, spec, resource), settled
+
+    def _lease(self, tx: Transaction, due: Delivery) -> Delivery:
+        leased = lease(due, owner=self.owner, now=tx.now)
+        tx.deliveries.save(leased)
+        tx.deliveries.open_attempt(
+            WebhookAttempt(
+                key=DeliveryKey(leased.received_on, leased.delivery_id),
+                attempt_no=leased.attempt_no,
+                lease_epoch=leased.lease_epoch,
+                worker=self.owner,
+                started_at=tx.now,
+            )
+        )
+        return leased
+
+    def _settle(self, tx: Transaction, endpoint: ResourceUid, retry: Retry) -> Settled:
+        """Decide leases that ran out and deliveries that expired."""
+        closed, lost = [], 0
+        for delivery in tx.deliveries.overdue(endpoint, SETTLED_AT_ONCE):
+            running = delivery.state is DeliveryState.LEASED
+            if running:
+                tx.deliveries.close_attempt(_lost_attempt(delivery, now=tx.now))
+                lost += 1
+            fact = LeaseExpired(u=self.jitter()) if running else Expired()
+            decision = decide_delivery(delivery, fact, retry=retry, now=tx.now)
+            tx.deliveries.save(decision.state)
+            tx.outbox.append(*decision.events, caused_by=delivery.event_id)
+            if decision.state.state.is_terminal:
+                closed.append(decision.state)
+        return Settled(closed=tuple(closed), lost=lost)
+
+    def _with_contents(
+        self,
+        tx: Transaction,
+        leased: Iterable[Delivery],
+        spec: WebhookEndpoint,
+        resource: Resource,
+    ) -> list[Leased]:
+        secrets = tuple(tx.secrets.live(resource.uid, "signing"))
+        return [
+            Leased(
+                delivery=delivery,
+                message=tx.deliveries.message(delivery.received_on, delivery.event_id),
+                spec=spec,
+                generation=resource.generation,
+                secrets=secrets,
+                leased_at=tx.now,
+            )
+            for delivery in leased
+        ]
+
+
+def _discard(tx: Transaction, state: EndpointState) -> Settled:
+    """The endpoint is gone: what waited for it is discarded, a batch at a time."""
+    closed = []
+    for delivery in tx.deliveries.pending(state.endpoint_uid, SETTLED_AT_ONCE):
+        decision = decide_delivery(delivery, EndpointDeleted(), retry=Retry(), now=tx.now)
+        tx.deliveries.save(decision.state)
+        closed.append(decision.state)
+    look = tx.now if len(closed) == SETTLED_AT_ONCE else None
+    tx.deliveries.save_state(replace(state, next_claim_at=look))
+    return Settled(closed=tuple(closed))
+
+
+def _allowance(spec: WebhookEndpoint, state: EndpointState, resource: Resource) -> Allowance | None:
+    if not spec.enabled or not state.accepts(resource.generation):
+        return None
+    return Allowance(
+        rate_per_minute=rate_in_force(state, spec.limits.rate_per_minute),
+        max_concurrent=spec.limits.max_concurrent,
+    )
+
+
+def _lost_attempt(delivery: Delivery, *, now: datetime) -> WebhookAttempt:
+    return WebhookAttempt(
+        key=DeliveryKey(delivery.received_on, delivery.delivery_id),
+        attempt_no=delivery.attempt_no,
+        lease_epoch=delivery.lease_epoch,
+        worker=delivery.lease_owner or "",
+        started_at=now,
+        finished_at=now,
+        outcome=Outcome.WORKER_LOST,
+        error="the worker was lost; whether the request arrived is unknown",
+    )
+
+
+def record_ends(
+    tx: Transaction,
+    endpoint: ResourceUid,
+    ends: Sequence[EndedAttempt],
+    *,
+    specs: StoredSpecs[WebhookEndpoint],
+    jitter: Jitter,
+) -> Settled:
+    """Close attempts of one endpoint and decide what follows for deliveries and endpoint.
+
+    A result under an old epoch completes its row of the log and changes nothing else.
+    """
+    (state,) = tx.deliveries.states([endpoint])
+    resource = tx.resources.get_by_uid(endpoint)
+    retry = specs.of(resource).retry if resource else Retry()
+    closed, late = [], 0
+    for ended in sorted(ends, key=lambda one: one.log.key):
+        tx.deliveries.close_attempt(replace(ended.log, finished_at=tx.now))
+        delivery = tx.deliveries.get(ended.log.key)
+        if delivery is None:
+            continue
+        fact = Ended(lease_epoch=ended.log.lease_epoch, end=ended.end, u=jitter())
+        decision = decide_delivery(delivery, fact, retry=retry, now=tx.now)
+        if decision.state is delivery:
+            late += 1
+            continue
+        tx.deliveries.save(decision.state)
+        tx.outbox.append(*decision.events, caused_by=delivery.event_id)
+        if decision.state.state.is_terminal:
+            closed.append(decision.state)
+        state = _after_attempt(tx, state, ended, resource)
+    look: datetime | None = tx.now
+    if resource is not None:
+        allowed = _allowance(specs.of(resource), state, resource)
+        look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
+    tx.deliveries.save_state(replace(state, next_claim_at=look))
+    return Settled(closed=tuple(closed), late=late)
+
+
+def _after_attempt(
+    tx: Transaction, state: EndpointState, ended: EndedAttempt, resource: Resource | None
+) -> EndpointState:
+    generation = resource.generation if resource else 0
+    receiver = Receiver(generation=generation, shown_url=ended.shown_url)
+    decision = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now)
+    tx.outbox.append(*decision.events)
+    return decision.state

@@ -1,0 +1,483 @@
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from datarecs_application.loops.webhook_sending import WebhookSending
+from datarecs_application.ports.delivery import DeliveryKey, OutgoingWebhook, WebhookAttempt
+from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_requests import RequestMaker
+from datarecs_application.webhooks import IncomingEvent, Leasing, fan_out
+from datarecs_core.errors.delivery import EventTooLargeError
+from datarecs_core.resources.resource import Resource
+from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
+from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState
+from datarecs_core.webhooks.endpoint import (
+    Auth,
+    Filter,
+    Limits,
+    Retry,
+    SecretRef,
+    Signing,
+    SigningMode,
+    WebhookEndpoint,
+)
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.signature import new_secret, secret_context, secret_key, sign
+from datarecs_memory.lease_queue import MemoryWorkFinder
+from datarecs_memory.store import MemoryStore
+from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_runtime.secrets import Keyring, TenantSecrets
+from datarecs_runtime.sections import Secrets
+from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, an_id
+from datarecs_testing.clock import FixedIds, ManualClock
+from datarecs_testing.conformance.webhook_client import WebhookClientConformance
+from datarecs_testing.deliveries import FINALISED, a_message, an_endpoint, read_endpoint
+from datarecs_testing.metrics import RecordedMetrics
+from datarecs_testing.scripted_delivery import OK, ScriptedWebhookClient, answered
+
+SECRET = new_secret(bytes(range(32)))
+MINUTE = timedelta(minutes=1)
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@dataclass(slots=True)
+class House:
+    """The webhook-service without Kafka, Postgres and sockets."""
+
+    answer: Callable[[OutgoingWebhook], AttemptEnd | None] = lambda _: OK
+    clock: ManualClock = field(default_factory=lambda: ManualClock(now=NOON))
+    metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
+    environment: dict[str, str] = field(default_factory=dict)
+    store: MemoryStore = field(init=False)
+    unit: MemoryUnitOfWork = field(init=False)
+    client: ScriptedWebhookClient = field(init=False)
+    secrets: TenantSecrets = field(init=False)
+    specs: StoredSpecs[WebhookEndpoint] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = MemoryStore(self.clock, FixedIds())
+        self.unit = MemoryUnitOfWork(self.store)
+        self.client = ScriptedWebhookClient(self.answer)
+        self.secrets = TenantSecrets(
+            Secrets(),
+            keyring=Keyring({"kek-1": bytes(32)}, current="kek-1"),
+            environment=self.environment,
+        )
+        self.specs = StoredSpecs(read_endpoint)
+
+    def sending(self, owner: str = "w-1") -> WebhookSending:
+        return WebhookSending(
+            MemoryWorkFinder(self.store),
+            self.unit,
+            self.client,
+            leasing=Leasing(specs=self.specs, jitter=lambda: 0.5, owner=owner),
+            requests=RequestMaker(
+                secrets=self.secrets,
+                user_agent="datarecs-webhook/0.1.0",
+                child_trace=lambda _: TRACE,
+            ),
+            metrics=self.metrics,
+            clock=self.clock,
+        )
+
+    def declare(
+        self, spec: WebhookEndpoint | None = None, *, tenant: TenantId = A_TENANT
+    ) -> Resource:
+        """An endpoint with a managed secret."""
+        endpoint = an_endpoint(spec, tenant_id=tenant)
+        with self.unit.begin(tenant) as tx:
+            tx.resources.add(endpoint)
+            context = secret_context(tenant, endpoint.uid, "k1")
+            sealed = self.secrets.seal(SECRET.encode(), context=context)
+            tx.secrets.put(endpoint.uid, "signing", "k1", sealed)
+        return endpoint
+
+    def publish(
+        self,
+        *,
+        tenant: TenantId = A_TENANT,
+        type_: str = FINALISED,
+        about: ResourceUid | None = None,
+        data: bytes = b'{"v":0.010}',
+    ) -> EventId:
+        event = EventId(an_id())
+        message = a_message(event, type=type_)
+        with self.unit.begin(tenant, feed=8) as tx:
+            if tx.inbox.first_time("webhook-service", "/datarecs/core-api", event):
+                fan_out(
+                    tx,
+                    IncomingEvent(
+                        event_id=event,
+                        type=type_,
+                        time=tx.now,
+                        attributes=message.attributes,
+                        data=data,
+                        endpoint_id=about,
+                        run_id=RunId(an_id()),
+                    ),
+                    specs=self.specs,
+                    ids=self.store.ids,
+                    base_url="https://recs.example.com",
+                )
+        return event
+
+    def deliveries(self, endpoint: Resource) -> list[Delivery]:
+        with self.unit.begin(endpoint.tenant_id, read_only=True) as tx:
+            return tx.deliveries.of_endpoint(endpoint.uid, 1000)
+
+    def attempts(self, delivery: Delivery) -> list[WebhookAttempt]:
+        with self.unit.begin(delivery.tenant_id, read_only=True) as tx:
+            key = DeliveryKey(delivery.received_on, delivery.delivery_id)
+            return tx.deliveries.attempts(key)
+
+    def told(self) -> list[str]:
+        """Short types of everything in the outbox of tenant A."""
+        rows = self.store.committed(A_TENANT).outbox.values()
+        return [queued.row.type.removeprefix("io.datarecs.") for queued in rows]
+
+    def run(self, loop: WebhookSending, *, turns: int = 3) -> None:
+        for _ in range(turns):
+            loop.turn()
+
+    def play_until_quiet(self, loop: WebhookSending, endpoint: Resource) -> None:
+        """Let time pass to each next look until nothing waits."""
+        while True:
+            self.run(loop, turns=2)
+            look = self.store.committed(endpoint.tenant_id).delivery.endpoints[endpoint.uid]
+            if look.next_claim_at is None:
+                return
+            self.clock.advance(max(timedelta(), look.next_claim_at - self.clock.now()))
+
+
+def test_an_event_without_an_endpoint_leaves_nothing() -> None:
+    house = House()
+    house.publish()
+    assert house.store.committed(A_TENANT).delivery.messages == {}
+
+
+@pytest.mark.case("W07")
+def test_the_same_event_three_times_is_one_message_and_one_delivery_per_endpoint() -> None:
+    house = House()
+    endpoints = [house.declare() for _ in range(2)]
+    event = house.publish()
+    with house.unit.begin(A_TENANT) as tx:
+        again = [tx.inbox.first_time("webhook-service", "/datarecs/core-api", event)] * 2
+    assert again == [False, False]
+    assert len(house.store.committed(A_TENANT).delivery.messages) == 1
+    assert [len(house.deliveries(endpoint)) for endpoint in endpoints] == [1, 1]
+
+
+def test_a_delivery_goes_out_signed_and_is_recorded_with_its_attempt() -> None:
+    house = House()
+    endpoint = house.declare()
+    event = house.publish()
+    house.run(house.sending())
+    (sent,) = house.client.sent
+    headers = dict(sent.headers)
+    assert list(headers) == [
+        *("Content-Type", "User-Agent", "Accept-Encoding", "webhook-id", "webhook-timestamp"),
+        *("webhook-signature", "datarecs-delivery", "datarecs-attempt", "datarecs-reason"),
+        "traceparent",
+    ]
+    assert headers["webhook-id"] == str(event)
+    timestamp = int(headers["webhook-timestamp"])
+    assert timestamp == int(NOON.timestamp())
+    assert headers["webhook-signature"] == sign(
+        [secret_key(SECRET)], event_id=str(event), timestamp=timestamp, body=sent.body
+    )
+    (delivery,) = house.deliveries(endpoint)
+    assert delivery.state is DeliveryState.SUCCEEDED
+    (attempt,) = house.attempts(delivery)
+    assert (attempt.outcome, attempt.status) == (Outcome.OK, 200)
+    assert attempt.key_ids == ("k1",)
+    assert attempt.request_headers["webhook-signature"] == "***"
+    assert attempt.trace_id == "0af7651916cd43dd8448eb211c80319c"
+    assert attempt.finished_at == NOON
+
+
+@pytest.mark.case("W08")
+def test_retries_keep_the_id_and_sign_anew() -> None:
+    answers = iter([answered(500), answered(500), OK])
+    house = House(answer=lambda _: next(answers))
+    endpoint = house.declare()
+    house.publish()
+    house.play_until_quiet(house.sending(), endpoint)
+    (delivery,) = house.deliveries(endpoint)
+    assert (delivery.state, delivery.attempt_no) == (DeliveryState.SUCCEEDED, 3)
+    sent = [dict(request.headers) for request in house.client.sent]
+    assert len({one["webhook-id"] for one in sent}) == 1
+    assert len({one["webhook-timestamp"] for one in sent}) == 3
+    assert len({one["webhook-signature"] for one in sent}) == 3
+    assert len({request.body for request in house.client.sent}) == 1
+    waits = [b.started_at - a.started_at for a, b in pairwise(house.attempts(delivery))]
+    assert waits == [timedelta(seconds=5), timedelta(minutes=5)]
+
+
+@pytest.mark.case("W09")
+def test_always_500_is_ten_attempts_one_warning_and_one_dead_letter() -> None:
+    house = House(answer=lambda _: answered(500))
+    endpoint = house.declare()
+    house.publish()
+    house.play_until_quiet(house.sending(), endpoint)
+    (delivery,) = house.deliveries(endpoint)
+    assert delivery.reason is DeliveryReason.EXHAUSTED
+    assert len(house.client.sent) == 10
+    assert house.told() == ["webhook.delivery.failed", "webhook.delivery.dead_lettered"]
+    assert house.clock.now() - NOON == timedelta(seconds=272_105)
+
+
+@pytest.mark.case("X53")
+def test_failures_of_an_operational_endpoint_feed_no_loop() -> None:
+    house = House(answer=lambda _: answered(500))
+    endpoint = house.declare(
+        WebhookEndpoint(url="https://a.example.com/", filter=Filter(operational=True))
+    )
+    house.publish(type_="io.datarecs.webhook.delivery.failed", about=endpoint.uid)
+    assert house.deliveries(endpoint) == []
+    house.publish(type_="io.datarecs.webhook.delivery.failed", about=ResourceUid(an_id()))
+    house.play_until_quiet(house.sending(), endpoint)
+    assert len(house.client.sent) == 10
+    assert house.told() == []
+
+
+@pytest.mark.case("W11")
+def test_a_worker_that_dies_is_found_by_its_lease_and_its_delivery_goes_again() -> None:
+    house = House(answer=lambda _: None)
+    endpoint = house.declare()
+    house.publish()
+    dead = house.sending("w-dead")
+    dead.turn()
+    assert house.client.in_flight == 1
+    house.clock.advance(timedelta(seconds=61))
+    house.client = ScriptedWebhookClient()
+    house.run(house.sending("w-2"))
+    (delivery,) = house.deliveries(endpoint)
+    assert delivery.state is DeliveryState.SUCCEEDED
+    assert delivery.schedule_index == 0
+    lost, good = house.attempts(delivery)
+    assert (lost.outcome, lost.worker) == (Outcome.WORKER_LOST, "w-dead")
+    assert (good.outcome, good.worker) == (Outcome.OK, "w-2")
+    assert house.metrics.total("leases_expired_total", queue="webhook") == 1
+
+
+@pytest.mark.case("W12")
+def test_a_late_result_changes_nothing_and_is_counted() -> None:
+    slow = House(answer=lambda _: None)
+    endpoint = slow.declare()
+    slow.publish()
+    paused = slow.sending("w-paused")
+    paused.turn()
+    slow.clock.advance(timedelta(seconds=61))
+    slow.client = ScriptedWebhookClient(lambda _: answered(500))
+    slow.run(slow.sending("w-2"), turns=2)
+    before = slow.deliveries(endpoint)
+    assert isinstance(paused.client, ScriptedWebhookClient)
+    paused.client._answer = lambda _: OK  # noqa: SLF001  the receiver answers at last
+    paused.turn()
+    assert slow.deliveries(endpoint) == before
+    assert slow.metrics.total("webhook_late_results_total") == 1
+
+
+@pytest.mark.case("W14")
+def test_a_429_rests_the_whole_endpoint() -> None:
+    answers = iter([answered(429, retry_after="7200"), OK, OK])
+    house = House(answer=lambda _: next(answers))
+    endpoint = house.declare(
+        WebhookEndpoint(url="https://a.example.com/", limits=Limits(max_concurrent=1))
+    )
+    house.publish()
+    house.publish()
+    loop = house.sending()
+    house.run(loop)
+    assert len(house.client.sent) == 1
+    house.clock.advance(timedelta(seconds=7199))
+    house.run(loop)
+    assert len(house.client.sent) == 1
+    house.clock.advance(timedelta(seconds=1))
+    house.run(loop, turns=5)
+    assert len(house.client.sent) == 3
+    assert {one.state for one in house.deliveries(endpoint)} == {DeliveryState.SUCCEEDED}
+
+
+def test_a_410_disables_at_once_tells_it_and_keeps_what_waits() -> None:
+    house = House(answer=lambda _: answered(410))
+    spec = WebhookEndpoint(url="https://a.example.com/h?k=v", limits=Limits(max_concurrent=1))
+    endpoint = house.declare(spec)
+    house.publish()
+    house.publish()
+    loop = house.sending()
+    house.run(loop, turns=4)
+    assert len(house.client.sent) == 1
+    states = sorted(one.state for one in house.deliveries(endpoint))
+    assert states == [DeliveryState.DEAD_LETTERED, DeliveryState.PENDING]
+    assert "webhook.endpoint.auto_disabled" in house.told()
+    house.publish()
+    assert len(house.deliveries(endpoint)) == 2
+    changed = replace(endpoint, generation=2, rv=2)
+    with house.unit.begin(A_TENANT) as tx:
+        assert tx.resources.replace(changed, expected_rv=endpoint.rv)
+    house.clock.advance(timedelta(seconds=30))
+    house.run(loop)
+    assert len(house.client.sent) == 2
+
+
+@pytest.mark.case("W29")
+def test_open_requests_never_exceed_the_limit_over_two_replicas() -> None:
+    house = House(answer=lambda _: None)
+    spec = WebhookEndpoint(url="https://a.example.com/", limits=Limits(max_concurrent=2))
+    house.declare(spec)
+    for _ in range(5):
+        house.publish()
+    for owner in ("w-1", "w-2"):
+        house.run(house.sending(owner))
+    assert house.client.in_flight == 2
+
+
+def test_a_hanging_endpoint_holds_its_own_slots_and_delays_nobody() -> None:
+    house = House(answer=lambda request: None if "hang" in request.url else OK)
+    hanging = house.declare(WebhookEndpoint(url="https://hang.example.com/"))
+    healthy = house.declare(WebhookEndpoint(url="https://good.example.com/"), tenant=B_TENANT)
+    for _ in range(3):
+        house.publish()
+    house.publish(tenant=B_TENANT)
+    house.run(house.sending())
+    assert [one.state for one in house.deliveries(healthy)] == [DeliveryState.SUCCEEDED]
+    assert {one.state for one in house.deliveries(hanging)} == {DeliveryState.LEASED}
+
+
+def test_a_disabled_endpoint_keeps_its_deliveries_until_it_is_enabled_or_they_expire() -> None:
+    house = House()
+    spec = WebhookEndpoint(url="https://a.example.com/", retry=Retry(max_age=MINUTE))
+    endpoint = house.declare(spec)
+    house.publish()
+    off = an_endpoint(
+        replace(spec, enabled=False), uid=endpoint.uid, name=endpoint.name, generation=2, rv=2
+    )
+    with house.unit.begin(A_TENANT) as tx:
+        assert tx.resources.replace(off, expected_rv=1)
+    loop = house.sending()
+    house.play_until_quiet(loop, endpoint)
+    assert house.client.sent == []
+    (delivery,) = house.deliveries(endpoint)
+    assert delivery.reason is DeliveryReason.EXPIRED
+
+
+def test_a_deleted_endpoint_discards_what_waits() -> None:
+    house = House()
+    endpoint = house.declare()
+    house.publish()
+    with house.unit.begin(A_TENANT) as tx:
+        tx.resources.remove(endpoint, expected_rv=1)
+    house.run(house.sending())
+    (delivery,) = house.deliveries(endpoint)
+    assert (delivery.state, delivery.reason) == (
+        DeliveryState.DISCARDED,
+        DeliveryReason.ENDPOINT_DELETED,
+    )
+    assert house.told() == []
+
+
+@pytest.mark.case("W24")
+def test_secrets_stand_in_no_row_event_or_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    house = House(answer=lambda _: answered(500))
+    house.environment |= {
+        "DATARECS_CONN_" + A_TENANT.hex.upper() + "_TOKEN": "canary-bearer",
+        "DATARECS_CONN_" + A_TENANT.hex.upper() + "_URL": "https://a.example.com/canary-path",
+        "DATARECS_CONN_" + A_TENANT.hex.upper() + "_KEY": "canary-header",
+    }
+    prefix = "env:DATARECS_CONN_" + A_TENANT.hex.upper()
+    spec = WebhookEndpoint(
+        url_from=SecretRef(secret_ref=f"{prefix}_URL"),
+        auth=Auth(bearer=SecretRef(secret_ref=f"{prefix}_TOKEN")),
+        headers={"X-Key": SecretRef(secret_ref=f"{prefix}_KEY")},
+    )
+    endpoint = house.declare(spec)
+    house.publish()
+    house.play_until_quiet(house.sending(), endpoint)
+    sent = house.client.sent[0]
+    assert sent.url == "https://a.example.com/canary-path"
+    assert dict(sent.headers)["Authorization"] == "Bearer canary-bearer"
+    assert dict(sent.headers)["X-Key"] == "canary-header"
+    everything = repr(house.store.committed(A_TENANT).delivery) + caplog.text
+    everything += repr(house.store.committed(A_TENANT).outbox)
+    assert "canary" not in everything
+    assert SECRET not in everything
+    attempt = house.attempts(house.deliveries(endpoint)[0])[0]
+    assert attempt.url == "https://a.example.com"
+
+
+@pytest.mark.parametrize("broken", ["no secret", "tampered", "reference"])
+def test_without_a_secret_nothing_is_sent_and_it_is_tried_in_a_minute(broken: str) -> None:
+    house = House()
+    spec = WebhookEndpoint(url="https://a.example.com/")
+    if broken == "reference":
+        refs = ("env:DATARECS_CONN_" + A_TENANT.hex.upper() + "_GONE",)
+        spec = replace(spec, signing=Signing(mode=SigningMode.REFERENCE, secret_refs=refs))
+    endpoint = house.declare(spec)
+    with house.unit.begin(A_TENANT) as tx:
+        if broken != "reference":
+            tx.secrets.erase(endpoint.uid)
+        if broken == "tampered":
+            tx.secrets.put(endpoint.uid, "signing", "k2", b"not an envelope")
+    house.publish()
+    loop = house.sending()
+    house.run(loop)
+    assert house.client.sent == []
+    (delivery,) = house.deliveries(endpoint)
+    assert delivery.last_outcome is Outcome.SECRET_UNAVAILABLE
+    assert delivery.due_at == NOON + MINUTE
+    assert delivery.schedule_index == 0
+
+
+@pytest.mark.case("W38")
+def test_data_above_64_kib_is_refused() -> None:
+    house = House()
+    house.declare()
+    with pytest.raises(EventTooLargeError):
+        house.publish(data=b'{"t":"' + b"x" * 65_530 + b'"}')
+
+
+@pytest.mark.case("W42")
+def test_an_event_reaches_the_endpoints_of_its_own_tenant_alone() -> None:
+    house = House()
+    ours, theirs = house.declare(), house.declare(tenant=B_TENANT)
+    house.publish()
+    assert len(house.deliveries(ours)) == 1
+    assert house.deliveries(theirs) == []
+
+
+def test_stopping_lets_what_is_under_way_end_and_records_it() -> None:
+    house = House()
+    endpoint = house.declare()
+    house.publish()
+    loop = house.sending()
+    loop._start_due()  # noqa: SLF001  the first half of a turn
+    stop = _Stopped()
+    loop.run(stop)
+    assert house.client.closed
+    assert house.deliveries(endpoint)[0].state is DeliveryState.SUCCEEDED
+
+
+class _Stopped:
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def is_set(self) -> bool:
+        return True
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002  set already
+        return True
+
+
+class TestScriptedClient(WebhookClientConformance):
+    @pytest.fixture
+    def client(self) -> ScriptedWebhookClient:
+        return ScriptedWebhookClient()
+
+    @pytest.fixture
+    def url(self) -> str:
+        return "https://a.example.com/"

@@ -1,0 +1,82 @@
+"""Time and ids that a test holds in its hand: a clock that is moved, ids that can be foreseen.
+
+Its own module because every rule takes `now` and ids as arguments, and loops take these two ports.
+"""
+
+import threading
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from datarecs_application.ports.outside import Wake
+
+NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
+"""An arbitrary moment, the same in every test."""
+
+_LATCH_LOOK_S = 0.005
+"""How often a waiting thread looks at its latch, in real seconds."""
+_LONGEST_WAIT_S = 30.0
+"""Real seconds after which a wait nobody ended fails the test."""
+
+
+class ManualClock:
+    """The Clock port, standing still until `advance`. Safe from several threads.
+
+    With `by_itself=True` a wait returns at once and moves the clock by its length, for loops that a
+    test runs in its own thread.
+    """
+
+    def __init__(self, now: datetime = NOON, *, by_itself: bool = False) -> None:
+        self._now = now
+        self._start = now
+        self._by_itself = by_itself
+        self._moved = threading.Condition()
+
+    def now(self) -> datetime:
+        with self._moved:
+            return self._now
+
+    def monotonic(self) -> float:
+        return (self.now() - self._start).total_seconds()
+
+    def advance(self, duration: timedelta) -> None:
+        """Move on and wake everybody whose time has come."""
+        with self._moved:
+            self._now += duration
+            self._moved.notify_all()
+
+    def wait(self, duration: timedelta, *, until: Wake | None = None) -> bool:
+        if self._by_itself:
+            if until is None or not until.is_set():
+                self.advance(duration)
+            return until is not None and until.is_set()
+        return self._wait_for(self.now() + duration, until)
+
+    def _wait_for(self, moment: datetime, until: Wake | None) -> bool:
+        looks = round(_LONGEST_WAIT_S / _LATCH_LOOK_S)
+        with self._moved:
+            for _ in range(looks):
+                if until is not None and until.is_set():
+                    return True
+                if self._now >= moment:
+                    return False
+                self._moved.wait(_LATCH_LOOK_S)
+        raise AssertionError(f"nobody moved the clock to {moment} or set the latch")
+
+
+class FixedIds:
+    """The Ids port with foreseeable UUIDv7s: `FixedIds.nth(1)`, `nth(2)`, … in this order."""
+
+    def __init__(self, start: int = 1) -> None:
+        self._next = start
+        self._lock = threading.Lock()
+
+    def new(self) -> UUID:
+        with self._lock:
+            made = self.nth(self._next)
+            self._next += 1
+            return made
+
+    @staticmethod
+    def nth(number: int) -> UUID:
+        """The id that is made as the `number`-th: a valid UUIDv7 that grows with it."""
+        return UUID(int=(0x019BC000_0000_7000_8000 << 48) + number)

@@ -1,0 +1,122 @@
+"""What every IdempotencyKeys, ApiKeys and Audit owe."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from datarecs_application.ports.state import AuditEntry, KeyUse, StoredAnswer, Transaction
+from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, an_api_key
+from datarecs_testing.conformance.stores import Stores, carry_out
+
+ANSWER = StoredAnswer(status=202, headers={"Location": "/api/v1/runs/1"}, body=b'{"id":1}')
+REQUEST = {"principal": "u-7f3", "route": "POST /jobs/{name}/runs", "key": "k-1"}
+
+
+def take(tx: Transaction, *, body: bytes = b"a", **other: str) -> tuple[KeyUse, object]:
+    return tx.idempotency.take(request_hash=32 * body, **{**REQUEST, **other})
+
+
+def answered(stores: Stores) -> None:
+    with stores.api.unit.begin(A_TENANT) as tx:
+        take(tx)
+        tx.idempotency.store(answer=ANSWER, **REQUEST)
+
+
+class IdempotencyKeysConformance:
+    def test_the_first_use_is_new(self, stores: Stores) -> None:
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert take(tx) == (KeyUse.NEW, None)
+
+    @pytest.mark.case("L07")
+    def test_a_repeated_request_gets_the_first_answer(self, stores: Stores) -> None:
+        answered(stores)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert take(tx) == (KeyUse.REPLAY, ANSWER)
+
+    @pytest.mark.case("L07")
+    def test_the_key_with_another_body_does_not_match(self, stores: Stores) -> None:
+        answered(stores)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert take(tx, body=b"b") == (KeyUse.MISMATCH, None)
+
+    def test_a_key_goes_with_a_rollback(self, stores: Stores) -> None:
+        def fail(tx: Transaction) -> None:
+            take(tx)
+            tx.idempotency.store(answer=ANSWER, **REQUEST)
+            raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            carry_out(stores.api.unit, A_TENANT, fail)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert take(tx) == (KeyUse.NEW, None)
+
+    def test_a_key_without_an_answer_is_taken_again(self, stores: Stores) -> None:
+        for _ in range(2):
+            with stores.api.unit.begin(A_TENANT) as tx:
+                assert take(tx) == (KeyUse.NEW, None)
+
+    def test_a_key_is_forgotten_after_a_day(self, stores: Stores) -> None:
+        answered(stores)
+        stores.pass_time(timedelta(hours=24, seconds=1))
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert take(tx, body=b"b") == (KeyUse.NEW, None)
+
+    @pytest.mark.case("X03")
+    def test_tenants_principals_and_routes_have_keys_of_their_own(self, stores: Stores) -> None:
+        answered(stores)
+        with stores.api.unit.begin(B_TENANT) as tx:
+            assert take(tx) == (KeyUse.NEW, None)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert take(tx, principal="another") == (KeyUse.NEW, None)
+            assert take(tx, route="POST /keys") == (KeyUse.NEW, None)
+
+
+class ApiKeysConformance:
+    def test_keys_are_listed_newest_first(self, stores: Stores) -> None:
+        old = an_api_key(subject="u-1")
+        new = an_api_key(subject="u-2", created_at=NOON + timedelta(days=1))
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.api_keys.add(old)
+            tx.api_keys.add(new)
+            assert tx.api_keys.all() == [new, old]
+            assert tx.api_keys.all(subject="u-1") == [old]
+
+    def test_a_revoked_key_keeps_its_first_revocation(self, stores: Stores) -> None:
+        key = an_api_key()
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.api_keys.add(key)
+        revoked = []
+        for _ in range(2):
+            with stores.api.unit.begin(A_TENANT) as tx:
+                assert tx.api_keys.revoke(key.key_id)
+                revoked += tx.api_keys.all()
+        first, second = revoked
+        assert first.revoked_at is not None
+        assert second == first == replace(key, revoked_at=first.revoked_at)
+
+    def test_an_unknown_key_is_not_revoked(self, stores: Stores) -> None:
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert not tx.api_keys.revoke("nobodyskey22")
+
+
+class AuditConformance:
+    def test_deeds_are_chained(self, stores: Stores) -> None:
+        entry = AuditEntry(actor="u-1", actor_kind="key", action="resource.write")
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.audit.append(entry)
+            tx.audit.append(replace(entry, detail={"n": [1, "größe", None]}))
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.audit.append(replace(entry, before_sha256=bytes(32), after_sha256=bytes(32)))
+
+    def test_a_deed_goes_with_a_rollback(self, stores: Stores) -> None:
+        entry = AuditEntry(actor="u-1", actor_kind="key", action="resource.write")
+
+        def fail(tx: Transaction) -> None:
+            tx.audit.append(entry)
+            raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            carry_out(stores.api.unit, A_TENANT, fail)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            tx.audit.append(entry)

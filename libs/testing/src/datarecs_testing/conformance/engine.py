@@ -1,0 +1,17 @@
+"""The suites of the Engine port: the strict core that each engine passes, and the whole.
+
+A member's test subclasses one of them and gives the fixture `bench`.
+"""
+
+from datarecs_testing.conformance.engine_groups import GroupConformance
+from datarecs_testing.conformance.engine_policies import PolicyConformance
+from datarecs_testing.conformance.engine_rules import RuleConformance
+from datarecs_testing.conformance.engine_values import ValueConformance
+
+
+class EngineConformance(ValueConformance, GroupConformance):
+    """Counts, aggregate and row stages for N sources with every default rule and policy."""
+
+
+class RelaxationConformance(RuleConformance, PolicyConformance):
+    """Everything else a job may declare."""

@@ -1,0 +1,153 @@
+"""A broker, a database and a consumer of one service in memory, on a clock that moves by itself.
+
+For tests of handlers and of the loop itself: events are published, the real consumer runs for some
+seconds of the manual clock, and what it left behind can be read.
+"""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from datarecs_application.loops import Silent, StepSignals
+from datarecs_application.ports.messaging import LogRecord, Partition
+from datarecs_application.ports.outside import Clock
+from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_core.runs.events import RunCompleted, RunErrored
+from datarecs_core.runs.model import RunResult
+from datarecs_core.values import EventId, JobId, RunId
+from datarecs_events.catalogue import Topic
+from datarecs_events.codec import EncodedEvent, Received, Stamp, encode
+from datarecs_kafka.backoff import Backoff
+from datarecs_kafka.consumer import Consumer
+from datarecs_kafka.dead_letter import letter_of
+from datarecs_kafka.handling import Handler, Subscription
+from datarecs_memory.message_log import MessageLog
+from datarecs_memory.store import MemoryStore
+from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_testing.builders import a_run
+from datarecs_testing.clock import FixedIds, ManualClock
+from datarecs_testing.metrics import RecordedMetrics
+
+GROUP = "run-controller"
+DLQ = f"{GROUP}.dlq"
+INFRA = Topic.RUN_INFRA
+
+
+class Killed(BaseException):
+    """What a test raises in place of kill -9: no `except Exception` may hold it."""
+
+
+@dataclass
+class KillAt:
+    step: str
+
+    def reached(self, step: str) -> None:
+        if step == self.step:
+            raise Killed
+
+
+@dataclass
+class Until:
+    """A stop that comes when so much time of the manual clock has passed."""
+
+    clock: Clock
+    seconds: float
+    _asked: bool = False
+
+    def set(self) -> None:
+        self._asked = True
+
+    def clear(self) -> None:
+        self._asked = False
+
+    def is_set(self) -> bool:
+        return self._asked or self.clock.monotonic() >= self.seconds
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        return self.is_set()
+
+
+@dataclass
+class World:
+    """A broker, a database and the handled events of one service."""
+
+    clock: ManualClock = field(default_factory=lambda: ManualClock(by_itself=True))
+    metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
+    ids: FixedIds = field(default_factory=lambda: FixedIds(1_000))
+    handled: list[UUID] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.log = MessageLog(self.clock, {INFRA: 3, Topic.RUN_PLATFORM: 3, DLQ: 3})
+        store = MemoryStore(self.clock, FixedIds())
+        self.tenant = store.create_tenant()
+        self.unit_of_work: UnitOfWork = MemoryUnitOfWork(store)
+
+    def completed(self) -> RunCompleted:
+        """The end of some run of the tenant."""
+        return RunCompleted(
+            run_id=RunId(self.ids.new()),
+            job_id=JobId(self.ids.new()),
+            tenant_id=self.tenant,
+            workflow_name="recon",
+            result=RunResult.MATCHED,
+        )
+
+    def encoded(self, event: object | None = None, *, event_id: UUID | None = None) -> EncodedEvent:
+        chosen = EventId(event_id or self.ids.new())
+        stamp = Stamp(event_id=chosen, time=self.clock.now(), sequence=1)
+        return encode(event or self.completed(), stamp)
+
+    def publish(
+        self, event: object | None = None, *, event_id: UUID | None = None, partition: int = 0
+    ) -> UUID:
+        """Write an event of ours; its id."""
+        encoded = self.encoded(event, event_id=event_id)
+        self.log.append(
+            str(encoded.topic),
+            key=encoded.key_bytes,
+            value=encoded.data,
+            headers=encoded.headers,
+            partition=partition,
+        )
+        return UUID(encoded.attributes["id"])
+
+    def remember(self, tx: Transaction, received: Received) -> None:
+        """The usual handler: its effect cannot happen twice unnoticed."""
+        event = received.event
+        assert isinstance(event, RunCompleted)
+        tx.runs.add(a_run(tenant_id=tx.tenant_id, run_id=event.run_id))
+        self.handled.append(received.envelope.id)
+
+    def consumer(
+        self, handler: Handler | None = None, *, signals: StepSignals | None = None
+    ) -> Consumer:
+        return Consumer(
+            self.log,
+            self.unit_of_work,
+            group=GROUP,
+            subscriptions=(
+                Subscription(INFRA, (RunCompleted, RunErrored), handler or self.remember),
+            ),
+            metrics=self.metrics,
+            clock=self.clock,
+            backoff=Backoff(draw=lambda: 1.0),
+            signals=signals or Silent(),
+        )
+
+    def consume(self, handler: Handler | None = None, *, seconds: float = 5) -> Consumer:
+        """Run a consumer for so much time of the manual clock."""
+        consumer = self.consumer(handler)
+        consumer.run(self.after(seconds))
+        return consumer
+
+    def after(self, seconds: float) -> Until:
+        return Until(self.clock, self.clock.monotonic() + seconds)
+
+    def letters(self) -> list[LogRecord]:
+        return sorted(self.log.records(DLQ), key=lambda record: record.timestamp_ms)
+
+    def reasons(self) -> list[str]:
+        return [letter_of(record).reason for record in self.letters()]
+
+    def committed(self, partition: int = 0) -> int:
+        return self.log.committed(GROUP).get(Partition(INFRA, partition), 0)

@@ -1,0 +1,122 @@
+"""Session fixtures over real servers, and what a missing server means.
+
+A part that cannot be had skips its tests with one loud line, unless `DATARECS_TEST_REQUIRE` names
+it: then the tests fail. `DATARECS_TEST_POSTGRES_URL` and `DATARECS_TEST_KAFKA_BOOTSTRAP` (with
+`DATARECS_TEST_KAFKA_PASSWORD` of the user `stack`) point the fixtures at servers already running.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from datarecs_cli.stack.failures import (
+    JarUnavailableError,
+    JavaMissingError,
+    PostgresMissingError,
+)
+from datarecs_runtime.environment import process_environment
+from datarecs_testing import stack
+
+pytest_plugins = ["datarecs_testing.database"]
+
+PARTS = frozenset({"postgres", "kafka", "spark", "helm", "browser"})
+"""Words that DATARECS_TEST_REQUIRE may hold, separated by commas."""
+
+_missing = pytest.StashKey[dict[str, str]]()
+
+
+def required_parts(environment_value: str) -> frozenset[str]:
+    """The parts whose absence fails. Raises pytest.UsageError on an unknown word."""
+    words = {word.strip() for word in environment_value.split(",")} - {""}
+    unknown = words - PARTS
+    if unknown:
+        raise pytest.UsageError(
+            f"DATARECS_TEST_REQUIRE names {', '.join(sorted(unknown))};"
+            f" it may name {', '.join(sorted(PARTS))}"
+        )
+    return frozenset(words)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_missing] = {}
+    required_parts(process_environment().get("DATARECS_TEST_REQUIRE", ""))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for part, reason in config.stash[_missing].items():
+        terminalreporter.write_line(
+            f"NOT TESTED WITH {part.upper()}: {reason}", red=True, bold=True
+        )
+
+
+def lacking(config: pytest.Config, part: str, reason: str) -> NoReturn:
+    """A part is not to be had on this machine: skip loudly, or fail where it is required."""
+    if part in required_parts(process_environment().get("DATARECS_TEST_REQUIRE", "")):
+        pytest.fail(f"DATARECS_TEST_REQUIRE names {part}: {reason}")
+    config.stash[_missing][part] = reason
+    pytest.skip(f"{part} is not to be had: {reason}")
+
+
+@pytest.fixture(scope="session")
+def server_directory() -> Iterator[Path]:
+    """A folder that the database account can pass, removed at the end of the session."""
+    with tempfile.TemporaryDirectory(prefix="datarecs-test-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        directory.chmod(0o711)
+        yield directory
+
+
+@pytest.fixture(scope="session")
+def postgres_server(
+    request: pytest.FixtureRequest, server_directory: Path
+) -> Iterator[stack.PostgresServer]:
+    """The session's database server."""
+    environment = process_environment()
+    given = environment.get("DATARECS_TEST_POSTGRES_URL")
+    try:
+        server = (
+            stack.given_postgres(given, environment)
+            if given
+            else stack.start_postgres(server_directory, environment)
+        )
+    except PostgresMissingError as failure:
+        lacking(request.config, "postgres", str(failure))
+    yield server
+    if server.process is not None:
+        server.process.stop()
+
+
+@pytest.fixture(scope="session")
+def broker_programs(request: pytest.FixtureRequest, server_directory: Path) -> stack.BrokerPrograms:
+    """Java and the broker's jars."""
+    try:
+        return stack.find_broker_programs(server_directory, process_environment())
+    except (JavaMissingError, JarUnavailableError) as failure:
+        lacking(request.config, "kafka", str(failure))
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(
+    request: pytest.FixtureRequest, server_directory: Path
+) -> Iterator[stack.KafkaBroker]:
+    """The session's broker."""
+    environment = process_environment()
+    given = environment.get("DATARECS_TEST_KAFKA_BOOTSTRAP")
+    if given:
+        yield stack.KafkaBroker(
+            bootstrap=given,
+            username="stack",
+            password=environment.get("DATARECS_TEST_KAFKA_PASSWORD", ""),
+            jvm=None,
+        )
+        return
+    programs: stack.BrokerPrograms = request.getfixturevalue("broker_programs")
+    broker = stack.start_kafka(server_directory, environment, programs)
+    yield broker
+    if broker.jvm is not None:
+        broker.jvm.stop()

@@ -1,0 +1,200 @@
+"""Real servers for tests: one Postgres and one Kafka broker per session, on free loopback ports.
+
+Started through the local stack's own code, so tests meet the same servers as `datarecs up`. They
+die with the test process, however it ends.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+from urllib.parse import quote, unquote, urlsplit
+
+from datarecs_cli.stack import accounts, jars, java, kafka, ports, postgres
+from datarecs_cli.stack.failures import PostgresMissingError
+from datarecs_cli.stack.part import Part, start_ready
+from datarecs_cli.stack.psql import Login
+
+FIRST_TEST_PORT = 20_000
+"""Test servers stay below the range from which the system takes outgoing ports, so that a killed
+server finds its port again."""
+
+
+class ServerProcess:
+    """A server that a test may kill and start again; same port, same data."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._running = start_ready(part)
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    @property
+    def log(self) -> Path:
+        return self._part.command.log
+
+    def is_running(self) -> bool:
+        return self._running.exit_code() is None
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash does; returns when it is gone."""
+        self._running.send(SIGKILL)
+        self._running.kill_group()
+
+    def stop(self) -> None:
+        """The orderly way; safe to repeat."""
+        self._running.stop(self._part.stop_signal, self._part.stop_limit_s)
+
+    def restart(self) -> None:
+        """Start it again if it does not run, and wait until it is ready."""
+        if not self.is_running():
+            self._running = start_ready(self._part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresServer:
+    """A server with a superuser's way in; each test makes databases of its own."""
+
+    login: Login
+    binaries: postgres.Server
+    """A server of this machine; another than the running one when that was given."""
+    process: ServerProcess | None
+    """None when the server was given by DATARECS_TEST_POSTGRES_URL."""
+
+    @property
+    def conninfo(self) -> str:
+        """The superuser's URL of the database `postgres`, as libpq reads it."""
+        return self._address("postgresql", "postgres")
+
+    def url(self, database: str) -> str:
+        """The superuser's URL of a database, with the driver named as SQLAlchemy wants it."""
+        return self._address("postgresql+psycopg", database)
+
+    def fresh_database(self) -> str:
+        """Create an empty database; its URL as the superuser. It goes with the server."""
+        name = f"t_{secrets.token_hex(8)}"
+        answer = self.login.ensure_database(name)
+        if answer.refused:
+            raise RuntimeError(answer.text)
+        return self.url(name)
+
+    def _address(self, scheme: str, database: str) -> str:
+        login = self.login
+        who = f"{quote(login.user, safe='')}:{quote(login.password, safe='')}"
+        return f"{scheme}://{who}@{login.host}:{login.port}/{database}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaBroker:
+    """A broker with its administrator's login (SASL_PLAINTEXT, SCRAM-SHA-512)."""
+
+    bootstrap: str
+    username: str
+    password: str
+    jvm: ServerProcess | None
+    """None when the broker was given by DATARECS_TEST_KAFKA_BOOTSTRAP."""
+
+
+def free_test_port() -> int:
+    """A free port of this process's own corner."""
+    first = FIRST_TEST_PORT + os.getpid() * 17 % 12_000
+    port = ports.next_free(first, taken=frozenset(_given))
+    if port is None:
+        raise RuntimeError(f"no free port above {first}")
+    _given.add(port)
+    return port
+
+
+_given: set[int] = set()
+
+
+def given_postgres(url: str, environment: Mapping[str, str]) -> PostgresServer:
+    """A server that somebody else runs, by its superuser's URL."""
+    parts = urlsplit(url)
+    available = postgres.servers(environment, packaged=postgres.packaged_binaries())
+    if not available:
+        raise PostgresMissingError(searched=["a psql for the given server"])
+    login = Login(
+        psql=available[0].bin / "psql",
+        host=parts.hostname or "127.0.0.1",
+        port=parts.port or 5432,
+        user=unquote(parts.username or "postgres"),
+        password=unquote(parts.password or ""),
+    )
+    return PostgresServer(login=login, binaries=available[0], process=None)
+
+
+def start_postgres(directory: Path, environment: Mapping[str, str]) -> PostgresServer:
+    """A new server without fsync. As root every parent of `directory` must be searchable."""
+    account = accounts.server_account(effective_uid=os.geteuid())
+    home = directory / "pg"
+    home.mkdir(mode=0o711)
+    available = postgres.servers(environment, packaged=postgres.packaged_binaries())
+    reachable = [server for server in available if not accounts.obstacle(account, server.bin)]
+    node = postgres.PostgresNode(
+        server=postgres.choose(reachable, home),
+        directory=home,
+        port=free_test_port(),
+        password=secrets.token_urlsafe(16),
+        account=account,
+        durable=False,
+    )
+    postgres.prepare(node, _for_children(environment))
+    part = postgres.part(
+        node, environment=_for_children(environment), log=directory / "postgres.log"
+    )
+    return PostgresServer(login=node.login, binaries=node.server, process=ServerProcess(part))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPrograms:
+    """What it takes to run a broker on this machine."""
+
+    java: java.Java
+    lock: jars.Lock
+    classpath: tuple[Path, ...]
+
+
+def find_broker_programs(directory: Path, environment: Mapping[str, str]) -> BrokerPrograms:
+    """Java and the locked jars, which are fetched into the user's cache the first time."""
+    found = java.find_java(
+        environment,
+        shim_home=directory / "java",
+        places=java.Places(packaged=java.packaged_home()),
+    )
+    lock = jars.read_lock()
+    classpath = jars.classpath(lock, jars.sources(environment), found)
+    return BrokerPrograms(java=found, lock=lock, classpath=classpath)
+
+
+def start_kafka(
+    directory: Path, environment: Mapping[str, str], programs: BrokerPrograms
+) -> KafkaBroker:
+    """A new single-node broker."""
+    node = kafka.KafkaNode(
+        directory=directory / "kafka",
+        broker_port=free_test_port(),
+        controller_port=free_test_port(),
+        cluster_id=kafka.new_cluster_id(),
+        password=secrets.token_urlsafe(16),
+        java=programs.java,
+        classpath=programs.classpath,
+        broker_main=programs.lock.broker_main,
+        storage_main=programs.lock.storage_main,
+    )
+    kafka.prepare(node, _for_children(environment))
+    part = kafka.part(node, environment=_for_children(environment), log=directory / "kafka.log")
+    return KafkaBroker(
+        bootstrap=node.bootstrap,
+        username=kafka.ADMIN,
+        password=node.password,
+        jvm=ServerProcess(part),
+    )
+
+
+def _for_children(environment: Mapping[str, str]) -> dict[str, str]:
+    return {key: environment[key] for key in ("PATH", "LANG", "TMPDIR") if key in environment}

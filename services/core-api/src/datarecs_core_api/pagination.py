@@ -1,0 +1,75 @@
+"""Opaque page cursors: version, sort key, filter and tenant, signed; good for 24 hours.
+
+A cursor of another filter, of another tenant, altered or too old is refused alike (DR4006).
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from datarecs_core.errors.api import ApiCode
+from datarecs_core.hashing import canonical_json
+from datarecs_core.values import TenantId, instant_text
+from datarecs_core_api.problems import ProblemError
+
+LIFETIME = timedelta(hours=24)
+MAX_LIMIT, DEFAULT_LIMIT = 200, 50
+_MAC_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a list goes on: strictly before this (created_at, id)."""
+
+    created_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Cursors:
+    """Makes and reads cursors under one key of the deployment."""
+
+    key: bytes
+
+    def write(
+        self, position: Position, *, tenant: TenantId, where: Mapping[str, str], now: datetime
+    ) -> str:
+        body = canonical_json(
+            {
+                "v": 1,
+                "at": instant_text(position.created_at),
+                "id": str(position.id),
+                "made": instant_text(now),
+            }
+        )
+        mac = self._mac(body, tenant=tenant, where=where)
+        return base64.urlsafe_b64encode(mac + body).decode().rstrip("=")
+
+    def read(
+        self, text: str, *, tenant: TenantId, where: Mapping[str, str], now: datetime
+    ) -> Position:
+        """Raises ProblemError (400 DR4006) for any cursor this list cannot go on from."""
+        refused = ProblemError(
+            code=ApiCode.INVALID_CURSOR, detail="the cursor does not belong to this list"
+        )
+        try:
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (binascii.Error, ValueError) as cause:
+            raise refused from cause
+        mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(body, tenant=tenant, where=where)):
+            raise refused
+        fields = json.loads(body)
+        if now - datetime.fromisoformat(fields["made"]) > LIFETIME:
+            raise refused
+        return Position(created_at=datetime.fromisoformat(fields["at"]), id=UUID(fields["id"]))
+
+    def _mac(self, body: bytes, *, tenant: TenantId, where: Mapping[str, str]) -> bytes:
+        scope = canonical_json({"tenant": str(tenant), "where": dict(where)})
+        return hmac.new(self.key, scope + b"\n" + body, hashlib.sha256).digest()[:_MAC_BYTES]

@@ -1,0 +1,110 @@
+"""Problem details (RFC 9457): which HTTP status each error code has, and what the body may say.
+
+The one place where a code meets a status. A body never repeats an input value, a stack, SQL, a path
+or an address; `trace_id` finds the rest in the log.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+
+from datarecs_core.errors.api import ApiCode
+from datarecs_core.errors.base import DatarecsError, ErrorCode
+from datarecs_core.errors.security import SecurityCode
+
+STATUS: Mapping[ErrorCode, int] = {
+    ApiCode.MALFORMED_REQUEST: 400,
+    ApiCode.INVALID_CURSOR: 400,
+    ApiCode.INVALID_IDEMPOTENCY_KEY: 400,
+    ApiCode.NOT_FOUND: 404,
+    ApiCode.METHOD_NOT_ALLOWED: 405,
+    ApiCode.NOT_ACCEPTABLE: 406,
+    ApiCode.ALREADY_EXISTS: 409,
+    ApiCode.BEING_DELETED: 409,
+    ApiCode.WRITE_CONFLICT: 409,
+    ApiCode.RUN_ALREADY_TERMINAL: 409,
+    ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
+    ApiCode.CURSOR_EXPIRED: 410,
+    ApiCode.PRECONDITION_FAILED: 412,
+    ApiCode.BODY_TOO_LARGE: 413,
+    ApiCode.UNSUPPORTED_MEDIA_TYPE: 415,
+    ApiCode.INVALID_INPUT: 422,
+    ApiCode.INVALID_SPEC: 422,
+    ApiCode.IDEMPOTENCY_KEY_REUSED: 422,
+    ApiCode.PRECONDITION_REQUIRED: 428,
+    ApiCode.TOO_MANY_REQUESTS: 429,
+    ApiCode.INTERNAL_ERROR: 500,
+    ApiCode.UNAVAILABLE: 503,
+}
+MEDIA_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One entry of `errors`: where in the request, what is wrong, how to mend it."""
+
+    code: str
+    pointer: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    hint: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        pairs = {
+            "code": self.code,
+            "pointer": self.pointer,
+            "line": self.line,
+            "column": self.column,
+            "message": self.message,
+            "hint": self.hint,
+        }
+        return {name: value for name, value in pairs.items() if value is not None}
+
+
+@dataclass(slots=True, kw_only=True)
+class ProblemError(DatarecsError):
+    """A refusal on its way to the client; raised by routes and readers, rendered by the app."""
+
+    code: ErrorCode
+    detail: str
+    faults: Sequence[Fault] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    reason: str | None = None
+    """Symbol of the problem; default the code's name."""
+
+    def __post_init__(self) -> None:
+        Exception.__init__(self, self.detail)
+
+
+def not_found(what: str) -> ProblemError:
+    """The same body for an unknown name and for another tenant's."""
+    return ProblemError(code=ApiCode.NOT_FOUND, detail=f"there is no such {what}")
+
+
+def status_of(code: ErrorCode) -> int:
+    """400 for a family that has no line of its own: it is still the client's request."""
+    return STATUS.get(code, 403 if isinstance(code, SecurityCode) else 400)
+
+
+def response(request: Request, error: ProblemError) -> JSONResponse:
+    code = error.code
+    body: dict[str, object] = {
+        "type": f"urn:datarecs:error:{code.docs_id}",
+        "title": code.entry.meaning,
+        "status": status_of(code),
+        "detail": error.detail,
+        "instance": request.url.path,
+        "code": code.docs_id,
+        "reason": error.reason or code.name,
+        "trace_id": getattr(request.state, "trace_id", ""),
+    }
+    if error.faults:
+        body["errors"] = [fault.as_json() for fault in error.faults]
+    if "Retry-After" in error.headers:
+        body["retry_after_s"] = int(error.headers["Retry-After"])
+    return JSONResponse(
+        body, status_code=status_of(code), headers=dict(error.headers), media_type=MEDIA_TYPE
+    )

@@ -1,0 +1,1 @@
+"""REST: one function per route, calling one use case or one query."""

@@ -1,0 +1,19 @@
+"""What core-api needs to know: its address, its database login, where artefacts lie."""
+
+from datarecs_runtime.sections import Api, Blob, Database, Egress, Live, Secrets
+from datarecs_runtime.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    database: Database
+    """Login `datarecs_api`."""
+    blob: Blob
+    """Where the artefacts of runs are read."""
+    api: Api = Api()
+    """Where it listens."""
+    secrets: Secrets = Secrets()
+    """The key under which it seals what it stores and never reads again."""
+    egress: Egress = Egress()
+    """Which addresses a declaration may name."""
+    live: Live = Live()
+    """Whether live views are woken by notifications."""

@@ -1,0 +1,15 @@
+"""What the email-notifier needs to know: its database login, its principal, the relay."""
+
+from datarecs_runtime.sections import Database, Kafka, Live, Mail
+from datarecs_runtime.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    database: Database
+    """Login `datarecs_mail`."""
+    kafka: Kafka = Kafka()
+    """Principal `email-notifier`, which may read the platform topic alone."""
+    mail: Mail
+    """The relay, or the maildir; whom a tenant may write to."""
+    live: Live = Live()
+    """Whether the sending loops are woken by notifications."""

@@ -1,0 +1,16 @@
+"""`datarecs-reconciliation-worker`."""
+
+import sys
+
+from datarecs_reconciliation_worker.settings import Settings
+from datarecs_reconciliation_worker.wiring import build
+from datarecs_runtime.service import run_service
+
+
+def main() -> int:
+    """Run until told to stop; the exit code says how it ended."""
+    return run_service("reconciliation-worker", Settings, build)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The child of a worker: holds the Spark session, does one run after the other, knows no platform.
+
+Started by the supervisor with nothing but a pipe: no database, no broker, no setting of the
+platform in its environment. It answers frames, pings while it works, and exits 70 when it is broken
+and 75 when it was asked to stop.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from datarecs_spark.session import SparkRuntime, SparkSettings
+
+from datarecs_application.child_frames import FINISHED, PING, READY, RUN, STOP, Reader
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.work import Tools, read_assignment, work
+from datarecs_runtime.clock import SystemClock
+from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
+from datarecs_storage.blobs import open_blob_stores
+
+PING_EVERY_S = 10.0
+EXIT_BROKEN, EXIT_STOPPED = 70, 75
+
+
+def main() -> int:
+    """Serve runs until the supervisor is gone or asks to stop."""
+    channel = take_over_stdio()
+    hello = channel.receive()
+    if hello is None:
+        return 0
+    spark = SparkRuntime.start(_spark_settings(Reader(hello)))
+    tools = _tools(Reader(hello), spark)
+    channel.send({"type": READY})
+    inbox = _Inbox(channel, spark)
+    threading.Thread(target=inbox.listen, name="listen", daemon=True).start()
+    threading.Thread(target=_ping, args=(channel,), name="ping", daemon=True).start()
+    while (frame := inbox.next_run()) is not None:
+        work(read_assignment(frame), tools, FrameTold(channel))
+        if inbox.stopped.is_set():
+            return EXIT_STOPPED
+        channel.send({"type": FINISHED})
+    spark.close()
+    return EXIT_STOPPED if inbox.stopped.is_set() else 0
+
+
+class _Inbox:
+    """Frames of the supervisor, heard while a run is worked on."""
+
+    def __init__(self, channel: SupervisorChannel, spark: SparkRuntime) -> None:
+        self._channel, self._spark = channel, spark
+        self._runs: list[Mapping[str, object] | None] = []
+        self._arrived = threading.Condition()
+        self.stopped = threading.Event()
+
+    def listen(self) -> None:
+        while (frame := self._channel.receive()) is not None:
+            if frame.get("type") == STOP:
+                self.stopped.set()
+                self._spark.cancel()
+                break
+            if frame.get("type") == RUN:
+                self._put(frame)
+        if not self.stopped.is_set():
+            # Nobody is left to report to: the work is worth nothing any more.
+            os._exit(EXIT_BROKEN)
+        self._put(None)
+
+    def next_run(self) -> Mapping[str, object] | None:
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._runs)
+            return self._runs.pop(0)
+
+    def _put(self, frame: Mapping[str, object] | None) -> None:
+        with self._arrived:
+            self._runs.append(frame)
+            self._arrived.notify()
+
+
+def _ping(channel: SupervisorChannel) -> None:
+    silence = threading.Event()
+    while not silence.wait(PING_EVERY_S):
+        channel.send({"type": PING})
+
+
+def _spark_settings(hello: Reader) -> SparkSettings:
+    return SparkSettings(
+        master=hello.of("master", str),
+        driver_memory=hello.of("driver_memory", str),
+        java_home=hello.maybe("java_home", str),
+        scratch=Path(hello.of("scratch", str)),
+    )
+
+
+def _tools(hello: Reader, spark: SparkRuntime) -> Tools:
+    surroundings = Surroundings(
+        roots=tuple(Path(root) for root in hello.of("roots", list)),
+        policy=Policy(purpose=Purpose.CONNECTION, profile=Profile(hello.of("profile", str))),
+        now=SystemClock().now,
+    )
+    return Tools(
+        connect=lambda source, connection, secrets: open_connector(
+            source, connection, secrets, surroundings=surroundings
+        ),
+        engine=lambda plan, key, directory: spark.engine(plan, key=key, directory=directory),
+        blobs=open_blob_stores(hello.of("blob_url", str)),
+        clock=SystemClock(),
+        versions=spark.versions(),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

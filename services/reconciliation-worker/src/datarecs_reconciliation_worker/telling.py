@@ -1,0 +1,72 @@
+"""The child's side of every progress frame: what happens becomes a frame, nothing is decided."""
+
+from collections.abc import Mapping
+
+from datarecs_application.assignments import Pins
+from datarecs_application.child_frames import (
+    PINNED,
+    event_frame,
+    failure_words,
+    payload_fields,
+)
+from datarecs_core.comparison.payload import ComparisonPayload
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.planner import plan_hash
+from datarecs_core.comparison.scan import Pin
+from datarecs_core.documents import to_document
+from datarecs_runtime.frames import SupervisorChannel
+
+
+class FrameTold:
+    """Port Told over the pipe to the supervisor."""
+
+    def __init__(self, channel: SupervisorChannel) -> None:
+        self._channel = channel
+
+    def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:
+        self._channel.send(
+            {
+                "type": PINNED,
+                "pins": {**_document(Pins(by_source=pins)), "plan_hash": plan_hash(plan)},
+            }
+        )
+
+    def stage_started(self, stage: str) -> None:
+        self._tell("stage_started", stage_name=stage)
+
+    def extraction_started(self, index: int, kind: str) -> None:
+        self._tell("extraction_started", extraction_index=index, connection_type=kind)
+
+    def extraction_completed(self, index: int, rows: int) -> None:
+        self._tell("extraction_completed", extraction_index=index, rows_extracted=rows)
+
+    def extraction_errored(self, index: int, error: Exception) -> None:
+        self._tell("extraction_errored", extraction_index=index, error=failure_words(error))
+
+    def comparison_started(self, stage: str, sources: int) -> None:
+        self._tell("comparison_started", stage_name=stage, input_source_count=sources)
+
+    def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
+        self._tell("rows_processed", stage_name=stage, row_count=rows, mismatch_count=mismatches)
+
+    def comparison_completed(self, payload: ComparisonPayload) -> None:
+        self._tell("comparison_completed", **payload_fields(payload))
+
+    def comparison_errored(self, stage: str, error: Exception) -> None:
+        self._tell("comparison_errored", stage_name=stage, error=failure_words(error))
+
+    def stage_completed(self, payload: ComparisonPayload) -> None:
+        self._tell("stage_completed", **payload_fields(payload))
+
+    def stage_errored(self, stage: str, error: Exception) -> None:
+        self._tell("stage_errored", stage_name=stage, error=failure_words(error))
+
+    def _tell(self, name: str, **fields: object) -> None:
+        self._channel.send(event_frame(name, **fields))
+
+
+def _document(pins: Pins) -> Mapping[str, object]:
+    found = to_document(pins)
+    if not isinstance(found, Mapping):
+        raise TypeError("a dataclass is written as an object")
+    return found

@@ -1,0 +1,171 @@
+"""The reconciliation-worker, joined top to bottom: heartbeat and one supervisor per slot."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from datarecs_application.assignments import Preparing
+from datarecs_application.loops.heartbeat import Heartbeat
+from datarecs_application.ports.comparing import Connector
+from datarecs_application.supervision import Limits as SupervisionLimits
+from datarecs_application.supervision import Supervising
+from datarecs_application.warm_child import WarmChild
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import ReconciliationJob, Source
+from datarecs_core.resources.connection import Connection
+from datarecs_core.resources.resource import Kind
+from datarecs_events.catalogue import Service
+from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.listener import Listener
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_reconciliation_worker.scratch import LocalScratch
+from datarecs_reconciliation_worker.settings import Settings
+from datarecs_runtime.child import SpawnedChild
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
+from datarecs_runtime.derived_keys import derived_key
+from datarecs_runtime.environment import process_environment
+from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.process import Process
+from datarecs_runtime.secrets import TenantSecrets
+from datarecs_specs.documents import decode_stored, job_of
+
+CHILD = "datarecs_reconciliation_worker.child"
+INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
+"""What the child sees of our environment: nothing of the platform's."""
+
+
+class StoredSpecs:
+    """Port Decode over datarecs_specs."""
+
+    def job(self, name: str, spec: Mapping[str, object]) -> ReconciliationJob:
+        return job_of(name, spec)
+
+    def connection(self, name: str, spec: Mapping[str, object]) -> Connection:
+        found = decode_stored(Kind.CONNECTION, name, spec)
+        if not isinstance(found, Connection):
+            raise TypeError("the shape of a connection builds connections")
+        return found
+
+
+def build(settings: Settings) -> Process:
+    """Everything this process runs; starts nothing."""
+    clock, ids, metrics = SystemClock(), UuidV7Ids(), PrometheusMetrics()
+    url, ttl = settings.database.url.get_secret_value(), settings.queue.lease_ttl
+    database = Database(
+        url,
+        limits=Limits(pool_size=settings.database.pool_size),
+        notify=settings.live.notify,
+        application=Service.RECONCILIATION_WORKER,
+    )
+    database.refuse_unsafe_login()
+    pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
+    heartbeat = Heartbeat(
+        finder=PostgresWorkFinder(pulse, lease_ttl=ttl),
+        clock=clock,
+        metrics=metrics,
+        every=ttl / 3,
+    )
+    slots = range(settings.worker.max_parallelism)
+    wakes = [Latch() for _ in slots]
+    scratch = settings.worker.scratch_dir
+    children = [_warm_child(settings, clock, scratch / f"child-{slot}") for slot in slots]
+    supervisors = [
+        Supervising(
+            name=f"slot_{slot}",
+            executor=f"{socket.gethostname()}/{os.getpid()}/{slot}",
+            unit=PostgresUnitOfWork(database, ids),
+            finder=PostgresWorkFinder(database, lease_ttl=ttl),
+            heartbeat=heartbeat,
+            preparing=_preparing(settings),
+            scratch=LocalScratch(scratch / "runs"),
+            child=children[slot],
+            clock=clock,
+            ids=ids,
+            metrics=metrics,
+            jitter=lambda: 0.5 + 0.5 * random_fraction(),
+            wake=wakes[slot],
+            limits=SupervisionLimits(
+                memory_bytes=settings.worker.child_memory_mb * 1024 * 1024,
+                drain=timedelta(seconds=settings.worker.drain_s),
+            ),
+        )
+        for slot in slots
+    ]
+
+    def heard(_channel: str, _payload: str) -> None:
+        for wake in wakes:
+            wake.set()
+
+    return Process(
+        name=Service.RECONCILIATION_WORKER,
+        loops=(Listener(url, heard, channels=("datarecs_wake",)), heartbeat, *supervisors),
+        ready_when={"database": database.ready, "spark": children[0].ready},
+        wakes=wakes,
+        closing=(database.close, pulse.close),
+        grace=timedelta(seconds=settings.worker.drain_s + 40),
+        side=settings.side,
+        metrics=metrics,
+    )
+
+
+def _preparing(settings: Settings) -> Preparing:
+    surroundings = Surroundings(
+        roots=_roots(settings),
+        policy=Policy(
+            purpose=Purpose.CONNECTION,
+            profile=settings.profile,
+            allowed_cidrs=settings.egress.allowed_cidrs.connection,
+            denied_cidrs=settings.egress.denied_cidrs,
+        ),
+        now=SystemClock().now,
+    )
+
+    def connect(
+        source: Source, connection: Connection | None, secrets: Mapping[str, str]
+    ) -> Connector:
+        return open_connector(source, connection, secrets, surroundings=surroundings)
+
+    return Preparing(
+        decode=StoredSpecs(),
+        secrets=TenantSecrets.of(settings.secrets),
+        connect=connect,
+        break_key=lambda tenant: derived_key(
+            settings.secrets, tenant=tenant, purpose="break-ids"
+        ).hex(),
+    )
+
+
+def _roots(settings: Settings) -> tuple[Path, ...]:
+    """In profile `local` the project directory may be read; elsewhere only what is named."""
+    if settings.files.roots or settings.profile is not Profile.LOCAL:
+        return tuple(settings.files.roots)
+    return (Path.cwd(),)
+
+
+def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
+    environment = {
+        name: value for name, value in process_environment().items() if name in INHERITED
+    }
+    hello = canonical_json(
+        {
+            "master": settings.spark.master,
+            "driver_memory": settings.spark.driver_memory,
+            "java_home": None if settings.java.home is None else str(settings.java.home),
+            "scratch": str(scratch),
+            "roots": [str(root) for root in _roots(settings)],
+            "profile": settings.profile.value,
+            "blob_url": settings.blob.url,
+        }
+    )
+    return WarmChild(
+        make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),
+        hello=hello,
+        clock=clock,
+        recycle_after=settings.worker.recycle_after,
+    )

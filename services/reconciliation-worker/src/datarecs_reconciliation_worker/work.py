@@ -1,0 +1,217 @@
+"""One run inside the child: from the run frame to the result file, which is the last act.
+
+Nothing is stored before everything was read and judged; run.json comes after the differences, the
+result file after run.json, and without it no run completes.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+from datarecs_application.assignments import Pins
+from datarecs_application.child_frames import BadFrameError, Reader, failure_words
+from datarecs_application.comparison import (
+    Answer,
+    ExtractionFailedError,
+    Means,
+    Question,
+    StageFailedError,
+    answer,
+)
+from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_application.ports.outside import BlobStores, Clock
+from datarecs_core.catalog.layout import differences_part, run_document
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.run_json import Sealing
+from datarecs_core.comparison.run_json import run_document as document_of
+from datarecs_core.documents import from_document, to_document
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.literals import parameters_written_in
+from datarecs_core.resources.connection import Connection
+from datarecs_core.runs.result_file import NAME, SCHEMA, ChildOutcome
+from datarecs_core.runs.summary import summary_of
+from datarecs_core.values import RunId, TenantId, instant_text
+from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_specs.documents import job_of
+
+EngineOf = Callable[[ComparisonPlan, bytes, Path], Engine]
+"""The engine of one run: plan, key of break ids, directory for differences."""
+Connect = Callable[[Source, Connection | None, Mapping[str, str]], Connector]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What outlives a run in the child."""
+
+    connect: Connect
+    engine: EngineOf
+    blobs: BlobStores
+    clock: Clock
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """The run frame, read; the credentials file is gone afterwards."""
+
+    tenant_id: TenantId
+    run_id: RunId
+    job_id: UUID
+    attempt: int
+    lease_epoch: int
+    question: Question
+    connections: Mapping[str, Connection]
+    pins: Pins
+    secrets: Mapping[str, str]
+    folder: Path
+    started_at: datetime | None
+    triggered_by: str
+
+
+def read_assignment(frame: Mapping[str, object]) -> Assigned:
+    """Raises BadFrameError for a frame that is not the supervisor's."""
+    reader = Reader(frame)
+    job = job_of(reader.of("job", str), reader.of("spec", dict))
+    parameters = reader.of("parameters", dict)
+    started = reader.maybe("started_at", str)
+    return Assigned(
+        tenant_id=TenantId(UUID(reader.of("tenant_id", str))),
+        run_id=RunId(UUID(reader.of("run_id", str))),
+        job_id=UUID(reader.of("job_id", str)),
+        attempt=reader.of("attempt", int),
+        lease_epoch=reader.of("lease_epoch", int),
+        question=Question(
+            job=parameters_written_in(job, parameters),
+            job_uid=UUID(reader.of("job_id", str)),
+            spec_hash=reader.of("spec_hash", str),
+            parameters=tuple(
+                sorted((name, canonical_json(value).decode()) for name, value in parameters.items())
+            ),
+        ),
+        connections={
+            name: from_document(Connection, document)
+            for name, document in reader.of("connections", dict).items()
+        },
+        pins=from_document(Pins, reader.of("pins", dict)),
+        secrets=_read_once(Path(reader.of("credentials_file", str))),
+        folder=Path(reader.of("folder", str)),
+        started_at=None if started is None else datetime.fromisoformat(started),
+        triggered_by=reader.of("triggered_by", str),
+    )
+
+
+def _read_once(path: Path) -> Mapping[str, str]:
+    found = json.loads(path.read_bytes())
+    path.unlink()
+    if not isinstance(found, dict):
+        raise BadFrameError("the credentials are no object")
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def work(assigned: Assigned, tools: Tools, told: FrameTold) -> None:
+    """Do the run and leave its result file; failures are in the file, not raised."""
+    try:
+        found = answer(assigned.question, _means(assigned, tools), told)
+        store(assigned, tools, found)
+    except (ExtractionFailedError, StageFailedError) as failed:
+        error = failed.__cause__ if isinstance(failed.__cause__, Exception) else failed
+        _write_result(assigned, _errored(str(failed), error))
+    except Exception as error:  # noqa: BLE001  the child's entry: every failure becomes a node
+        _write_result(assigned, _errored("comparison", error))
+    else:
+        _write_result(assigned, _completed(assigned, tools, found))
+
+
+def _means(assigned: Assigned, tools: Tools) -> Means:
+    key = bytes.fromhex(assigned.secrets["break_key"])
+
+    def connect(source: Source) -> Connector:
+        prefix = f"{source.connection}/"
+        secrets = {
+            name.removeprefix(prefix): value
+            for name, value in assigned.secrets.items()
+            if name.startswith(prefix)
+        }
+        connection = assigned.connections.get(source.connection or "")
+        return tools.connect(source, connection, secrets)
+
+    return Means(
+        connect=connect,
+        engine=lambda plan: tools.engine(plan, key, assigned.folder / "differences"),
+        clock=tools.clock,
+        extracts=str(assigned.folder / "extract"),
+        pins=assigned.pins.by_source,
+    )
+
+
+def store(assigned: Assigned, tools: Tools, found: Answer) -> None:
+    """Differences first, then run.json: whoever sees the document finds what it names."""
+    blobs = tools.blobs.of(assigned.tenant_id)
+    for stage in found.outcome.stages:
+        location = stage.results.differences.location if stage.results else None
+        if location is None:
+            continue
+        for number, part in enumerate(sorted(Path(location).glob("*.parquet"))):
+            key = differences_part(
+                assigned.tenant_id, assigned.run_id, stage.plan.name, bucket=number
+            )
+            blobs.put_file(key, str(part))
+    document = document_of(
+        found.plan,
+        found.outcome,
+        sealing=Sealing(versions=tools.versions, key_id="k1"),
+        run={
+            "run_id": str(assigned.run_id),
+            "job_id": str(assigned.job_id),
+            "job": found.plan.job,
+            "tenant_id": str(assigned.tenant_id),
+            "attempt": assigned.attempt,
+            "triggered_by": assigned.triggered_by,
+            "times": {"ended_at": instant_text(tools.clock.now())},
+        },
+    )
+    blobs.put(run_document(assigned.tenant_id, assigned.run_id), canonical_json(document))
+
+
+def _completed(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, object]:
+    began = assigned.started_at or tools.clock.now()
+    summary = summary_of(
+        found.outcome,
+        duration=max(tools.clock.now() - began, timedelta()),
+        report_path=f"/api/v1/runs/{assigned.run_id}/report",
+    )
+    return {
+        "outcome": ChildOutcome.COMPLETED.value,
+        "result": found.outcome.verdict.value,
+        "summary": to_document(summary),
+        "pins": to_document(Pins(by_source=found.pins)),
+    }
+
+
+def _errored(node: str, error: Exception) -> dict[str, object]:
+    return {
+        "outcome": ChildOutcome.ERRORED.value,
+        "nodes": [{"name": node, **failure_words(error)}],
+    }
+
+
+def _write_result(assigned: Assigned, content: Mapping[str, object]) -> None:
+    """Temporary name, fsync, rename: a reader sees the whole file or none."""
+    document = {
+        "schema": SCHEMA,
+        "run_id": str(assigned.run_id),
+        "attempt": assigned.attempt,
+        "lease_epoch": assigned.lease_epoch,
+        **content,
+    }
+    partial, final = assigned.folder / f"{NAME}.partial", assigned.folder / NAME
+    with partial.open("wb") as file:
+        file.write(json.dumps(document).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(final)

@@ -1,0 +1,153 @@
+"""The run-controller, joined top to bottom: it submits runs, closes them and carries the outbox."""
+
+import os
+import socket
+from dataclasses import replace
+from datetime import timedelta
+
+from datarecs_application.loops.launching import Launching
+from datarecs_application.loops.periodic import Periodic
+from datarecs_application.loops.polling import Rhythm
+from datarecs_application.loops.rescue import Rescue
+from datarecs_application.loops.timing import Timing
+from datarecs_core.errors.process import SettingsError
+from datarecs_core.runs.events import (
+    RunCancelRequested,
+    RunCompleted,
+    RunErrored,
+    RunTriggered,
+)
+from datarecs_events.catalogue import Service, Topic
+from datarecs_kafka.access import BrokerAccess
+from datarecs_kafka.client import KafkaLogClient
+from datarecs_kafka.consumer import Consumer
+from datarecs_kafka.handling import Subscription
+from datarecs_kafka.relay import Relay
+from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.listener import Listener
+from datarecs_postgres.maintenance import maintain_partitions
+from datarecs_postgres.outbox_reader import PostgresOutboxReader
+from datarecs_postgres.run_queue import QueueLauncher
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_run_controller.handlers import end_run, note_progress, wake_launching
+from datarecs_run_controller.settings import Settings
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
+from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.process import Process
+
+SUBSCRIPTIONS = (
+    Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), end_run),
+    Subscription(Topic.RUN_PROGRESS, None, note_progress),
+    Subscription(Topic.RUN_PLATFORM, (RunTriggered, RunCancelRequested), wake_launching),
+)
+SWEEP = timedelta(seconds=2)
+
+
+def build(settings: Settings) -> Process:
+    """Everything this process runs; opens connections lazily, starts nothing."""
+    clock, ids, metrics = SystemClock(), UuidV7Ids(), PrometheusMetrics()
+    database = Database(
+        settings.database.url.get_secret_value(),
+        limits=Limits(pool_size=settings.database.pool_size),
+        notify=settings.live.notify,
+        application=Service.RUN_CONTROLLER,
+    )
+    database.refuse_unsafe_login()
+    relay_database = Database(_relay_url(settings), limits=Limits(pool_size=2), application="relay")
+    unit, finder = PostgresUnitOfWork(database, ids), PostgresWorkFinder(database)
+    launcher, wakes = QueueLauncher(), [Latch() for _ in range(4)]
+    consumer = Consumer(
+        KafkaLogClient(_access(settings)),
+        unit,
+        group=Service.RUN_CONTROLLER,
+        subscriptions=SUBSCRIPTIONS,
+        metrics=metrics,
+        clock=clock,
+    )
+    relay = Relay(
+        KafkaLogClient(_relay_access(settings)),
+        PostgresOutboxReader(relay_database),
+        owner=f"{socket.gethostname()}/{os.getpid()}/{ids.new()}",
+        metrics=metrics,
+        clock=clock,
+        wake=wakes[0],
+    )
+
+    def heard(_channel: str, _payload: str) -> None:
+        for wake in wakes:
+            wake.set()
+
+    loops = (
+        Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",)),
+        consumer,
+        relay,
+        Launching(
+            unit=unit,
+            finder=finder,
+            launcher=launcher,
+            ids=ids,
+            rhythm=Rhythm(clock=clock, wake=wakes[1]),
+            jitter=random_fraction,
+        ),
+        Timing(
+            unit=unit,
+            finder=finder,
+            launcher=launcher,
+            ids=ids,
+            rhythm=Rhythm(clock=clock, wake=wakes[2]),
+            jitter=random_fraction,
+        ),
+        Rescue(
+            unit=unit,
+            finder=finder,
+            ids=ids,
+            rhythm=Rhythm(clock=clock, wake=wakes[3], idle=SWEEP),
+            jitter=random_fraction,
+        ),
+        Periodic(
+            name="partitions",
+            act=lambda: _partitions(database, metrics),
+            every=timedelta(hours=1),
+            clock=clock,
+        ),
+    )
+    return Process(
+        name=Service.RUN_CONTROLLER,
+        loops=loops,
+        ready_when={"database": database.ready, "broker": consumer.ready},
+        wakes=wakes,
+        closing=(database.close, relay_database.close),
+        side=settings.side,
+        metrics=metrics,
+    )
+
+
+def _partitions(database: Database, metrics: PrometheusMetrics) -> None:
+    for table, rows in maintain_partitions(database).items():
+        metrics.gauge("partition_default_rows", rows, table=table)
+
+
+def _relay_url(settings: Settings) -> str:
+    url = settings.database.relay.url
+    if url is None:
+        raise SettingsError(("DATARECS_DATABASE__RELAY__URL is missing: the relay's own login",))
+    return url.get_secret_value()
+
+
+def _access(settings: Settings) -> BrokerAccess:
+    kafka = settings.kafka
+    return BrokerAccess(
+        bootstrap=",".join(kafka.bootstrap),
+        username=kafka.username,
+        password=kafka.password.get_secret_value(),
+        security=kafka.protocol(settings.profile),
+        ca_file=None if kafka.ca_file is None else str(kafka.ca_file),
+    )
+
+
+def _relay_access(settings: Settings) -> BrokerAccess:
+    relay = settings.kafka.relay
+    return replace(
+        _access(settings), username=relay.username, password=relay.password.get_secret_value()
+    )

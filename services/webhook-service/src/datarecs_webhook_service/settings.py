@@ -1,0 +1,19 @@
+"""What the webhook-service needs to know: its login, its principal, where it may call."""
+
+from datarecs_runtime.sections import Database, Egress, Kafka, Live, Secrets, Webhook
+from datarecs_runtime.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    database: Database
+    """Login `datarecs_webhook`."""
+    kafka: Kafka = Kafka()
+    """Principal `webhook-service`, which may read every event topic."""
+    webhook: Webhook = Webhook()
+    """How much at once."""
+    egress: Egress = Egress()
+    """Which addresses it may call."""
+    secrets: Secrets = Secrets()
+    """The key under which signing secrets were sealed, and where references lead."""
+    live: Live = Live()
+    """Whether notifications are sent at commit."""

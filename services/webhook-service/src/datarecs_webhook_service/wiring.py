@@ -1,0 +1,140 @@
+"""The webhook-service, joined top to bottom: it hears every event and sends signed requests."""
+
+import os
+import socket
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib.metadata import version
+
+from datarecs_application.loops.webhook_sending import WebhookSending
+from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_requests import RequestMaker
+from datarecs_application.webhooks import Leasing
+from datarecs_core.egress.addresses import Policy, Purpose
+from datarecs_core.egress.urls import UrlRules
+from datarecs_core.errors.process import SettingsError
+from datarecs_core.resources.resource import Kind
+from datarecs_core.webhooks.endpoint import WebhookEndpoint
+from datarecs_events.catalogue import Service, subscriptions_of
+from datarecs_kafka.access import BrokerAccess
+from datarecs_kafka.client import KafkaLogClient
+from datarecs_kafka.consumer import Consumer
+from datarecs_kafka.handling import Subscription
+from datarecs_outbound.dialling import Dialling
+from datarecs_outbound.http import GuardedHttp, GuardedTransport
+from datarecs_outbound.webhook import GuardedWebhookClient
+from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_fraction
+from datarecs_runtime.metrics import PrometheusMetrics
+from datarecs_runtime.process import Process
+from datarecs_runtime.secrets import TenantSecrets
+from datarecs_runtime.tracing import child_of
+from datarecs_specs.documents import decode_stored
+from datarecs_webhook_service.handlers import Handlers
+from datarecs_webhook_service.settings import Settings
+
+GRACE = timedelta(seconds=35)
+"""An attempt may take 30 s, and its end is still recorded."""
+
+
+def build(settings: Settings) -> Process:
+    """Everything this process runs; opens connections lazily, starts one idle event loop."""
+    clock, ids, metrics = SystemClock(), UuidV7Ids(), PrometheusMetrics()
+    database = Database(
+        settings.database.url.get_secret_value(),
+        limits=Limits(pool_size=settings.database.pool_size),
+        notify=settings.live.notify,
+        application=Service.WEBHOOK_SERVICE,
+    )
+    database.refuse_unsafe_login()
+    unit = PostgresUnitOfWork(database, ids)
+    specs = StoredSpecs(read_endpoint)
+    handlers = Handlers(specs=specs, ids=ids, base_url=_base_url(settings), metrics=metrics)
+    consumer = Consumer(
+        KafkaLogClient(_access(settings)),
+        unit,
+        group=Service.WEBHOOK_SERVICE,
+        subscriptions=tuple(
+            Subscription(one.topic, None, handlers.deliver)
+            for one in subscriptions_of(Service.WEBHOOK_SERVICE)
+        ),
+        metrics=metrics,
+        clock=clock,
+        feed=0,
+    )
+    sending = WebhookSending(
+        PostgresWorkFinder(database),
+        unit,
+        _client(settings),
+        leasing=Leasing(
+            specs=specs,
+            jitter=random_fraction,
+            owner=f"{socket.gethostname()}/{os.getpid()}",
+        ),
+        requests=RequestMaker(
+            secrets=TenantSecrets.of(settings.secrets),
+            user_agent=f"datarecs-webhook/{version('datarecs-webhook-service')}",
+            child_trace=child_of,
+        ),
+        metrics=metrics,
+        clock=clock,
+        max_in_flight=settings.webhook.max_in_flight,
+        claim_batch=settings.webhook.claim_batch,
+    )
+    return Process(
+        name=Service.WEBHOOK_SERVICE,
+        loops=(consumer, sending),
+        ready_when={"database": database.ready, "broker": consumer.ready},
+        closing=(database.close,),
+        grace=GRACE,
+        side=settings.side,
+        metrics=metrics,
+    )
+
+
+def read_endpoint(spec: Mapping[str, object]) -> WebhookEndpoint:
+    """The typed spec of a stored endpoint."""
+    endpoint = decode_stored(Kind.WEBHOOK_ENDPOINT, "", spec)
+    if not isinstance(endpoint, WebhookEndpoint):
+        raise TypeError("a stored WebhookEndpoint was read as another kind")
+    return endpoint
+
+
+def _client(settings: Settings) -> GuardedWebhookClient:
+    egress = settings.egress
+    policy = Policy(
+        purpose=Purpose.WEBHOOK,
+        profile=settings.profile,
+        allowed_cidrs=egress.allowed_cidrs.webhook,
+        denied_cidrs=egress.denied_cidrs,
+        nat64_prefixes=egress.nat64_prefixes,
+    )
+    dialling = Dialling(policy=policy, proxy_url=egress.proxy_url)
+    most = settings.webhook.max_in_flight
+    return GuardedWebhookClient(
+        lambda: GuardedHttp(GuardedTransport(dialling, max_connections=most)),
+        rules=UrlRules(
+            policy=policy,
+            allowed_ports=egress.allowed_ports,
+            allowed_hosts=egress.allowed_hosts,
+        ),
+    )
+
+
+def _base_url(settings: Settings) -> str:
+    if settings.base_url is None:
+        raise SettingsError(("DATARECS_BASE_URL is missing: references in events start with it",))
+    return settings.base_url.rstrip("/")
+
+
+def _access(settings: Settings) -> BrokerAccess:
+    kafka = settings.kafka
+    return BrokerAccess(
+        bootstrap=",".join(kafka.bootstrap),
+        username=kafka.username,
+        password=kafka.password.get_secret_value(),
+        security=kafka.protocol(settings.profile),
+        ca_file=None if kafka.ca_file is None else str(kafka.ca_file),
+    )

@@ -1,0 +1,208 @@
+"""The whole service over a real broker, a real database and a real receiver."""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import standardwebhooks
+
+from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
+from datarecs_core.resources.resource import Resource
+from datarecs_core.runs.events import RunFinalised
+from datarecs_core.runs.model import RunResult
+from datarecs_core.values import EventId, JobId, RunId
+from datarecs_core.webhooks.delivery import Delivery, DeliveryState
+from datarecs_core.webhooks.endpoint import Retry, WebhookEndpoint
+from datarecs_core.webhooks.outcome import Outcome
+from datarecs_core.webhooks.signature import new_secret, secret_context
+from datarecs_events.codec import Stamp, encode
+from datarecs_kafka import topics
+from datarecs_kafka.access import BrokerAccess
+from datarecs_kafka.client import KafkaLogClient
+from datarecs_postgres.database import Database
+from datarecs_postgres.roles import API, WEBHOOK
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes
+from datarecs_runtime.secrets import Keyring, TenantSecrets
+from datarecs_runtime.sections import Secrets
+from datarecs_testing.builders import A_TENANT
+from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.deliveries import an_endpoint
+from datarecs_testing.receiver import OK, Receiver, status, webhook_receiver
+from datarecs_testing.service_process import ServiceProcess, running_service
+from datarecs_testing.stack import KafkaBroker
+
+pytestmark = pytest.mark.integration
+
+KEK = base64.b64encode(bytes(range(32))).decode()
+PASSWORD = "webhook-service-password"
+SOON = Retry(delays=(timedelta(seconds=1),) * 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """Everything around the service."""
+
+    broker: KafkaBroker
+    database: PreparedDatabase
+    receiver: Receiver
+    api: PostgresUnitOfWork
+    """As core-api, which declares endpoints and seals their secrets."""
+    own: PostgresUnitOfWork
+    """As the service itself, to read what it wrote."""
+
+
+@pytest.fixture
+def house(database: PreparedDatabase, kafka_broker: KafkaBroker) -> Iterator[House]:
+    ids = UuidV7Ids()
+    api, own = Database(database.url(API)), Database(database.url(WEBHOOK))
+    with webhook_receiver() as receiver:
+        yield House(
+            broker=kafka_broker,
+            database=database,
+            receiver=receiver,
+            api=PostgresUnitOfWork(api, ids),
+            own=PostgresUnitOfWork(own, ids),
+        )
+    api.close()
+    own.close()
+
+
+@pytest.fixture
+def settings(database: PreparedDatabase, kafka_broker: KafkaBroker) -> dict[str, str]:
+    topics.apply(
+        kafka_broker.bootstrap,
+        username=kafka_broker.username,
+        password=kafka_broker.password,
+        principals={"webhook-service": PASSWORD},
+        local=True,
+    )
+    return {
+        "DATARECS_PROFILE": "local",
+        "DATARECS_BASE_URL": "http://127.0.0.1:8080",
+        "DATARECS_DATABASE__URL": database.url(WEBHOOK),
+        "DATARECS_KAFKA__BOOTSTRAP": kafka_broker.bootstrap,
+        "DATARECS_KAFKA__USERNAME": "webhook-service",
+        "DATARECS_KAFKA__PASSWORD": PASSWORD,
+        "DATARECS_SECRETS__KEK": KEK,
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+        "ALL_PROXY": "http://127.0.0.1:9",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+    }
+
+
+@pytest.fixture
+def service(settings: dict[str, str], tmp_path: Path) -> Iterator[ServiceProcess]:
+    with running_service(
+        "datarecs_webhook_service", settings, log=tmp_path / "service.log"
+    ) as running:
+        yield running
+
+
+def declare(house: House) -> tuple[Resource, str]:
+    """An endpoint with a managed secret, as core-api makes it."""
+    secret = new_secret(random_bytes(32))
+    keyring = Keyring({"kek-1": base64.b64decode(KEK)}, current="kek-1")
+    store = TenantSecrets(Secrets(), keyring=keyring, environment={})
+    with house.api.begin(A_TENANT, feed=8) as tx:
+        endpoint = an_endpoint(
+            WebhookEndpoint(url=house.receiver.url, retry=SOON), rv=tx.next_rv(), created_at=tx.now
+        )
+        tx.resources.add(endpoint)
+        sealed = store.seal(secret.encode(), context=secret_context(A_TENANT, endpoint.uid, "k1"))
+        tx.secrets.put(endpoint.uid, "signing", "k1", sealed)
+    return endpoint, secret
+
+
+def publish(house: House) -> str:
+    """A run.finalised on the platform topic; its event id."""
+    ids = UuidV7Ids()
+    event = RunFinalised(
+        run_id=RunId(ids.new()),
+        job_id=JobId(ids.new()),
+        tenant_id=A_TENANT,
+        result=RunResult.MATCHED,
+    )
+    stamp = Stamp(event_id=EventId(ids.new()), time=SystemClock().now(), sequence=1)
+    encoded = encode(event, stamp)
+    broker = house.broker
+    access = BrokerAccess(
+        bootstrap=broker.bootstrap, username=broker.username, password=broker.password
+    )
+    producer = KafkaLogClient(access).producer()
+    producer.send(
+        str(encoded.topic), key=encoded.key_bytes, value=encoded.data, headers=encoded.headers
+    ).wait(timedelta(seconds=35))
+    producer.close()
+    return encoded.attributes["id"]
+
+
+def deliveries(house: House, endpoint: Resource) -> list[Delivery]:
+    with house.own.begin(A_TENANT) as tx:
+        return tx.deliveries.of_endpoint(endpoint.uid, 100)
+
+
+def attempts(house: House, delivery: Delivery) -> list[WebhookAttempt]:
+    with house.own.begin(A_TENANT) as tx:
+        return tx.deliveries.attempts(DeliveryKey(delivery.received_on, delivery.delivery_id))
+
+
+@pytest.mark.case("W01")
+@pytest.mark.case("W08")
+@pytest.mark.case("W20")
+def test_an_event_on_the_topic_arrives_signed_after_a_retry(
+    service: ServiceProcess, house: House
+) -> None:
+    house.receiver.answers = [status(500), OK]
+    endpoint, secret = declare(house)
+    event_id = publish(house)
+    first, second = house.receiver.wait_for(2, timeout=60)
+    assert service.stop() == 0
+    for request in (first, second):
+        standardwebhooks.Webhook(secret).verify(request.body, dict(request.by_name))
+        assert request.by_name["webhook-id"] == event_id
+    assert first.body == second.body
+    assert json.loads(first.body)["id"] == event_id
+    (delivery,) = deliveries(house, endpoint)
+    assert (delivery.state, delivery.attempt_no) == (DeliveryState.SUCCEEDED, 2)
+    assert [attempt.outcome for attempt in attempts(house, delivery)] == [
+        Outcome.HTTP_5XX,
+        Outcome.OK,
+    ]
+    assert secret not in service.text()
+
+
+@pytest.mark.case("W11")
+@pytest.mark.crash
+def test_a_service_killed_before_it_records_sends_the_same_event_again(
+    settings: dict[str, str], house: House, tmp_path: Path
+) -> None:
+    endpoint, _ = declare(house)
+    receiver, database = house.receiver, house.database
+    log = tmp_path / "service.log"
+    with running_service("datarecs_webhook_service", settings, log=log) as doomed:
+        receiver.answers = [lambda handler: _kill_and_answer(doomed, handler)]
+        event_id = publish(house)
+        receiver.wait_for(1, timeout=60)
+    database.ask("UPDATE datarecs.webhook_delivery SET lease_until = now() WHERE state = 'LEASED'")
+    database.ask("UPDATE datarecs.webhook_endpoint_state SET next_claim_at = now()")
+    with running_service("datarecs_webhook_service", settings, log=log) as next_one:
+        receiver.wait_for(2, timeout=60)
+        assert next_one.stop() == 0
+    assert {request.by_name["webhook-id"] for request in receiver.requests} == {event_id}
+    (delivery,) = deliveries(house, endpoint)
+    assert (delivery.state, delivery.schedule_index) == (DeliveryState.SUCCEEDED, 0)
+    assert [attempt.outcome for attempt in attempts(house, delivery)] == [
+        Outcome.WORKER_LOST,
+        Outcome.OK,
+    ]
+
+
+def _kill_and_answer(doomed: ServiceProcess, handler: object) -> None:
+    """The receiver has taken the event; the sender dies before it can know."""
+    del handler
+    doomed.kill()

@@ -1,0 +1,135 @@
+"""`datarecs admin`: what an operator does to database and broker, and nobody else may.
+
+Addresses come from the settings (`DATARECS_DATABASE__URL`, `DATARECS_KAFKA__…`, or their `_FILE`
+forms); without them the platform of `--data-dir` on this machine is meant.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from datarecs_cli.commands.up import DEFAULT_DATA_DIR, DataDir
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import UsageFault, current
+from datarecs_cli.stack import kafka, provisioning
+from datarecs_cli.stack.credentials import LocalSecrets
+from datarecs_cli.stack.layout import Layout, layout_of
+from datarecs_cli.stack.options import DATABASE
+from datarecs_cli.stack.postgres import superuser_url
+from datarecs_cli.stack.services import SERVICES
+from datarecs_cli.stack.state import load
+from datarecs_runtime.environment import process_environment
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="For operators.")
+topics = typer.Typer(rich_markup_mode=None, help="Topics, principals and access rules.")
+tenant = typer.Typer(rich_markup_mode=None, help="Tenants.")
+app.add_typer(topics, name="topics")
+app.add_typer(tenant, name="tenant")
+
+
+@app.command("bootstrap-db")
+def bootstrap_db(
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    passwords_dir: Annotated[
+        Path | None, typer.Option(help="one file per role; default the data directory's secrets")
+    ] = None,
+) -> ExitCode:
+    """Make the database and its roles; DATARECS_DATABASE__URL is an administrator's. Repeatable."""
+    layout = layout_of(data_dir)
+    url = _setting("DATARECS_DATABASE__URL") or _local_superuser(layout)
+    folder = passwords_dir or layout.secrets
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    passwords = provisioning.role_passwords(LocalSecrets(folder))
+    provisioning.provision_roles(url, passwords)
+    for role in passwords:
+        print(f"{role}  {folder / role}")
+    return ExitCode.DONE
+
+
+@app.command("migrate")
+def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
+    """Bring the schema to this release; of two at once one waits. Repeatable."""
+    provisioning.migrate(_migration_url(layout_of(data_dir)))
+    current().say("the schema is at this release's head")
+    return ExitCode.DONE
+
+
+@topics.command("apply")
+def topics_apply(
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what differs")] = False,
+) -> ExitCode:
+    """Make topics, principals and access rules agree with the catalogue. Repeatable."""
+    layout = layout_of(data_dir)
+    login, local = _broker(layout)
+    if dry_run:
+        changes = provisioning.topic_differences(login, local=local)
+    else:
+        passwords = (
+            provisioning.principal_passwords(LocalSecrets(layout.secrets), SERVICES)
+            if local
+            else {}
+        )
+        changes = provisioning.provision_topics(login, passwords, local=local)
+    print("\n".join(changes) or "nothing to change")
+    return ExitCode.DONE
+
+
+@tenant.command("create")
+def tenant_create(
+    name: Annotated[str, typer.Argument(help="of the new tenant")],
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> ExitCode:
+    """Make a tenant; its first API key is printed once, alone on stdout."""
+    tenant_id, api_key = provisioning.create_tenant(_migration_url(layout_of(data_dir)), name)
+    current().say(f"tenant {name} is {tenant_id}; its key is shown this once")
+    print(api_key)
+    return ExitCode.DONE
+
+
+def _setting(name: str) -> str | None:
+    from datarecs_cli.stack.settings import effective_environment
+
+    return effective_environment(process_environment()).get(name)
+
+
+def _local_port(layout: Layout, name: str, instead: str) -> int:
+    state = load(layout.state_file)
+    if name not in state.parts:
+        raise UsageFault(f"no {name} runs at {layout.root}; set {instead}, or start `datarecs up`")
+    return state.ports[name]
+
+
+def _local_superuser(layout: Layout) -> str:
+    port = _local_port(layout, "postgres", "DATARECS_DATABASE__URL")
+    password = LocalSecrets(layout.secrets).password("postgres-stack")
+    return superuser_url(port=port, password=password, database=DATABASE)
+
+
+def _migration_url(layout: Layout) -> str:
+    given = _setting("DATARECS_DATABASE__URL")
+    if given is not None:
+        return given
+    return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
+
+
+def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
+    """The administrator's login, and whether it is the single local node."""
+    given = _setting("DATARECS_KAFKA__BOOTSTRAP")
+    if given is None:
+        port = _local_port(layout, "kafka", "DATARECS_KAFKA__BOOTSTRAP")
+        password = LocalSecrets(layout.secrets).password("kafka-stack")
+        login = provisioning.BrokerLogin(
+            bootstrap=f"127.0.0.1:{port}", username=kafka.ADMIN, password=password
+        )
+        return login, True
+    login = provisioning.BrokerLogin(
+        bootstrap=given,
+        username=_setting("DATARECS_KAFKA__USERNAME") or kafka.ADMIN,
+        password=_setting("DATARECS_KAFKA__PASSWORD") or "",
+    )
+    return login, _setting("DATARECS_PROFILE") == "local"

@@ -1,0 +1,251 @@
+"""`datarecs up`, `down`, `status`: the local platform as people meet it."""
+
+import ipaddress
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from datarecs_cli.commands.version import release
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import Output, UsageFault, current
+from datarecs_cli.stack.background import start_in_background
+from datarecs_cli.stack.failures import PublicBindError
+from datarecs_cli.stack.layout import Layout, layout_of
+from datarecs_cli.stack.observe import PlatformView, view
+from datarecs_cli.stack.options import SERVERS, Options, Report
+from datarecs_cli.stack.runner import Platform, prepare_folders
+from datarecs_cli.stack.services import SERVICES
+from datarecs_cli.stack.shutdown import stop_platform, wipe
+from datarecs_cli.stack.state import Phase
+from datarecs_runtime.environment import process_environment
+
+LOG_FORMATS = {"json": "json", "text": "console"}
+"""Flag to setting."""
+STATUS_SCHEMA = "datarecs.cli.status/1"
+DataDir = Annotated[Path, typer.Option(help="where everything of this platform lies")]
+DEFAULT_DATA_DIR = Path(".datarecs")
+
+
+def up(
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="of the API; else 8080 or the next free"),
+    ] = None,
+    bind: Annotated[str, typer.Option(help="address of the API; loopback only")] = "127.0.0.1",
+    database_url: Annotated[
+        str | None, typer.Option(help="a running server's administrator; none is started then")
+    ] = None,
+    jars_from: Annotated[
+        Path | None, typer.Option(help="folder with the Kafka jars, for machines without a network")
+    ] = None,
+    log_format: Annotated[str, typer.Option(help="text or json")] = "json",
+    only: Annotated[
+        list[str] | None, typer.Option(help="parts to start, such as postgres,kafka")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="leave it running behind")] = False,
+) -> ExitCode:
+    """Start PostgreSQL, Kafka and the services on this machine, without Docker."""
+    _refuse_public(bind)
+    if log_format not in LOG_FORMATS:
+        raise UsageFault(f"--log-format {log_format}: known are {', '.join(LOG_FORMATS)}")
+    environment = _environment()
+    if database_url is not None:
+        environment["DATARECS_DATABASE__URL"] = database_url
+    options = Options(
+        layout=layout_of(data_dir),
+        environment=environment,
+        release=release(),
+        project=Path.cwd(),
+        port=port,
+        jars_from=jars_from,
+        log_format=LOG_FORMATS[log_format],
+        only=_parts(only),
+    )
+    _refuse_without_database(options)
+    if detach:
+        return _detached(options)
+    platform = Platform(options, Report(done=_done, note=_note))
+    if not platform.take():
+        _note(f"a platform runs on {options.layout.root} already")
+        return _print_status(view(options.layout))
+    return _supervise(platform)
+
+
+def down(
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    reset: Annotated[bool, typer.Option("--reset", help="delete its data as well")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before deleting")] = False,
+) -> ExitCode:
+    """Stop the platform; its data stays unless --reset says otherwise."""
+    layout = layout_of(data_dir)
+    if not layout.root.is_dir():
+        current().say(f"nothing at {layout.root}")
+        return ExitCode.DONE
+    if reset and not yes:
+        _confirm(layout)
+    stopped = stop_platform(layout, current().say)
+    current().say("stopped" if stopped else "nothing was running")
+    if reset:
+        wipe(layout)
+        current().say(f"{layout.root} is deleted")
+    return ExitCode.DONE
+
+
+def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
+    """Show which parts run, where, and whether they answer."""
+    return _print_status(view(layout_of(data_dir)))
+
+
+def _environment() -> dict[str, str]:
+    from datarecs_cli.stack.settings import effective_environment
+
+    return effective_environment(process_environment())
+
+
+def _refuse_public(bind: str) -> None:
+    try:
+        loopback = ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        loopback = bind == "localhost"
+    if not loopback:
+        raise PublicBindError(address=bind)
+
+
+def _refuse_without_database(options: Options) -> None:
+    given = options.wants("postgres") or "DATARECS_DATABASE__URL" in options.environment
+    if options.wanted_services and not given:
+        raise UsageFault("services need a database: add postgres to --only, or --database-url")
+
+
+def _parts(only: list[str] | None) -> frozenset[str] | None:
+    if not only:
+        return None
+    known = {*SERVERS, *(service.name for service in SERVICES)}
+    words = {word for given in only for word in given.split(",") if word}
+    unknown = words - known
+    if unknown:
+        raise UsageFault(
+            f"--only {', '.join(sorted(unknown))}: no such part; known: {', '.join(sorted(known))}"
+        )
+    return frozenset(words)
+
+
+def _supervise(platform: Platform) -> ExitCode:
+    """Bring up, show the banner, stay until stopped. SIGTERM is `datarecs down`: exit code 0."""
+    asked_politely = False
+
+    def on_signal(_number: int, _frame: object) -> None:
+        nonlocal asked_politely
+        asked_politely = True
+        platform.supervisor.ask_stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGHUP, on_signal)
+    try:
+        platform.bring_up()
+        print(_banner(platform), flush=True)
+        platform.watch()
+    except KeyboardInterrupt:
+        if not asked_politely:
+            current().say("stopped")
+            return ExitCode.INTERRUPTED
+    current().say("stopped")
+    return ExitCode.DONE
+
+
+def _banner(platform: Platform) -> str:
+    layout = platform.layout
+    lines = []
+    if any(one.name == "core-api" for one in platform.options.wanted_services):
+        lines.append(f"API        {platform.base_url}/api/v1")
+    if layout.credentials_file.exists():
+        lines.append(f"key        {layout.credentials_file}")
+    lines += [
+        f"data       {layout.root}",
+        f"logs       {layout.logs}",
+        "stop with Ctrl-C or `datarecs down`",
+    ]
+    return "\n".join(lines)
+
+
+def _detached(options: Options) -> ExitCode:
+    layout = options.layout
+    prepare_folders(layout)
+    flag = {setting: flag for flag, setting in LOG_FORMATS.items()}[options.log_format]
+    arguments = ["up", "--data-dir", str(layout.root), "--log-format", flag]
+    if options.port is not None:
+        arguments += ["--port", str(options.port)]
+    if options.jars_from is not None:
+        arguments += ["--jars-from", str(options.jars_from.absolute())]
+    if options.only is not None:
+        arguments += ["--only", ",".join(sorted(options.only))]
+    code = start_in_background(
+        arguments, layout, environment=options.environment, say=current().say
+    )
+    return ExitCode(code)
+
+
+def _confirm(layout: Layout) -> None:
+    """Deleting needs the folder's name, typed by a person."""
+    if current().no_input or not sys.stdin.isatty():
+        raise UsageFault("down --reset deletes everything; without a terminal it needs --yes")
+    typed = typer.prompt(f"type {layout.root.name} to delete {layout.root}", err=True)
+    if typed != layout.root.name:
+        raise UsageFault("not deleted: the name differs")
+
+
+def _done(text: str, seconds: float) -> None:
+    current().say(f"  {_tick()} {text:64} {seconds:5.1f} s")
+
+
+def _note(text: str) -> None:
+    current().say(f"  ! {text}")
+
+
+def _tick() -> str:
+    return "✓" if (sys.stderr.encoding or "").lower().startswith("utf") else "OK"
+
+
+def _print_status(seen: PlatformView) -> ExitCode:
+    if current().output in (Output.JSON, Output.JSONL):
+        print(json.dumps(_as_data(seen)))
+    else:
+        print(_as_table(seen))
+    return ExitCode.DONE if seen.is_ready else ExitCode.ERRORED
+
+
+def _as_data(seen: PlatformView) -> dict[str, object]:
+    return {
+        "schema": STATUS_SCHEMA,
+        "phase": seen.phase,
+        "ready": seen.is_ready,
+        "release": seen.release,
+        "ports": dict(seen.ports),
+        "parts": [
+            {
+                "name": part.name,
+                "pid": part.pid,
+                "address": part.address,
+                "ready": part.silence is None,
+                "reason": part.silence,
+            }
+            for part in seen.parts
+        ],
+    }
+
+
+def _as_table(seen: PlatformView) -> str:
+    if seen.phase is Phase.STOPPED:
+        return "no platform runs here; start it with: datarecs up"
+    rows = [
+        f"{part.name:24}{part.address:20}{part.pid:>8}  {part.silence or 'ready'}"
+        for part in seen.parts
+    ]
+    return "\n".join([f"{'PART':24}{'ADDRESS':20}{'PID':>8}  {seen.phase}", *rows])

@@ -1,0 +1,170 @@
+"""The `datarecs` command: which sub-commands exist, and how every one of them ends.
+
+A sub-command is one line of `COMMANDS`; its module is imported when it is asked for, so `--help`
+stays fast. No traceback reaches the screen unless -vv asks for it.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from datarecs_cli import error_text
+from datarecs_cli.exit_codes import ExitCode, exit_code_of
+from datarecs_cli.invocation import HELP, Invocation, UsageFault, current, enter, take_globals
+from datarecs_core.errors.base import DatarecsError
+from datarecs_runtime.environment import process_environment
+
+if TYPE_CHECKING:
+    import typer
+
+
+class Command(NamedTuple):
+    """One sub-command: `target` is `module:name` of a function, or of a `typer.Typer`."""
+
+    name: str
+    target: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("up", "datarecs_cli.commands.up:up", "start the platform on this machine"),
+    Command("down", "datarecs_cli.commands.up:down", "stop it; --reset deletes its data"),
+    Command("status", "datarecs_cli.commands.up:status", "which parts run and answer"),
+    Command("validate", "datarecs_cli.commands.validate:validate", "faults of job files"),
+    Command("schema", "datarecs_cli.commands.validate:schema", "JSON Schema of a kind or field"),
+    Command("errors", "datarecs_cli.commands.errors:errors", "what an error code means"),
+    Command("admin", "datarecs_cli.commands.admin:app", "database, topics, tenants"),
+    Command("version", "datarecs_cli.commands.version:version", "print the version"),
+)
+"""In the order of the help. A new command is one line here and a module in `commands`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The process entry: run one command line and exit with its code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line; its exit code. Messages are on stderr when it returns."""
+    try:
+        invocation, rest = take_globals(
+            arguments,
+            environment=process_environment(),
+            stdout_is_terminal=sys.stdout.isatty(),
+        )
+        enter(invocation)
+        return _dispatch(rest)
+    except UsageFault as fault:
+        return _usage(str(fault))
+
+
+def _dispatch(rest: Sequence[str]) -> int:
+    if not rest or rest[0] in ("--help", "-h"):
+        print(help_text())
+        return ExitCode.DONE if rest else ExitCode.USAGE
+    if rest[0] == "--version":
+        rest = ["version"]
+    by_name = {command.name: command for command in COMMANDS}
+    command = by_name.get(rest[0])
+    if command is None:
+        return _usage(f"unknown command {rest[0]!r}{_nearest(rest[0], list(by_name))}")
+    return ending(lambda: _carry_out(command, rest[1:]), current())
+
+
+def help_text() -> str:
+    """The list of commands and global flags; nothing is imported for it."""
+    width = max(len(left) for left, _ in HELP)
+    lines = ["usage: datarecs COMMAND [ARGUMENTS]", "", "commands:"]
+    lines += [f"  {command.name:{width}}  {command.summary}" for command in COMMANDS]
+    lines += ["", "flags of every command:"]
+    lines += [f"  {left:{width}}  {right}" for left, right in HELP]
+    return "\n".join(lines)
+
+
+def load(command: Command) -> "typer.Typer":
+    """Import the command's module and make it a program of its own."""
+    import typer
+
+    module, _, name = command.target.partition(":")
+    target = getattr(import_module(module), name)
+    if isinstance(target, typer.Typer):
+        return target
+    program = typer.Typer(add_completion=False, rich_markup_mode=None)
+    program.command(epilog="Flags of every command: datarecs --help")(target)
+    return program
+
+
+def _carry_out(command: Command, arguments: Sequence[str]) -> int:
+    import typer
+
+    program = typer.main.get_command(load(command))
+    try:
+        ended = program.main(
+            args=list(arguments), prog_name=f"datarecs {command.name}", standalone_mode=False
+        )
+    except UsageFault as fault:
+        return _usage(str(fault), of=command.name)
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except typer.TyperException as fault:
+        return _usage(fault.format_message(), of=command.name)
+    return int(ended or 0)
+
+
+def ending(act: Callable[[], int], invocation: Invocation) -> int:
+    """Run it; whatever it raises becomes a message and an exit code, never a traceback."""
+    try:
+        return act()
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # `datarecs … | head`: the reader has enough
+        sys.stdout = None  # so that nothing is flushed into it at exit
+        return ExitCode.DONE
+    except DatarecsError as error:
+        return _known(error, invocation)
+    except Exception as error:  # noqa: BLE001  the process entry: a defect ends here, explained
+        return _defect(error, invocation)
+
+
+def _known(error: DatarecsError, invocation: Invocation) -> int:
+    code = exit_code_of(error)
+    if invocation.is_json:
+        print(error_text.as_json(error, code))
+    else:
+        print(error_text.as_text(error), file=sys.stderr)
+    _traceback_if_wanted(error, invocation)
+    return code
+
+
+def _defect(error: Exception, invocation: Invocation) -> int:
+    from datarecs_cli.stack.jars import cache_folder
+
+    folder = cache_folder(process_environment()) / "defects"
+    trace_id, path = error_text.keep_traceback(error, folder)
+    print(
+        f"datarecs met a defect of its own ({type(error).__name__}, trace {trace_id}); see {path}",
+        file=sys.stderr,
+    )
+    _traceback_if_wanted(error, invocation)
+    return ExitCode.ERRORED
+
+
+def _traceback_if_wanted(error: BaseException, invocation: Invocation) -> None:
+    if invocation.verbose > 1:
+        import traceback
+
+        traceback.print_exception(error)
+
+
+def _usage(message: str, *, of: str | None = None) -> int:
+    name = f"datarecs {of}" if of else "datarecs"
+    print(f"{error_text.plain(message)}\n  help  {name} --help", file=sys.stderr)
+    return ExitCode.USAGE
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

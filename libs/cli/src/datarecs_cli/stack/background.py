@@ -1,0 +1,67 @@
+"""`up --detach`: the same command once more as its own session, followed until it is ready."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from datarecs_cli.stack.layout import Layout
+from datarecs_cli.stack.state import Phase, load
+
+LOOK_EVERY_S = 0.2
+
+
+def start_in_background(
+    arguments: Sequence[str],
+    layout: Layout,
+    *,
+    environment: Mapping[str, str],
+    say: Callable[[str], None],
+) -> int:
+    """Start `datarecs up …` detached and relay what it says; 0 once it is ready, else its code.
+
+    Args:
+        arguments: of `datarecs`, without `--detach`.
+        layout: of the data directory, whose folders exist.
+        environment: for the supervisor; may hold a database URL, which arguments must not.
+        say: receives each line.
+    """
+    log = layout.log("supervisor")
+    with log.open("ab") as output:
+        began = output.tell()
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "datarecs_cli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    while True:
+        code = _ended_within(supervisor, LOOK_EVERY_S)
+        began = _relay(log, began, say)
+        if code is not None:
+            return code
+        state = load(layout.state_file)
+        ours = state.supervisor is not None and state.supervisor.pid == supervisor.pid
+        if ours and state.phase is Phase.READY:
+            supervisor.returncode = 0  # it lives on: no warning about a child left alone
+            return 0
+
+
+def _ended_within(supervisor: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return supervisor.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _relay(log: Path, start: int, say: Callable[[str], None]) -> int:
+    """Say every whole line from that position on; the position after the last one."""
+    with log.open("rb") as content:
+        content.seek(start)
+        lines = content.read()
+    whole = lines[: lines.rfind(b"\n") + 1]
+    for line in whole.decode("utf-8", "replace").splitlines():
+        say(line)
+    return start + len(whole)

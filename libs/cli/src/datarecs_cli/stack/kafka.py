@@ -1,0 +1,237 @@
+"""One KRaft node of Apache Kafka on loopback: its configuration, first format and readiness.
+
+SCRAM and ACLs from the first day, as in production. The quorum is static, so the controller's
+port is plain configuration and may change between starts. Both listeners authenticate: brokers'
+clients by SCRAM, the controller by PLAIN with the stack's own password.
+"""
+
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGTERM
+
+from datarecs_cli.stack.failures import ClusterIdDiffersError, PartNotReadyError
+from datarecs_cli.stack.java import NO_TRACES, Java
+from datarecs_cli.stack.part import Part
+from datarecs_cli.stack.process import Command, run_text
+
+ADMIN = "stack"
+HEAP = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
+PRINTABLE = range(0x20, 0x7F)
+FILE_NAMES = {"LC_ALL": "C.UTF-8"}
+"""Java names files in the encoding of its locale; without one it cannot open `/home/jörg`."""
+LOGGING = """Configuration:
+  status: warn
+  Appenders:
+    Console:
+      name: out
+      target: SYSTEM_OUT
+      PatternLayout:
+        pattern: "%d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}{UTC} %p %c{1} %m%n"
+  Loggers:
+    Root:
+      level: warn
+      AppenderRef:
+        ref: out
+"""
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaNode:
+    """Everything one node needs; equal values give equal files."""
+
+    directory: Path
+    """Holds server.properties, log4j2.yaml and `data`."""
+    broker_port: int
+    controller_port: int
+    cluster_id: str
+    password: str = field(repr=False)
+    """Of the user `stack`, the only super user."""
+    java: Java
+    classpath: tuple[Path, ...]
+    broker_main: str
+    storage_main: str
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.broker_port}"
+
+    @property
+    def properties_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def temporary(self) -> Path:
+        """Native libraries are unpacked here."""
+        return self.directory / "tmp"
+
+
+def new_cluster_id() -> str:
+    """16 random bytes in URL-safe base64; a leading dash would look like an option."""
+    while True:
+        text = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def stored_cluster_id(data: Path) -> str | None:
+    """The cluster that the data belongs to; None before the first format."""
+    try:
+        lines = (data / "meta.properties").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    pairs = dict(line.split("=", 1) for line in lines if "=" in line)
+    return pairs.get("cluster.id")
+
+
+def properties(node: KafkaNode) -> dict[str, str]:
+    """The node's server.properties, key by key."""
+    login = f'required username="{ADMIN}" password="{node.password}"'
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{node.controller_port}",
+        "listeners": (
+            f"BROKER://127.0.0.1:{node.broker_port},CONTROLLER://127.0.0.1:{node.controller_port}"
+        ),
+        "advertised.listeners": f"BROKER://127.0.0.1:{node.broker_port}",
+        "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "BROKER",
+        "controller.listener.names": "CONTROLLER",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.broker.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.broker.scram-sha-512.sasl.jaas.config": f"{SCRAM} {login};",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": (
+            f'{PLAIN} {login} user_{ADMIN}="{node.password}";'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
+        "super.users": f"User:{ADMIN}",
+        "log.dirs": str(node.data),
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "8",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        # After a kill the old registration would otherwise hold the restart up for 9 s.
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "log.cleaner.dedupe.buffer.size": "2000000",
+    }
+
+
+def prepare(node: KafkaNode, environment: Mapping[str, str]) -> None:
+    """Write the configuration and, the first time, format the storage.
+
+    Safe to repeat: data that has its meta.properties is never formatted again.
+
+    Raises:
+        ClusterIdDiffersError: the data belongs to another cluster.
+        PartNotReadyError: formatting failed.
+    """
+    node.directory.mkdir(parents=True, exist_ok=True)
+    node.directory.chmod(0o700)
+    node.temporary.mkdir(exist_ok=True)
+    lines = [f"{key}={_escaped(value)}\n" for key, value in properties(node).items()]
+    node.properties_file.touch(mode=0o600)
+    node.properties_file.write_text("".join(lines), encoding="ascii")
+    (node.directory / "log4j2.yaml").write_text(LOGGING, encoding="utf-8")
+    stored = stored_cluster_id(node.data)
+    if stored is None:
+        _format(node, environment)
+    elif stored != node.cluster_id:
+        raise ClusterIdDiffersError(directory=node.data, found=stored, expected=node.cluster_id)
+
+
+def _escaped(value: str) -> str:
+    """As Java reads a properties file: ASCII, everything else in UTF-16 units."""
+    units = value.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(
+        chr(code) if code in PRINTABLE and code != ord("\\") else f"\\u{code:04x}" for code in codes
+    )
+
+
+def command(node: KafkaNode, *, environment: Mapping[str, str], log: Path) -> Command:
+    """How the broker is run."""
+    return Command(
+        argv=(
+            str(node.java.executable),
+            *HEAP,
+            NO_TRACES,
+            f"-Djava.io.tmpdir={node.temporary}",
+            f"-Dlog4j2.configurationFile={node.directory / 'log4j2.yaml'}",
+            "-cp",
+            _joined(node),
+            node.broker_main,
+            str(node.properties_file),
+        ),
+        environment=dict(environment) | FILE_NAMES,
+        log=log,
+    )
+
+
+def part(node: KafkaNode, *, environment: Mapping[str, str], log: Path) -> Part:
+    """The broker as a part of the stack; its class path is exactly the node's."""
+    return Part(
+        name="kafka",
+        command=command(node, environment=environment, log=log),
+        probe=lambda: silence_of(node.bootstrap, node.password),
+        ready_limit_s=60,
+        stop_signal=SIGTERM,
+        stop_limit_s=30,
+    )
+
+
+def silence_of(bootstrap: str, password: str) -> str | None:
+    """Why a node is not ready: it is when metadata tells the stack's admin of one broker."""
+    from datarecs_kafka.probe import silence
+
+    return silence(bootstrap, username=ADMIN, password=password)
+
+
+def _joined(node: KafkaNode) -> str:
+    return ":".join(str(path) for path in node.classpath)
+
+
+def _format(node: KafkaNode, environment: Mapping[str, str]) -> None:
+    """Format with the stack's own login; the others are made over the wire.
+
+    The arguments stand in a file that only we may read, because a password in an argument is
+    visible to every process of the machine.
+    """
+    arguments = node.directory / "format.args"
+    scram = f"SCRAM-SHA-512=[name={ADMIN},password={node.password}]"
+    words = ["-Xmx128m", NO_TRACES, f"-Djava.io.tmpdir={node.temporary}"]
+    words += [f"-Dlog4j2.configurationFile={node.directory / 'log4j2.yaml'}"]
+    words += ["-cp", _joined(node), node.storage_main, "format", "-t", node.cluster_id]
+    words += ["-c", str(node.properties_file), "--add-scram", scram]
+    arguments.touch(mode=0o600)
+    arguments.write_text("\n".join(f'"{word}"' for word in words), encoding="utf-8")
+    try:
+        ended = run_text(
+            [str(node.java.executable), f"@{arguments}"],
+            environment=dict(environment) | FILE_NAMES,
+            timeout_s=60,
+        )
+    finally:
+        arguments.unlink()
+    if ended.returncode != 0:
+        raise PartNotReadyError(
+            part="kafka", limit_s=60, reason="formatting failed", log_tail=ended.stdout[-2000:]
+        )

@@ -1,0 +1,72 @@
+"""A part of the stack dies with its supervisor, however that ends: this program sees to it.
+
+Run by path and with the standard library alone, `python -I -S leash.py '{…}'`: it becomes the
+server account, asks the kernel for a signal at the parent's death and turns into the command.
+Where the kernel has no such signal it stays in between and watches a pipe that closes with the
+supervisor. A program of its own instead of `preexec_fn`, which is unsafe beside threads.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+
+PR_SET_PDEATHSIG = 1
+
+
+def become(uid: int, gid: int) -> None:
+    """Drop to the account for good, before the death signal is set: a user change clears it."""
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def ask_the_kernel(death_signal: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def watch_the_pipe(read_fd: int, argv: Sequence[str], death_signal: int) -> int:
+    """Run the command as a child, hand signals on, end it when the pipe closes; its exit code."""
+    child = os.fork()
+    if child == 0:
+        os.close(read_fd)
+        os.execv(argv[0], list(argv))  # noqa: S606  no shell is wanted here
+    ended_read, ended_write = os.pipe()
+    os.set_blocking(ended_write, False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, lambda received, _frame: os.kill(child, received))
+    signal.signal(signal.SIGCHLD, lambda _received, _frame: None)
+    signal.set_wakeup_fd(ended_write)
+    watched = [read_fd, ended_read]
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        readable, _, _ = select.select(watched, [], [])
+        if ended_read in readable:
+            os.read(ended_read, 1024)
+        if read_fd in readable:
+            os.kill(child, death_signal)
+            watched = [ended_read]
+
+
+def main() -> None:
+    order = json.loads(sys.argv[1])
+    if order["account"] is not None:
+        become(*order["account"])
+    if order["pipe"] is not None:
+        code = watch_the_pipe(order["pipe"], order["argv"], order["death_signal"])
+        sys.exit(code if code >= 0 else 128 - code)
+    ask_the_kernel(order["death_signal"])
+    if os.getppid() != order["parent"]:  # it died before the kernel was asked
+        sys.exit(1)
+    os.execv(order["argv"][0], order["argv"])  # noqa: S606  no shell is wanted here
+
+
+if __name__ == "__main__":
+    main()

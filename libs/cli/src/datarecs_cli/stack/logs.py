@@ -1,0 +1,28 @@
+"""Logs of the parts stay small: 10 MB each, four older ones beside the current."""
+
+import shutil
+from pathlib import Path
+
+LIMIT_BYTES = 10_000_000
+KEPT = 5
+
+
+def rotate(log: Path, *, limit_bytes: int = LIMIT_BYTES) -> bool:
+    """Shift `part.log` to `part.log.1` and so on once it is over the limit; True when it was.
+
+    The part goes on writing to the same open file, so it is copied and cut; lines written between
+    the two are lost.
+    """
+    try:
+        if log.stat().st_size <= limit_bytes:
+            return False
+    except FileNotFoundError:
+        return False
+    for number in range(KEPT - 2, 0, -1):
+        older = log.with_name(f"{log.name}.{number}")
+        if older.exists():
+            older.replace(log.with_name(f"{log.name}.{number + 1}"))
+    shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+    with log.open("r+b") as current:
+        current.truncate(0)
+    return True

@@ -1,0 +1,99 @@
+"""What a platform looks like from outside: its state file, its processes, its answers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from datarecs_cli.stack import health, kafka, postgres
+from datarecs_cli.stack.layout import Layout
+from datarecs_cli.stack.process import Identity
+from datarecs_cli.stack.psql import Login
+from datarecs_cli.stack.services import SERVICES, Service
+from datarecs_cli.stack.state import Phase, State, load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartView:
+    name: str
+    pid: int
+    address: str
+    silence: str | None
+    """Why it does not answer; None when it is ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformView:
+    phase: Phase
+    """STOPPED when its supervisor is gone, whatever the file says."""
+    release: str
+    parts: tuple[PartView, ...]
+    ports: Mapping[str, int]
+    java: Mapping[str, str]
+    postgres: Mapping[str, str]
+
+    @property
+    def is_ready(self) -> bool:
+        return self.phase is Phase.READY and all(part.silence is None for part in self.parts)
+
+
+def view(layout: Layout, *, services: tuple[Service, ...] = SERVICES) -> PlatformView:
+    """Look at every part that should run; takes a few seconds when some do not answer."""
+    state = load(layout.state_file)
+    supervised = state.supervisor is not None and state.supervisor.is_alive()
+    parts = tuple(
+        _part(name, identity, state, _probes(layout, state, services))
+        for name, identity in state.parts.items()
+        if supervised
+    )
+    return PlatformView(
+        phase=state.phase if supervised else Phase.STOPPED,
+        release=state.release,
+        parts=parts,
+        ports=state.ports,
+        java=state.java,
+        postgres=state.postgres,
+    )
+
+
+def _part(
+    name: str, identity: Identity, state: State, probes: Mapping[str, Callable[[], str | None]]
+) -> PartView:
+    alive = identity.is_alive()
+    return PartView(
+        name=name,
+        pid=identity.pid,
+        address=_address(name, state),
+        silence=probes[name]() if alive else "its process is gone",
+    )
+
+
+def _address(name: str, state: State) -> str:
+    port = state.ports.get("api" if name == "core-api" else name, state.ports.get(f"{name} side"))
+    return f"127.0.0.1:{port}"
+
+
+def _probes(
+    layout: Layout, state: State, services: tuple[Service, ...]
+) -> dict[str, Callable[[], str | None]]:
+    def secret(name: str) -> str:
+        return (layout.secrets / name).read_text(encoding="utf-8")
+
+    def database() -> str | None:
+        login = Login(
+            psql=Path(state.postgres["binaries"]) / "psql",
+            host="127.0.0.1",
+            port=state.ports["postgres"],
+            user=postgres.SUPERUSER,
+            password=secret("postgres-stack"),
+        )
+        answer = login.ask("select 1")
+        return answer.text if answer.refused else None
+
+    def broker() -> str | None:
+        return kafka.silence_of(f"127.0.0.1:{state.ports['kafka']}", secret("kafka-stack"))
+
+    probes: dict[str, Callable[[], str | None]] = {"postgres": database, "kafka": broker}
+    for service in services:
+        port = state.ports.get(service.side_port_name, 0)
+        probes[service.name] = lambda port=port: health.silence(port)  # type: ignore[misc]  # the port of this turn
+    return probes

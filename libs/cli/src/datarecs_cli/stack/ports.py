@@ -1,0 +1,106 @@
+"""Which ports the parts get: a named one or none, else the remembered, the default, the next free.
+
+A default port that is busy moves by itself, because two platforms on one machine are normal; a
+port that somebody named is a promise to others, so it never moves.
+"""
+
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datarecs_cli.stack.failures import PortBusyError
+
+LOOPBACK = "127.0.0.1"
+SPAN = 100
+"""How far a busy default port may move."""
+LISTENING = "0A"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortWish:
+    """One port that a part needs."""
+
+    name: str
+    default: int
+    named: int | None = None
+    """Asked for by flag or setting."""
+
+
+def assign(
+    wishes: Sequence[PortWish],
+    remembered: Mapping[str, int],
+    *,
+    free: Callable[[int], bool] | None = None,
+) -> dict[str, int]:
+    """A port for each wish, all different.
+
+    Raises:
+        PortBusyError: a named port is in use, or none is free within the span of a default one.
+    """
+    is_usable = free or is_free
+    given: dict[str, int] = {}
+    for wish in wishes:
+        given[wish.name] = _one(wish, remembered.get(wish.name), set(given.values()), is_usable)
+    return given
+
+
+def _one(
+    wish: PortWish, remembered: int | None, taken: set[int], free: Callable[[int], bool]
+) -> int:
+    if wish.named is not None:
+        if wish.named in taken or not free(wish.named):
+            raise PortBusyError(port=wish.named, part=wish.name, owner=owner_of(wish.named))
+        return wish.named
+    if remembered is not None and remembered not in taken and free(remembered):
+        return remembered
+    port = next_free(wish.default, taken=frozenset(taken), free=free)
+    if port is None:
+        raise PortBusyError(port=wish.default, part=wish.name, owner=owner_of(wish.default))
+    return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a listener could be opened on loopback now."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def next_free(
+    first: int, *, taken: frozenset[int] = frozenset(), free: Callable[[int], bool] = is_free
+) -> int | None:
+    """The first free port of `[first, first + SPAN]` that nobody else of the stack was given."""
+    for port in range(first, min(first + SPAN, 65_535) + 1):
+        if port not in taken and free(port):
+            return port
+    return None
+
+
+def owner_of(port: int) -> str | None:
+    """Who listens there, as far as this user may see: `name (pid N)`; Linux only."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
+        try:
+            if str(descriptor.readlink()) in sockets:
+                process = descriptor.parent.parent
+                name = (process / "comm").read_text(encoding="utf-8").strip()
+                return f"{name} (pid {process.name})"
+        except OSError:  # it ended meanwhile, or belongs to another user
+            continue
+    return None
+
+
+def _listening_inodes(port: int) -> Iterator[str]:
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        try:
+            lines = table.read_text(encoding="utf-8").splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                yield fields[9]

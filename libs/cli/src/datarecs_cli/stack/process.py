@@ -1,0 +1,193 @@
+"""Starting and ending one process of the stack: own group, log file, leash, exact identity.
+
+A pid alone names nobody for long, so an `Identity` is a pid with its start time, and no signal is
+sent to a pid whose start time differs.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from datarecs_cli.stack import leash
+from datarecs_cli.stack.accounts import Account
+
+LEASH_BY_KERNEL = sys.platform == "linux"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """One process for ever: a reused pid has another start time."""
+
+    pid: int
+    started: str
+    """As the system tells it: clock ticks since boot on Linux, a date elsewhere."""
+
+    def is_alive(self) -> bool:
+        return start_time(self.pid) == self.started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to run, and how it should end when nobody is left to stop it."""
+
+    argv: tuple[str, ...]
+    """The program by absolute path, then its arguments; no secret stands here."""
+    environment: Mapping[str, str]
+    log: Path
+    directory: Path = Path("/")
+    """The working directory; must be passable for the account."""
+    account: Account | None = None
+    """Whom to become; only root can."""
+    death_signal: signal.Signals = signal.SIGKILL
+    """Sent when the supervisor dies. Postgres gets SIGINT, its fast shutdown."""
+
+
+class Running:
+    """A started process. Its parent must live as long as the thread that started it."""
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], identity: Identity, pipe: int | None
+    ) -> None:
+        self._popen = popen
+        self._pipe = pipe
+        self.identity = identity
+
+    @property
+    def pid(self) -> int:
+        return self.identity.pid
+
+    def exit_code(self) -> int | None:
+        """None while it runs; a process ended by a signal has the negative number."""
+        return self._popen.poll()
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for its end, at most that long; None when it still runs."""
+        try:
+            code = self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        self._close_pipe()
+        return code
+
+    def send(self, number: signal.Signals) -> None:
+        """To the process alone; nothing happens when it has ended."""
+        self._popen.send_signal(number)
+
+    def kill_group(self) -> None:
+        """SIGKILL to everything it started that stayed in its group; safe to repeat."""
+        kill_group(self.pid)
+        self.wait(5)
+
+    def stop(self, number: signal.Signals, timeout_s: float) -> bool:
+        """Signal, wait, then SIGKILL to the whole group. False when it had to be killed."""
+        self.send(number)
+        obeyed = self.wait(timeout_s) is not None
+        self.kill_group()
+        return obeyed
+
+    def _close_pipe(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+
+
+def start(command: Command, *, leash_by_kernel: bool = LEASH_BY_KERNEL) -> Running:
+    """Start it in its own process group with both outputs appended to its log."""
+    read_end, write_end = (None, None) if leash_by_kernel else os.pipe()
+    order = {
+        "argv": command.argv,
+        "account": command.account and (command.account.uid, command.account.gid),
+        "death_signal": int(command.death_signal),
+        "parent": os.getpid(),
+        "pipe": read_end,
+    }
+    descriptor = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    try:
+        popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", leash.__file__, json.dumps(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            env=dict(command.environment),
+            cwd=command.directory,
+            process_group=0,
+            pass_fds=() if read_end is None else (read_end,),
+        )
+    finally:
+        os.close(descriptor)
+        if read_end is not None:
+            os.close(read_end)
+    return Running(popen, Identity(pid=popen.pid, started=start_time(popen.pid) or ""), write_end)
+
+
+def start_time(pid: int) -> str | None:
+    """When the process began, in the system's own words; None when there is none, or a zombie."""
+    if LEASH_BY_KERNEL:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] in "ZX" else fields[19]
+    shown = subprocess.run(
+        ["/bin/ps", "-o", "state=,lstart=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    return None if not shown or shown.startswith("Z") else shown.partition(" ")[2].strip()
+
+
+def kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    except PermissionError:  # macOS says so about a group of zombies
+        return
+
+
+def end(identity: Identity, number: signal.Signals, timeout_s: float) -> None:
+    """Stop a process that is not our child: signal, watch, then SIGKILL to its group."""
+    if not identity.is_alive():
+        return
+    os.kill(identity.pid, number)
+    if not gone_within(identity, timeout_s):
+        kill_group(identity.pid)
+        gone_within(identity, 5)
+
+
+def gone_within(identity: Identity, timeout_s: float) -> bool:
+    """Watch a process that is not our child; True once it is gone."""
+    deadline = monotonic() + timeout_s
+    while identity.is_alive():
+        if monotonic() >= deadline:
+            return False
+        _pause()
+    return True
+
+
+def _pause() -> None:
+    select.select([], [], [], 0.05)  # the end of somebody else's child can only be looked at
+
+
+def run_text(
+    argv: Sequence[str], *, environment: Mapping[str, str], timeout_s: float = 30
+) -> subprocess.CompletedProcess[str]:
+    """Run a short program to its end and keep both outputs as one text in `stdout`."""
+    return subprocess.run(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=dict(environment),
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )

@@ -1,0 +1,30 @@
+"""When a part that died starts again, and when it has died too often."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    first_s: float = 1.0
+    longest_s: float = 30.0
+    deaths: int = 5
+    within_s: float = 60.0
+    """That many deaths within that time stop the platform."""
+
+    def pause_s(self, deaths: Sequence[float]) -> float | None:
+        """Seconds to wait after the last of these deaths; None when there were too many.
+
+        Args:
+            deaths: monotonic times in order; at least one. A part that lived longer than
+                `within_s` starts again at the first pause.
+        """
+        last = deaths[-1]
+        if sum(moment > last - self.within_s for moment in deaths) >= self.deaths:
+            return None
+        in_a_row = 1
+        for earlier, later in zip(deaths[-2::-1], deaths[::-1], strict=False):
+            if later - earlier > self.within_s:
+                break
+            in_a_row += 1
+        return min(self.first_s * 2.0 ** (in_a_row - 1), self.longest_s)

@@ -1,0 +1,298 @@
+"""`datarecs up`: which part after which, and what each is told about the others.
+
+Lock, ports, Java, Postgres, roles and schema, Kafka, topics, services: every step has its own
+readiness, so a failure names the first thing that is wrong and nothing is started in vain.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from time import monotonic
+
+from datarecs_cli.stack import accounts, jars, java, kafka, machine, placement, ports, postgres
+from datarecs_cli.stack import provisioning as setting_up
+from datarecs_cli.stack import services as catalogue
+from datarecs_cli.stack.credentials import LocalSecrets
+from datarecs_cli.stack.failures import PostgresUnreachableFilesError
+from datarecs_cli.stack.layout import Layout
+from datarecs_cli.stack.options import (
+    BROKER_PORT,
+    CONTROLLER_PORT,
+    DATABASE,
+    POSTGRES_PORT,
+    Options,
+    Report,
+)
+from datarecs_cli.stack.process import Identity, start_time
+from datarecs_cli.stack.services import API_PORT, Surroundings
+from datarecs_cli.stack.shutdown import end_leftovers
+from datarecs_cli.stack.state import DirectoryLock, Phase, State, load, save
+from datarecs_cli.stack.supervisor import Supervisor
+
+
+def prepare_folders(layout: Layout) -> None:
+    """Make the data directory; raises MachineTooSmallError when it cannot be written."""
+    try:
+        layout.create(as_root=os.geteuid() == 0)
+    except OSError as failure:
+        raise machine.unwritable(layout.root, failure) from failure
+
+
+class Platform:
+    """One platform of one data directory, from the lock to the stop."""
+
+    def __init__(self, options: Options, report: Report) -> None:
+        self.options = options
+        self.layout = options.layout
+        self._report = report
+        self._lock = DirectoryLock(self.layout.lock_file)
+        self._secrets = LocalSecrets(self.layout.secrets)
+        self._state = State()
+        self._java: java.Java | None = None
+        self._tenant_id = ""
+        self._broker_password: str | None = None
+        self.supervisor = Supervisor(changed=self._remember_parts, policy=options.policy)
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        return self._state.ports
+
+    @property
+    def base_url(self) -> str:
+        return f"http://{ports.LOOPBACK}:{self.ports['api']}"
+
+    def take(self) -> bool:
+        """Make the data directory ours; False when a live platform holds it.
+
+        Raises:
+            MachineTooSmallError: too little disk or memory, or the folder cannot be written.
+            LockUnavailableError: the file system knows no locks.
+        """
+        prepare_folders(self.layout)
+        machine.check_machine(self.layout.root)
+        return self._lock.take()
+
+    def bring_up(self) -> None:
+        """Start everything that is wanted, in order. Call once, after `take`.
+
+        Whatever it raises, nothing of the platform is left running.
+        """
+        self._state = load(self.layout.state_file)
+        try:
+            end_leftovers(self._state)
+            self._claim()
+            self._remember(ports=self._assign_ports())
+            database_url = self._provide_database()
+            broker = self._provide_broker()
+            self._start_services(database_url, broker)
+            self._remember(phase=Phase.READY)
+        except BaseException:
+            self.bring_down()
+            raise
+
+    def watch(self) -> None:
+        """Keep it running until asked to stop; the parts are down when it returns or raises."""
+        try:
+            self.supervisor.watch()
+        finally:
+            self.bring_down()
+
+    def bring_down(self) -> tuple[str, ...]:
+        """Stop in reverse order; the names that had to be killed. Safe to repeat."""
+        if not self._lock.is_held:
+            return ()
+        self._remember(phase=Phase.STOPPING)
+        killed = self.supervisor.stop()
+        self._remember(phase=Phase.STOPPED, supervisor=None, parts={})
+        self._lock.release()
+        return killed
+
+    def _claim(self) -> None:
+        me = Identity(pid=os.getpid(), started=start_time(os.getpid()) or "")
+        self._remember(release=self.options.release, phase=Phase.STARTING, supervisor=me, parts={})
+
+    def _remember(self, **changes: object) -> None:
+        self._state = replace(self._state, **changes)  # type: ignore[arg-type]  # fields by name
+        save(self.layout.state_file, self._state)
+
+    def _remember_parts(self, parts: Mapping[str, Identity]) -> None:
+        self._remember(parts=parts)
+
+    @contextmanager
+    def _step(self, text: Callable[[], str]) -> Iterator[None]:
+        began = monotonic()
+        yield
+        self._report.done(text(), monotonic() - began)
+
+    def _assign_ports(self) -> dict[str, int]:
+        wishes = [ports.PortWish(name="api", default=API_PORT, named=self.options.port)]
+        wishes += [
+            ports.PortWish(name="postgres", default=POSTGRES_PORT),
+            ports.PortWish(name="kafka", default=BROKER_PORT),
+            ports.PortWish(name="kafka controller", default=CONTROLLER_PORT),
+        ]
+        wishes += [
+            ports.PortWish(name=service.side_port_name, default=service.side_port)
+            for service in self.options.services
+        ]
+        given = ports.assign(wishes, self._state.ports)
+        for wish in wishes:
+            if given[wish.name] != (wish.named or wish.default):
+                self._report.note(
+                    f"port {wish.default} is busy, {wish.name} listens on {given[wish.name]}"
+                )
+        return given
+
+    # Postgres -----------------------------------------------------------------------------
+
+    def _provide_database(self) -> str | None:
+        """An administrator's URL of the platform's database; None when nothing needs one."""
+        given = self.options.environment.get("DATARECS_DATABASE__URL")
+        if given is None:
+            if not self.options.wants("postgres"):
+                return None
+            given = self._start_postgres().url(DATABASE)
+        with self._step(lambda: "database roles and schema"):
+            setting_up.provision_roles(given, setting_up.role_passwords(self._secrets))
+            own = setting_up.migration_url(given, self._secrets)
+            setting_up.migrate(own)
+            first = setting_up.ensure_first_tenant(own, self.layout, self.base_url)
+            self._tenant_id = first.tenant_id
+        return given
+
+    def _start_postgres(self) -> postgres.PostgresNode:
+        with self._step(lambda: f"PostgreSQL {node.server.version} :{node.port}"):
+            node = self._postgres_node()
+            self._remember(
+                postgres={
+                    "version": node.server.version,
+                    "directory": str(node.directory),
+                    "binaries": str(node.server.bin),
+                    "account": node.account.name if node.account else "",
+                }
+            )
+            environment = self.options.server_environment
+            postgres.prepare(node, environment)
+            self.supervisor.start(
+                [postgres.part(node, environment=environment, log=self.layout.log("postgres"))]
+            )
+            self.supervisor.until_ready()
+        return node
+
+    def _postgres_node(self) -> postgres.PostgresNode:
+        try:
+            account = accounts.server_account(
+                effective_uid=os.geteuid(), before=self._state.postgres.get("account")
+            )
+        except LookupError as failure:
+            raise PostgresUnreachableFilesError(account="root", reason=str(failure)) from failure
+        available = postgres.servers(
+            self.options.environment, packaged=postgres.packaged_binaries()
+        )
+        spare = placement.spare_directory(self.layout.root, self.options.spare_root)
+        home = spare if spare.exists() else self.layout.postgres
+        placed = placement.place(
+            postgres.choose(available, home),
+            self.layout.postgres,
+            account,
+            spare_root=self.options.spare_root,
+        )
+        if placed.note is not None:
+            self._report.note(placed.note)
+        return postgres.PostgresNode(
+            server=placed.server,
+            directory=placed.directory,
+            port=self.ports["postgres"],
+            password=self._secrets.password("postgres-stack"),
+            account=account,
+        )
+
+    # Java and Kafka -----------------------------------------------------------------------
+
+    def _found_java(self) -> java.Java:
+        if self._java is None:
+            with self._step(lambda: f"Java {found.version} ({found.home})"):
+                found = java.find_java(
+                    self.options.environment,
+                    shim_home=self.layout.java,
+                    places=java.Places(packaged=java.packaged_home()),
+                )
+            self._remember(java={"version": found.version, "home": str(found.home)})
+            self._java = found
+        return self._java
+
+    def _provide_broker(self) -> str:
+        """The bootstrap address; empty when nothing needs one."""
+        environment = self.options.environment
+        given = environment.get("DATARECS_KAFKA__BOOTSTRAP")
+        if given is not None:
+            login = setting_up.BrokerLogin(
+                bootstrap=given,
+                username=environment.get("DATARECS_KAFKA__USERNAME", kafka.ADMIN),
+                password=environment.get("DATARECS_KAFKA__PASSWORD", ""),
+            )
+        elif self.options.wants("kafka"):
+            login = self._start_kafka()
+        else:
+            return ""
+        with self._step(lambda: "topics, principals and access rules"):
+            passwords = setting_up.principal_passwords(self._secrets, self.options.services)
+            setting_up.provision_topics(login, passwords, local=True)
+        return login.bootstrap
+
+    def _start_kafka(self) -> setting_up.BrokerLogin:
+        found = self._found_java()
+        lock = jars.read_lock()
+        with self._step(lambda: f"Apache Kafka {lock.version} (KRaft) :{self.ports['kafka']}"):
+            sources = jars.sources(self.options.environment, folder=self.options.jars_from)
+            node = kafka.KafkaNode(
+                directory=self.layout.kafka,
+                broker_port=self.ports["kafka"],
+                controller_port=self.ports["kafka controller"],
+                cluster_id=self._cluster_id(),
+                password=self._secrets.password("kafka-stack"),
+                java=found,
+                classpath=jars.classpath(lock, sources, found),
+                broker_main=lock.broker_main,
+                storage_main=lock.storage_main,
+            )
+            environment = self.options.server_environment
+            kafka.prepare(node, environment)
+            self.supervisor.start(
+                [kafka.part(node, environment=environment, log=self.layout.log("kafka"))]
+            )
+            self.supervisor.until_ready()
+        self._broker_password = node.password
+        return setting_up.BrokerLogin(
+            bootstrap=node.bootstrap, username=kafka.ADMIN, password=node.password
+        )
+
+    def _cluster_id(self) -> str:
+        known = self._state.cluster_id or kafka.stored_cluster_id(self.layout.kafka / "data")
+        known = known or kafka.new_cluster_id()
+        self._remember(cluster_id=known)
+        return known
+
+    # Services -----------------------------------------------------------------------------
+
+    def _start_services(self, database_url: str | None, bootstrap: str) -> None:
+        wanted = self.options.wanted_services
+        if not wanted or database_url is None:
+            return
+        around = Surroundings(
+            layout=self.layout,
+            secrets=self._secrets,
+            environment=self.options.environment,
+            ports=self.ports,
+            database_url=database_url,
+            bootstrap=bootstrap,
+            broker_password=self._broker_password,
+            tenant_id=self._tenant_id,
+            project=self.options.project,
+            java_home=self._found_java().home if any(one.needs_java for one in wanted) else None,
+            log_format=self.options.log_format,
+        )
+        with self._step(lambda: f"services: {', '.join(one.name for one in wanted)}"):
+            self.supervisor.start([catalogue.part_of(service, around) for service in wanted])
+            self.supervisor.until_ready()

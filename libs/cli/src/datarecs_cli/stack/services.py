@@ -1,0 +1,264 @@
+"""The services of the local platform as data: a new service is one line of `SERVICES`.
+
+Each gets its own database role, its own broker principal where it touches Kafka, and the settings
+of the deployment page; secrets reach it as files.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGTERM
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from datarecs_cli.stack import health, kafka
+from datarecs_cli.stack.credentials import LocalSecrets
+from datarecs_cli.stack.layout import Layout
+from datarecs_cli.stack.part import Part
+from datarecs_cli.stack.process import Command
+
+RELAY_ROLE = "datarecs_relay"
+RELAY_PRINCIPAL = "relay"
+KEK_ID = "local-1"
+NOT_HANDED_ON = ("DATARECS_TEST_", "DATARECS_API_KEY", "DATARECS_DATABASE__", "DATARECS_KAFKA__")
+"""Of our own environment: what is ours alone, and what every service gets in its own form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    name: str
+    argv: tuple[str, ...]
+    side_port: int
+    """Default; /livez /startupz /readyz /metrics."""
+    role: str
+    """Database role."""
+    principal: str | None = None
+    """Broker principal; None for services without Kafka."""
+    hosts_relay: bool = False
+    needs_java: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of this service alone; `{data}`, `{project}`, `{api_port}` and `{tenant}`, the id of
+    tenant `default`, are filled in. The worker's drain is short of the 25 s that `down` waits."""
+
+    @property
+    def side_port_name(self) -> str:
+        return f"{self.name} side"
+
+
+def _module(name: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", name)
+
+
+API_PORT = 8080
+SERVICES: tuple[Service, ...] = (
+    Service(
+        name="core-api",
+        argv=_module("datarecs_core_api"),
+        side_port=9091,
+        role="datarecs_api",
+        settings={"DATARECS_API__PORT": "{api_port}"},
+    ),
+    Service(
+        name="run-controller",
+        argv=_module("datarecs_run_controller"),
+        side_port=9092,
+        role="datarecs_controller",
+        principal="run-controller",
+        hosts_relay=True,
+    ),
+    Service(
+        name="reconciliation-worker",
+        argv=_module("datarecs_reconciliation_worker"),
+        side_port=9093,
+        role="datarecs_worker_run",
+        needs_java=True,
+        settings={
+            "DATARECS_WORKER__SCRATCH_DIR": "{data}/scratch",
+            "DATARECS_WORKER__DRAIN_S": "10",
+            "DATARECS_FILES__ROOTS": "{project}",
+        },
+    ),
+    Service(
+        name="email-notifier",
+        argv=_module("datarecs_email_notifier"),
+        side_port=9094,
+        role="datarecs_mail",
+        principal="email-notifier",
+        settings={
+            "DATARECS_MAIL__TRANSPORT": "file",
+            "DATARECS_MAIL__DIRECTORY": "{data}/mail",
+            "DATARECS_MAIL__FROM": "datarecs@demo.localhost",
+            "DATARECS_MAIL__RECIPIENT_DOMAINS": '{"{tenant}": ["demo.localhost"]}',
+        },
+    ),
+    Service(
+        name="webhook-service",
+        argv=_module("datarecs_webhook_service"),
+        side_port=9095,
+        role="datarecs_webhook",
+        principal="webhook-service",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the started servers mean for every service."""
+
+    layout: Layout
+    secrets: LocalSecrets
+    environment: Mapping[str, str]
+    """Of our own process; a setting that the user made there wins over `Service.settings`."""
+    ports: Mapping[str, int]
+    database_url: str
+    """Of anybody; each service gets it with its own role."""
+    bootstrap: str
+    """Empty when no broker is wanted."""
+    broker_password: str | None = field(default=None, repr=False)
+    """Of the stack's own broker's administrator; None when the broker is somebody else's."""
+    security: str = "SASL_PLAINTEXT"
+    tenant_id: str
+    """Of tenant `default`."""
+    project: Path
+    """Where `up` was started: its `datarecs.toml` is read, its files may be sources."""
+    java_home: Path | None = None
+    log_format: str = "json"
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['api']}"
+
+
+def part_of(service: Service, around: Surroundings) -> Part:
+    """The service as a part of the stack; running runs are released within its 25 s."""
+    side_port = around.ports[service.side_port_name]
+    return Part(
+        name=service.name,
+        command=Command(
+            argv=service.argv,
+            environment=environment_of(service, around),
+            log=around.layout.log(service.name),
+            directory=around.project,
+        ),
+        probe=lambda: health.silence(side_port),
+        ready_limit_s=30,
+        stop_signal=SIGTERM,
+        stop_limit_s=25,
+        may_start=lambda: _group_is_free(service, around),
+    )
+
+
+def _group_is_free(service: Service, around: Surroundings) -> bool:
+    """Take the service's last life out of its consumer group; False while the broker is away.
+
+    A killed process stays a member for 45 s, in which its successor would get nothing to do.
+    """
+    if service.principal is None or around.broker_password is None:
+        return True
+    from datarecs_core.errors.messaging import LogUnavailableError
+    from datarecs_kafka.groups import remove_members
+
+    try:
+        remove_members(
+            around.bootstrap,
+            username=kafka.ADMIN,
+            password=around.broker_password,
+            group=service.principal,
+        )
+    except LogUnavailableError:
+        return False
+    return True
+
+
+def environment_of(service: Service, around: Surroundings) -> dict[str, str]:
+    """The whole environment of a service's process; no secret stands in it."""
+    own = {name: _filled(value, around) for name, value in service.settings.items()}
+    return (
+        _shared(around)
+        | own
+        | {
+            name: value
+            for name, value in around.environment.items()
+            if not name.startswith(NOT_HANDED_ON)
+        }
+        | _database(service, around)
+        | _broker(service, around)
+        | {"DATARECS_SIDE__PORT": str(around.ports[service.side_port_name])}
+    )
+
+
+def _filled(value: str, around: Surroundings) -> str:
+    known = {
+        "{data}": str(around.layout.root),
+        "{project}": str(around.project),
+        "{api_port}": str(around.ports["api"]),
+        "{tenant}": around.tenant_id,
+    }
+    for word, meaning in known.items():
+        value = value.replace(word, meaning)
+    return value
+
+
+def _shared(around: Surroundings) -> dict[str, str]:
+    settings = {
+        "DATARECS_PROFILE": "local",
+        "DATARECS_BASE_URL": around.base_url,
+        "DATARECS_BLOB__URL": around.layout.blobs.as_uri(),
+        "DATARECS_SECRETS__KEK_FILE": str(around.secrets.kek()),
+        "DATARECS_SECRETS__KEK_ID": KEK_ID,
+        "DATARECS_LOG__FORMAT": around.log_format,
+    }
+    if around.java_home is not None:
+        settings |= {
+            "JAVA_HOME": str(around.java_home),
+            "DATARECS_JAVA__HOME": str(around.java_home),
+        }
+    return settings
+
+
+def _database(service: Service, around: Surroundings) -> dict[str, str]:
+    settings = {"DATARECS_DATABASE__URL_FILE": _url_file(service.role, around)}
+    if service.hosts_relay:
+        settings["DATARECS_DATABASE__RELAY__URL_FILE"] = _url_file(RELAY_ROLE, around)
+    return settings
+
+
+def _url_file(role: str, around: Surroundings) -> str:
+    url = as_role(around.database_url, role, around.secrets.password(role))
+    return str(around.secrets.put(f"{role}.url", url))
+
+
+def as_role(url: str, role: str, password: str) -> str:
+    """The same database as another login."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    who = f"{quote(role, safe='')}:{quote(password, safe='')}"
+    return urlunsplit(parts._replace(netloc=f"{who}@{place}"))
+
+
+def _broker(service: Service, around: Surroundings) -> dict[str, str]:
+    if service.principal is None:
+        return {}
+    settings = {
+        "DATARECS_KAFKA__BOOTSTRAP": around.bootstrap,
+        "DATARECS_KAFKA__SECURITY": around.security,
+        "DATARECS_KAFKA__USERNAME": service.principal,
+        "DATARECS_KAFKA__PASSWORD_FILE": _password_file(service.principal, around),
+    }
+    if service.hosts_relay:
+        settings |= {
+            "DATARECS_KAFKA__RELAY__USERNAME": RELAY_PRINCIPAL,
+            "DATARECS_KAFKA__RELAY__PASSWORD_FILE": _password_file(RELAY_PRINCIPAL, around),
+        }
+    return settings
+
+
+def _password_file(principal: str, around: Surroundings) -> str:
+    name = principal_secret(principal)
+    around.secrets.password(name)
+    return str(around.secrets.path(name))
+
+
+def principal_secret(principal: str) -> str:
+    """The name under which a broker principal's password is kept."""
+    return f"kafka-{principal}"

@@ -1,0 +1,122 @@
+"""What a platform remembers in its data directory, and who may run it: state.json and the lock.
+
+The state is written whole and replaced at once, so a reader never sees half of it. The lock is
+the kernel's: it goes with its holder, whatever happens to the file.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from datarecs_cli.stack.failures import LockUnavailableError
+from datarecs_cli.stack.process import Identity
+
+
+class Phase(StrEnum):
+    STARTING = "STARTING"
+    READY = "READY"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The content of state.json; what a value misses is its default, so old files stay readable."""
+
+    release: str = ""
+    phase: Phase = Phase.STOPPED
+    supervisor: Identity | None = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """By name; kept when the platform stops, so that it finds them again."""
+    parts: Mapping[str, Identity] = field(default_factory=dict)
+    """Running parts by name, in the order in which they were started."""
+    cluster_id: str | None = None
+    java: Mapping[str, str] = field(default_factory=dict)
+    postgres: Mapping[str, str] = field(default_factory=dict)
+    """`version`, `directory`, `binaries`, `account`."""
+
+
+def load(path: Path) -> State:
+    """The state; the empty one when there is no file yet."""
+    try:
+        written = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return State()
+    supervisor = written.get("supervisor")
+    return State(
+        release=written.get("release", ""),
+        phase=Phase(written.get("phase", Phase.STOPPED)),
+        supervisor=Identity(**supervisor) if supervisor else None,
+        ports=written.get("ports", {}),
+        parts={name: Identity(**one) for name, one in written.get("parts", {}).items()},
+        cluster_id=written.get("cluster_id"),
+        java=written.get("java", {}),
+        postgres=written.get("postgres", {}),
+    )
+
+
+def save(path: Path, state: State) -> None:
+    """Replace the file at once; it holds no secret."""
+    written = {
+        "release": state.release,
+        "phase": state.phase,
+        "supervisor": state.supervisor and _written(state.supervisor),
+        "ports": dict(state.ports),
+        "parts": {name: _written(identity) for name, identity in state.parts.items()},
+        "cluster_id": state.cluster_id,
+        "java": dict(state.java),
+        "postgres": dict(state.postgres),
+    }
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, delete=False, encoding="utf-8"
+    ) as target:
+        json.dump(written, target, indent=2)
+    Path(target.name).replace(path)
+
+
+def _written(identity: Identity) -> dict[str, int | str]:
+    return {"pid": identity.pid, "started": identity.started}
+
+
+class DirectoryLock:
+    """One platform per data directory. Held until `release` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """By this object."""
+        return self._descriptor is not None
+
+    def take(self, flock: Callable[[int, int], None] = fcntl.flock) -> bool:
+        """False when another process holds it.
+
+        Raises:
+            LockUnavailableError: the file system knows no locks.
+        """
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as failure:
+            os.close(descriptor)
+            if failure.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+            raise LockUnavailableError(
+                path=self._path, reason=failure.strerror or str(failure)
+            ) from failure
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Safe to repeat."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

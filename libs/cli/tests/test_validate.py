@@ -1,0 +1,197 @@
+"""`datarecs validate` and `datarecs schema`: what people and pipelines see, and the exit codes."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from datarecs_cli.declared_files import in_apply_order, load
+from datarecs_cli.main import run
+
+JOB = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: orders}
+spec:
+  sources:
+    - {name: ledger, kind: postgres, connection: pg, relation: public.orders}
+    - {name: exports, kind: csv, connection: files, path: a.csv}
+  stages:
+    - {name: rows, type: row, dimensions: [id], measures: [{name: amount}]}
+"""
+CONNECTION = """\
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {name: files}
+spec: {type: files, config: {root: data}}
+"""
+BROKEN = (
+    JOB.replace("dimensions", "dimension")
+    .replace("kind: csv", "kind: cvs")
+    .replace("  stages:", "  reference: legder\n  stages:")
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    (tmp_path / "good.yaml").write_text(JOB)
+    (tmp_path / "bad.yaml").write_text(BROKEN)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_clean_file_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["validate", "good.yaml"]) == 0
+    assert capsys.readouterr() == ("", "1 files, 0 errors\n")
+
+
+@pytest.mark.case("U16")
+@pytest.mark.usefixtures("folder")
+def test_every_fault_is_a_line_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["validate", "bad.yaml"]) == 2
+    out, err = capsys.readouterr()
+    heads = [line for line in out.splitlines() if line.startswith("bad.yaml:")]
+    assert [head.split()[:2] for head in heads] == [
+        ["bad.yaml:7:29", "DR1012"],
+        ["bad.yaml:8:14", "DR1021"],
+        ["bad.yaml:10:31", "DR1004"],
+    ]
+    assert [head.rsplit("; ", 1)[1] for head in heads] == [
+        "did you mean 'csv'?",
+        "did you mean 'ledger'?",
+        "did you mean 'dimensions'?",
+    ]
+    assert err == "1 files, 3 errors\n"
+
+
+@pytest.mark.case("U16")
+@pytest.mark.usefixtures("folder")
+def test_a_pipeline_gets_annotations(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["validate", "bad.yaml", "-o", "github"]) == 2
+    asked = capsys.readouterr().out
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert run(["validate", "bad.yaml"]) == 2
+    assert capsys.readouterr().out == asked
+    assert asked.splitlines()[0].startswith(
+        "::error file=bad.yaml,line=7,col=29,title=DR1012::bad.yaml:7:29 DR1012 "
+    )
+
+
+@pytest.mark.case("X82")
+def test_a_hostile_file_name_breaks_no_annotation(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a,b::error::%0A.yaml"
+    (folder / name).write_text("kind: x\n")
+    run(["validate", name, "-o", "github"])
+    out = capsys.readouterr().out
+    assert "file=a%2Cb%3A%3Aerror%3A%3A%250A.yaml,line=" in out
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["validate", "-o", "json", "good.yaml", "bad.yaml"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "datarecs.cli.validate/1"
+    assert [(one["file"], len(one["findings"])) for one in told["files"]] == [
+        ("good.yaml", 0),
+        ("bad.yaml", 3),
+    ]
+    assert told["files"][1]["findings"][0] == {
+        "file": "bad.yaml",
+        "document": 0,
+        "severity": "error",
+        "path": "spec.sources[1].kind",
+        "code": "DR1012",
+        "pointer": "/spec/sources/1/kind",
+        "line": 7,
+        "column": 29,
+        "message": "not one of postgres, jdbc, parquet, csv, json, iceberg, delta, kafka, extract",
+        "hint": "did you mean 'csv'?",
+    }
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_stream_of_findings_is_one_per_line(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["validate", "-o", "jsonl", "bad.yaml"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["code"] for line in lines] == ["DR1012", "DR1021", "DR1004"]
+
+
+def test_a_warning_fails_only_when_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "alias.yaml").write_text(JOB.replace("dimensions", "keys"))
+    assert (run(["validate", "alias.yaml"]), run(["validate", "--strict", "alias.yaml"])) == (0, 2)
+    assert "1 files, 0 errors, 1 warnings" in capsys.readouterr().err
+
+
+def test_stdin_and_folders_are_read(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Given:
+        buffer = io.BytesIO(BROKEN.encode())
+
+    monkeypatch.setattr("sys.stdin", Given())
+    assert run(["validate", "-"]) == 2
+    assert capsys.readouterr().out.startswith("<stdin>:7:29 DR1012")
+    (folder / "jobs" / "deep").mkdir(parents=True)
+    (folder / "jobs" / "deep" / "a.yml").write_text(JOB)
+    (folder / "jobs" / "note.txt").write_text("not ours")
+    assert run(["validate", "jobs"]) == 0
+    assert capsys.readouterr().err == "1 files, 0 errors\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["validate"], ["validate", "gone.yaml"], ["validate", "empty"]]
+)
+def test_what_cannot_be_read_is_usage(
+    folder: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "empty").mkdir()
+    assert run(arguments) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.case("U14")
+def test_a_terminal_is_never_given_an_escape(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "esc.yaml").write_text(JOB + '  "o\\e[31mwner": x  # \N{RIGHT-TO-LEFT OVERRIDE}\n')
+    assert run(["validate", "esc.yaml"]) == 2
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in out
+
+
+def test_documents_are_applied_in_the_order_of_what_they_refer_to(folder: Path) -> None:
+    (folder / "both.yaml").write_text(f"{JOB}---\n{CONNECTION}")
+    documents = in_apply_order(load(["both.yaml"]))
+    assert [one.declared.name for one in documents if one.declared] == ["files", "orders"]
+
+
+def test_schema_prints_a_kind_a_field_or_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema", "job"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "ReconciliationJob"
+    assert run(["schema", "job.spec.execution.memory"]) == 0
+    assert "default      2GiB" in capsys.readouterr().out
+    assert run(["schema"]) == 0
+    assert "/schemas/job/v1.json" in capsys.readouterr().out
+    assert run(["schema", "-o", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["kinds"]) == 4
+    assert run(["schema", "job.spec.reference", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["type"] == "string"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("schedule", "no kind is called schedule"), ("job.spec.sorces", "no field sorces")],
+)
+def test_an_unknown_kind_or_field_is_usage(
+    word: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["schema", word]) == 2
+    assert said in capsys.readouterr().err

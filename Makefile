@@ -51,7 +51,8 @@ fmt: setup ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 lint: setup ## ruff, deptry
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && for member in $(MEMBERS); do (cd $$member && ../../$(BIN)/deptry --config ../../pyproject.toml . > /tmp/deptry.$$$$ 2>&1 || { cat /tmp/deptry.$$$$; exit 1; }); done
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
+	@for member in $(MEMBERS); do package=$$(basename $$member/src/*); (cd $$member && ../../$(BIN)/deptry src --known-first-party $$package > ../../.venv/deptry.txt 2>&1) || { echo "$$member:"; cat .venv/deptry.txt; exit 1; }; done
 
 types: setup ## mypy --strict
 	@$(BIN)/mypy libs services tests conftest.py

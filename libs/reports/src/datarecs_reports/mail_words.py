@@ -1,0 +1,296 @@
+"""What a mail about a run says, in words: subject, sentences, numbers, tables, links.
+
+Both parts of a mail are rendered from this one value, so that they state the same facts; which
+words an outcome gets is decided here and nowhere else.
+"""
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from datarecs_core.errors.base import RunErrorCode
+from datarecs_core.notifications.content import MailContent, StageFacts
+from datarecs_core.notifications.evaluation import MailKind
+from datarecs_core.notifications.rule import ERRORED, Detail
+from datarecs_core.runs.model import RunResult
+
+PREFIX = "[datarecs]"
+MAX_ERROR = 500
+NO_VERDICT = "No verdict exists: the sources were neither found equal nor different."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: int = 0
+    """Rows that were cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    label: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailWords:
+    """Everything both parts show, in order."""
+
+    subject: str
+    sign: str
+    """●, ▲ or ✖: an outcome is never told by colour alone."""
+    headline: str
+    sentences: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    next_steps: tuple[str, ...]
+    """Commands to copy."""
+    links: tuple[Link, ...]
+    footer: tuple[str, ...]
+
+
+def clean(text: str) -> str:
+    """The text without control, format and unassigned characters; line ends become spaces."""
+    spaced = " ".join(text.split())
+    return "".join(one for one in spaced if unicodedata.category(one) not in _UNSHOWN)
+
+
+_UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def percent(part: int, whole: int) -> str:
+    """Rounded down to three places; 100 % only when all."""
+    thousandths = part * 100_000 // whole if whole else 100_000
+    places = f"{thousandths // 1000}.{thousandths % 1000:03d}".rstrip("0").rstrip(".")
+    return f"{places} %"
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+def mail_words(content: MailContent, *, base_url: str, most_rows: int) -> MailWords:
+    """The words of one mail.
+
+    Args:
+        content: the facts.
+        base_url: without trailing slash; every link starts with it.
+        most_rows: of each table; what is above is counted.
+    """
+    sign, headline = _headline(content)
+    return MailWords(
+        subject=f"{PREFIX} {_subject(content, sign)}",
+        sign=sign,
+        headline=headline,
+        sentences=tuple(_sentences(content)),
+        facts=tuple(_facts(content)),
+        tables=tuple(_tables(content, most_rows)),
+        next_steps=tuple(_next_steps(content)),
+        links=tuple(_links(content, base_url)),
+        footer=_footer(content),
+    )
+
+
+def _code(content: MailContent) -> str:
+    """MATCHED, UNMATCHED, or the run-level code."""
+    return content.outcome.removeprefix(f"{ERRORED}:")
+
+
+def _job(content: MailContent) -> str:
+    return clean(content.job_name)
+
+
+def _detail_code(content: MailContent) -> str:
+    code = content.error.detail_code if content.error else None
+    return f" ({clean(code)})" if code else ""
+
+
+def _headline(content: MailContent) -> tuple[str, str]:
+    match _code(content):
+        case RunResult.MATCHED:
+            again = " again" if content.kind is MailKind.RECOVERY else ""
+            return "●", f"MATCHED{again}"
+        case RunResult.UNMATCHED:
+            return "▲", "UNMATCHED"
+        case RunErrorCode.UNKNOWN:
+            return "✖", f"ERRORED{_detail_code(content)}"
+        case code:
+            return "✖", f"{code}{_detail_code(content)}"
+
+
+def _subject(content: MailContent, sign: str) -> str:
+    subject = f"{sign} {_headline(content)[1]} {_job(content)}"
+    summary = content.summary
+    match _code(content):
+        case RunResult.UNMATCHED if summary:
+            unmatched, compared = number(summary.rows_unmatched), number(summary.rows_compared)
+            return f"{subject} · {unmatched} of {compared} groups"
+        case RunErrorCode.QUERY_FAILED if content.failed_source:
+            return f"{subject} · source {clean(content.failed_source)}"
+        case RunErrorCode.UNKNOWN:
+            return f"{subject} · cause unknown"
+        case _:
+            return subject
+
+
+def _sentences(content: MailContent) -> Iterator[str]:
+    match _code(content):
+        case RunResult.MATCHED:
+            yield from _matched(content)
+        case RunResult.UNMATCHED:
+            yield from _unmatched(content)
+        case _:
+            yield from _errored(content)
+
+
+def _matched(content: MailContent) -> Iterator[str]:
+    sources = f"{content.source_count} sources agree" if content.source_count else "All agree"
+    if content.summary and content.summary.empty:
+        yield f"{sources}: all of them are empty."
+    elif content.summary:
+        groups = number(content.summary.rows_compared)
+        yield f"{sources}: {groups} groups, every measure within tolerance."
+    before = content.background
+    if content.kind is MailKind.RECOVERY and before.since:
+        told = f"; the first mail said {before.first_told}" if before.first_told else ""
+        runs = f"{before.runs} run" + ("s" if before.runs != 1 else "")
+        yield f"It had differed since {instant(before.since)}, for {runs}{told}."
+
+
+def _unmatched(content: MailContent) -> Iterator[str]:
+    yield "The comparison ran to its end and found differences."
+    differing = [stage.name for stage in content.stages if stage.result is RunResult.UNMATCHED]
+    if differing:
+        yield f"Stages that differ: {', '.join(map(clean, differing))}."
+    for stage in content.stages:
+        yield from _where_it_differs(stage)
+    if content.background.since and content.background.runs > 1:
+        since = instant(content.background.since)
+        yield f"Not matched since {since}: this is run {content.background.runs} in a row."
+
+
+def _where_it_differs(stage: StageFacts) -> Iterator[str]:
+    for source, groups in stage.missing:
+        if groups:
+            yield f"{clean(stage.name)}: {_groups_are(groups)} missing in {clean(source)}."
+    for measure in stage.measures:
+        if measure.outside:
+            outside, name = _groups_are(measure.outside), clean(measure.name)
+            yield f"{clean(stage.name)}: {outside} outside tolerance in {name}."
+
+
+def _groups_are(count: int) -> str:
+    return "1 group is" if count == 1 else f"{number(count)} groups are"
+
+
+def _errored(content: MailContent) -> Iterator[str]:
+    match _code(content):
+        case RunErrorCode.TIMED_OUT:
+            during = f" during {clean(content.open_stage)}" if content.open_stage else ""
+            yield f"Stopped after the deadline of {number(content.deadline_seconds)} s{during}."
+        case RunErrorCode.CRASHED:
+            yield (
+                "The worker ended unexpectedly (memory or termination) on attempt "
+                f"{content.attempt}."
+            )
+        case RunErrorCode.QUERY_FAILED:
+            source = clean(content.failed_source) if content.failed_source else "A source"
+            yield f"{source} could not be read."
+        case _ if content.never_started:
+            yield "The run could not be submitted, so it was never started."
+        case _:
+            yield "The run ended without a verdict, and the cause is not classified."
+    if content.error and content.error.message:
+        yield f"Message: {clean(content.error.message)[:MAX_ERROR]}"
+    yield NO_VERDICT
+    if _code(content) == RunErrorCode.TIMED_OUT:
+        yield "Check the slowest source, narrow the window, or raise the deadline."
+
+
+def _facts(content: MailContent) -> Iterator[tuple[str, str]]:
+    yield "Job", _job(content)
+    summary = content.summary
+    if summary is None or content.detail is Detail.MINIMAL:
+        return
+    share = percent(summary.rows_matched, summary.rows_compared)
+    yield "Groups compared", number(summary.rows_compared)
+    yield "Groups matched", f"{number(summary.rows_matched)} ({share})"
+    yield "Groups not matched", number(summary.rows_unmatched)
+    yield "Stages matched", f"{summary.stages_matched} of {summary.stages_total}"
+    yield "Duration", f"{summary.duration_ms / 1000:.1f} s"
+
+
+def _tables(content: MailContent, most_rows: int) -> Iterator[Table]:
+    if content.detail is not Detail.FULL or not content.stages:
+        return
+    yield _cut(
+        "Stages",
+        ("Stage", "Result", "Compared", "Not matched"),
+        [
+            (
+                clean(stage.name),
+                stage.result.value,
+                number(stage.rows_compared),
+                number(stage.rows_unmatched),
+            )
+            for stage in content.stages
+        ],
+        most_rows,
+    )
+    yield _cut(
+        "Measures",
+        ("Stage", "Measure", "Tolerance", "Within", "Outside"),
+        [
+            (
+                clean(stage.name),
+                clean(measure.name),
+                clean(measure.tolerance),
+                number(measure.within),
+                number(measure.outside),
+            )
+            for stage in content.stages
+            for measure in stage.measures
+        ],
+        most_rows,
+    )
+
+
+def _cut(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]], most_rows: int) -> Table:
+    shown = tuple(rows[:most_rows])
+    return Table(title=title, head=head, rows=shown, more=len(rows) - len(shown))
+
+
+def _next_steps(content: MailContent) -> Iterator[str]:
+    match _code(content):
+        case RunResult.MATCHED:
+            yield f"datarecs report {content.run_id}"
+        case RunResult.UNMATCHED:
+            yield f"datarecs diff {content.run_id}"
+        case _:
+            yield f"datarecs get run {content.run_id}"
+            yield f"datarecs run {_job(content)}"
+
+
+def _links(content: MailContent, base_url: str) -> Iterator[Link]:
+    run = f"{base_url}/api/v1/runs/{content.run_id}"
+    if content.summary is None:
+        yield Link(label="Run", url=run)
+        return
+    yield Link(label="Report", url=f"{run}/report")
+    if _code(content) == RunResult.UNMATCHED:
+        yield Link(label="Differences", url=f"{run}/differences")
+
+
+def _footer(content: MailContent) -> tuple[str, ...]:
+    rules = ", ".join(map(clean, content.rules))
+    return (
+        f"You get this mail because of notification rule {rules}.",
+        f"Run {content.run_id} · finalised {instant(content.finalised_at)}",
+    )
+
+
+def instant(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

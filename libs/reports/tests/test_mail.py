@@ -1,0 +1,292 @@
+import email
+import html
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.policy import default
+from uuid import UUID
+
+import pytest
+
+from datarecs_core.errors.base import RunErrorCode
+from datarecs_core.notifications.content import (
+    Count,
+    MailContent,
+    MeasureFacts,
+    StageFacts,
+)
+from datarecs_core.notifications.evaluation import Background, MailKind
+from datarecs_core.notifications.rule import Detail
+from datarecs_core.runs.model import RunError, RunResult, RunSummary
+from datarecs_core.values import JobId, RunId
+from datarecs_reports.mail import MAX_BYTES, MailTemplates
+from datarecs_reports.mail_words import clean, percent
+
+RUN = RunId(UUID("019bc0ef-2a10-7d44-9b6f-0c1d2e3f4a5b"))
+JOB = JobId(UUID("019ba000-0000-7000-8000-00000000000a"))
+MORNING = datetime(2026, 11, 20, 6, 14, 3, 120455, tzinfo=UTC)
+BASE = "https://recs.example.com"
+TEMPLATES = MailTemplates(
+    sender="datarecs@mail.example.com", mail_domain="mail.example.com", base_url=BASE
+)
+
+STAGE = StageFacts(
+    name="balance",
+    result=RunResult.UNMATCHED,
+    rows_compared=1005,
+    rows_unmatched=30,
+    matched_groups=980,
+    missing=(Count("ledger", 20), Count("exports", 5)),
+    measures=(MeasureFacts(name="total_amount", tolerance="ABSOLUTE 0.01", within=975, outside=5),),
+)
+UNMATCHED = MailContent(
+    recipient="ana.lopez@example.com",
+    rules=("finance", "ops"),
+    kind=MailKind.OUTCOME,
+    detail=Detail.SUMMARY,
+    outcome="UNMATCHED",
+    background=Background(since=MORNING, runs=1),
+    run_id=RUN,
+    job_id=JOB,
+    job_name="ledger-vs-exports",
+    message_id=f"<run.{RUN}.f3kmq3bzdmu4jppuskrcefpbzq@mail.example.com>",
+    thread_root=f"<job.{JOB}.dkpogtxwnvnzthgtpvb32ycftl@mail.example.com>",
+    finalised_at=MORNING,
+    summary=RunSummary(
+        stages_total=1,
+        stages_matched=0,
+        rows_compared=1005,
+        rows_matched=975,
+        rows_unmatched=30,
+        duration_ms=48_210,
+    ),
+    error=None,
+    stages=(STAGE,),
+    source_count=2,
+    failed_source=None,
+    open_stage=None,
+    never_started=False,
+    attempt=1,
+    deadline_seconds=3600,
+)
+SUMMARY = UNMATCHED.summary
+assert SUMMARY is not None
+MATCHED = replace(
+    UNMATCHED,
+    outcome="MATCHED",
+    background=Background(),
+    summary=replace(
+        SUMMARY, rows_compared=985, rows_matched=985, rows_unmatched=0, stages_matched=1
+    ),
+    stages=(),
+)
+
+
+def errored(
+    code: RunErrorCode, *, detail_code: str | None = None, **changes: object
+) -> MailContent:
+    error = RunError(code=code, message="it said: no", detail_code=detail_code)
+    content = replace(UNMATCHED, outcome=f"ERRORED:{code}", error=error, summary=None, stages=())
+    return replace(content, **changes)  # type: ignore[arg-type]  # a builder's table
+
+
+def parsed(content: MailContent) -> EmailMessage:
+    message = email.message_from_bytes(TEMPLATES.render(content), policy=default)
+    assert isinstance(message, EmailMessage)
+    return message
+
+
+def parts(content: MailContent) -> tuple[str, str]:
+    text, page = parsed(content).iter_parts()
+    assert isinstance(text, EmailMessage)
+    assert isinstance(page, EmailMessage)
+    return text.get_content(), html.unescape(page.get_content())
+
+
+@pytest.mark.case("M01")
+@pytest.mark.parametrize(
+    ("content", "subject", "says"),
+    [
+        (
+            MATCHED,
+            "● MATCHED ledger-vs-exports",
+            ["2 sources agree: 985 groups, every measure within tolerance.", "985 (100 %)"],
+        ),
+        (
+            UNMATCHED,
+            "▲ UNMATCHED ledger-vs-exports · 30 of 1,005 groups",
+            [
+                "The comparison ran to its end and found differences.",
+                "Stages that differ: balance.",
+                "balance: 20 groups are missing in ledger.",
+                "balance: 5 groups are missing in exports.",
+                "balance: 5 groups are outside tolerance in total_amount.",
+                "975 (97.014 %)",
+                f"{BASE}/api/v1/runs/{RUN}/differences",
+            ],
+        ),
+        (
+            errored(RunErrorCode.TIMED_OUT, open_stage="balance"),
+            "✖ TIMED_OUT ledger-vs-exports",
+            [
+                "Stopped after the deadline of 3,600 s during balance.",
+                "No verdict exists",
+                "Check the slowest source, narrow the window, or raise the deadline.",
+            ],
+        ),
+        (
+            errored(RunErrorCode.CRASHED, detail_code="OUT_OF_MEMORY", attempt=2),
+            "✖ CRASHED (OUT_OF_MEMORY) ledger-vs-exports",
+            [
+                "The worker ended unexpectedly (memory or termination) on attempt 2.",
+                "No verdict exists",
+                "datarecs run ledger-vs-exports",
+            ],
+        ),
+        (
+            errored(RunErrorCode.QUERY_FAILED, failed_source="ledger"),
+            "✖ QUERY_FAILED ledger-vs-exports · source ledger",
+            ["ledger could not be read.", "Message: it said: no", "No verdict exists"],
+        ),
+        (
+            errored(RunErrorCode.UNKNOWN),
+            "✖ ERRORED ledger-vs-exports · cause unknown",
+            ["The run ended without a verdict, and the cause is not classified."],
+        ),
+        (
+            replace(
+                MATCHED,
+                kind=MailKind.RECOVERY,
+                background=Background(since=MORNING, runs=3, first_told="UNMATCHED"),
+            ),
+            "● MATCHED again ledger-vs-exports",
+            [
+                (
+                    "It had differed since 2026-11-20 06:14:03 UTC, for 3 runs; "
+                    "the first mail said UNMATCHED."
+                )
+            ],
+        ),
+    ],
+)
+def test_each_outcome_has_its_subject_and_both_parts_say_the_same(
+    content: MailContent, subject: str, says: list[str]
+) -> None:
+    assert parsed(content)["Subject"] == f"[datarecs] {subject}"
+    for part in parts(content):
+        for sentence in [*says, "notification rule finance, ops", str(RUN)]:
+            assert sentence in part
+
+
+@pytest.mark.case("M05")
+def test_a_run_that_was_never_submitted_is_said_to_be_never_started() -> None:
+    content = errored(RunErrorCode.UNKNOWN, never_started=True)
+    assert "The run could not be submitted, so it was never started." in parts(content)[0]
+
+
+def test_an_unmatched_run_is_never_called_failed() -> None:
+    for part in parts(replace(UNMATCHED, detail=Detail.FULL)):
+        assert "fail" not in part.lower()
+        assert "error" not in part.lower()
+
+
+@pytest.mark.case("M19")
+def test_headers_are_those_of_the_contract() -> None:
+    message = parsed(UNMATCHED)
+    assert message["Message-ID"] == UNMATCHED.message_id
+    assert message["In-Reply-To"] == message["References"] == UNMATCHED.thread_root
+    assert message["To"] == "ana.lopez@example.com"
+    assert message["Date"] == "Fri, 20 Nov 2026 06:14:03 +0000"
+    assert message["List-Id"] == f'"ledger-vs-exports" <{JOB}.jobs.mail.example.com>'
+    assert message["Auto-Submitted"] == "auto-generated"
+    assert message["X-Auto-Response-Suppress"] == "All"
+    assert message["X-Datarecs-Outcome"] == "UNMATCHED"
+    assert message["X-Datarecs-Reason"] == "OUTCOME; finance, ops"
+    assert message.get_content_type() == "multipart/alternative"
+
+
+def test_equal_content_gives_equal_bytes_with_crlf() -> None:
+    mime = TEMPLATES.render(UNMATCHED)
+    assert mime == TEMPLATES.render(UNMATCHED)
+    assert b"\n" not in mime.replace(b"\r\n", b"")
+    assert max(map(len, mime.split(b"\r\n"))) < 998
+
+
+@pytest.mark.case("M24")
+def test_hostile_names_and_texts_add_no_header_no_markup_and_no_control_character() -> None:
+    error = RunError(
+        code=RunErrorCode.QUERY_FAILED,
+        message="<script>alert(1)</script> {{7*7}} \x00 \u202e reversed\r\nBcc: z@example.com",
+    )
+    content = replace(
+        errored(RunErrorCode.QUERY_FAILED), job_name='x"\r\nBcc: y@example.com', error=error
+    )
+    message = parsed(content)
+    assert message["Bcc"] is None
+    assert message["To"] == "ana.lopez@example.com"
+    assert 'x" Bcc: y@example.com' in message["Subject"]
+    _, page = message.iter_parts()
+    assert isinstance(page, EmailMessage)
+    raw = page.get_content()
+    assert "<script>" not in raw
+    assert "&lt;script&gt;" in raw
+    text = parts(content)[0]
+    assert "{{7*7}}" in text
+    assert "\x00" not in text
+    assert "\u202e" not in text
+
+
+@pytest.mark.case("M31")
+def test_links_start_with_the_base_url_alone_and_nothing_remote_is_loaded() -> None:
+    _, page = parsed(UNMATCHED).iter_parts()
+    assert isinstance(page, EmailMessage)
+    raw = page.get_content()
+    assert raw.count("http") == raw.count(BASE)
+    assert "src=" not in raw
+    assert "<script" not in raw
+
+
+def test_a_large_mail_is_cut_to_100_kib_and_says_what_is_missing() -> None:
+    measures = tuple(
+        MeasureFacts(name=f"measure_{n}_" + "x" * 150, tolerance="EXACT", within=1, outside=0)
+        for n in range(500)
+    )
+    content = replace(UNMATCHED, detail=Detail.FULL, stages=(replace(STAGE, measures=measures),))
+    mime = TEMPLATES.render(content)
+    assert len(mime) <= MAX_BYTES
+    assert "more, see report" in parts(content)[0]
+
+
+def test_detail_decides_how_much_is_said() -> None:
+    minimal, _ = parts(replace(UNMATCHED, detail=Detail.MINIMAL))
+    full, _ = parts(replace(UNMATCHED, detail=Detail.FULL))
+    assert "Groups compared" not in minimal
+    assert "total_amount | ABSOLUTE 0.01 | 975 | 5" in full
+
+
+def test_one_group_is_one_group() -> None:
+    one = replace(STAGE, missing=(Count("ledger", 1),), measures=())
+    assert "1 group is missing in ledger." in parts(replace(UNMATCHED, stages=(one,)))[0]
+
+
+def test_an_international_domain_travels_as_a_labels() -> None:
+    content = replace(UNMATCHED, recipient="ana@bücher.example")
+    assert parsed(content)["To"] == "ana@xn--bcher-kva.example"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "shown"),
+    [
+        (999_996, 1_000_000, "99.999 %"),
+        (1, 1, "100 %"),
+        (0, 0, "100 %"),
+        (1, 3, "33.333 %"),
+        (1, 2, "50 %"),
+    ],
+)
+def test_percentages_are_rounded_down(part: int, whole: int, shown: str) -> None:
+    assert percent(part, whole) == shown
+
+
+def test_cleaning_keeps_words_and_drops_what_cannot_be_seen() -> None:
+    assert clean("a\r\n b\u200b\x07") == "a b"

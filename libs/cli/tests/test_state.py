@@ -12,6 +12,7 @@ FULL = State(
     phase=Phase.READY,
     supervisor=Identity(pid=12, started="345"),
     ports={"api": 8080},
+    expected=("postgres", "kafka", "core-api"),
     parts={"postgres": Identity(pid=13, started="346"), "kafka": Identity(pid=14, started="347")},
     cluster_id="abc",
     java={"home": "/java"},

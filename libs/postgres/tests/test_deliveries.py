@@ -63,9 +63,9 @@ def test_two_workers_never_lease_one_delivery(stores: Stores) -> None:
         for _ in range(20):
             with stores.webhook.unit.begin(A_TENANT) as tx:
                 tx.deliveries.states([endpoint])
-                for due in tx.deliveries.due(endpoint, 2):
-                    tx.deliveries.save(lease(due, owner=f"w-{number}", now=tx.now))
-                    leased[number].append(due.delivery_id)
+                due = tx.deliveries.due(endpoint, 2)
+                tx.deliveries.save([lease(one, owner=f"w-{number}", now=tx.now) for one in due])
+                leased[number] += [one.delivery_id for one in due]
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
     for worker in workers:

@@ -9,11 +9,10 @@ from datarecs_application.errors import StoreUnavailableError
 from datarecs_core.access.permissions import GRANTS, Role
 from datarecs_core.access.tokens import is_genuine, parse_key
 from datarecs_postgres.database import Database
-from datarecs_postgres.failures import TenantExistsError
+from datarecs_postgres.failures import RolesMissingError, TenantExistsError
 from datarecs_postgres.roles import API, MIGRATE
-from datarecs_postgres.tenants import create_tenant, find_tenant
+from datarecs_postgres.tenants import create_tenant, new_admin_key
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_testing.builders import A_TENANT
 from datarecs_testing.database import PreparedDatabase
 
 pytestmark = pytest.mark.integration
@@ -54,9 +53,22 @@ def test_a_second_tenant_sees_nothing_of_the_first(database: PreparedDatabase) -
     assert tenant != other
 
 
-def test_a_tenant_is_found_by_its_name(database: PreparedDatabase) -> None:
-    assert find_tenant(database.url(MIGRATE), "a") == A_TENANT
-    assert find_tenant(database.url(MIGRATE), "nobody") is None
+def test_a_lost_key_is_replaced_and_the_old_one_stays(database: PreparedDatabase) -> None:
+    tenant, first = create_tenant(database.url(MIGRATE), "default")
+    same, second = new_admin_key(database.url(MIGRATE), "default")
+    assert same == tenant
+    assert first != second
+    assert database.ask("SELECT count(*) FROM datarecs.api_key") == [(2,)]
+
+
+def test_a_key_for_nobody_is_refused(database: PreparedDatabase) -> None:
+    with pytest.raises(LookupError, match="nobody"):
+        new_admin_key(database.url(MIGRATE), "nobody")
+
+
+def test_a_service_makes_no_tenants(database: PreparedDatabase) -> None:
+    with pytest.raises(RolesMissingError, match="datarecs_migrate"):
+        create_tenant(database.url(API), "default")
 
 
 def test_an_unreachable_server_is_unavailable() -> None:

@@ -93,24 +93,29 @@ class Supervising:
         self.child.warm()
         while not stop.is_set():
             self.wake.clear()
-            try:
-                leased = self.finder.lease_run(self.executor)
-            except (StoreUnavailableError, StoreBusyError) as cause:
-                log.warning("lease_waits", code=cause.code.name)
-                leased = None
-            if leased is None:
+            if not self.step(stop) and not stop.is_set():
                 self.child.warm()
                 self.child.glance()
                 self.clock.wait(self.idle, until=self.wake)
-                continue
-            with structlog.contextvars.bound_contextvars(
-                tenant_id=str(leased.tenant_id),
-                run_id=str(leased.run_id),
-                attempt=leased.attempt,
-                lease_epoch=leased.lease_epoch,
-            ):
-                self._supervise(leased, stop)
         self.child.end()
+
+    def step(self, stop: Wake) -> bool:
+        """Lease one run and see it to its end; False when there is none to lease."""
+        try:
+            leased = self.finder.lease_run(self.executor)
+        except (StoreUnavailableError, StoreBusyError) as cause:
+            log.warning("lease_waits", code=cause.code.name)
+            return False
+        if leased is None:
+            return False
+        with structlog.contextvars.bound_contextvars(
+            tenant_id=str(leased.tenant_id),
+            run_id=str(leased.run_id),
+            attempt=leased.attempt,
+            lease_epoch=leased.lease_epoch,
+        ):
+            self._supervise(leased, stop)
+        return True
 
     def _supervise(self, leased: LeasedRun, stop: Wake) -> None:
         self.signals.reached("lease.after_commit")

@@ -39,6 +39,7 @@ from datarecs_core.webhooks.health import (
 from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
+from datarecs_core.webhooks.signature import SECRET_FIELD
 
 MAX_ENDPOINTS = 1000
 """Endpoints looked at per event; the quota per tenant is far below."""
@@ -191,54 +192,59 @@ class Leasing:
         if allowed is not None:
             running = tx.deliveries.waiting(endpoint).leased
             count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
-            leased = [self._lease(tx, one) for one in tx.deliveries.due(endpoint, count)]
+            leased = self._lease(tx, tx.deliveries.due(endpoint, count))
             state = paid(state, allowed, started=len(leased), now=tx.now)
         look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
         tx.deliveries.save_state(replace(state, next_claim_at=look))
         return self._with_contents(tx, leased, spec, resource), settled
 
-    def _lease(self, tx: Transaction, due: Delivery) -> Delivery:
-        leased = lease(due, owner=self.owner, now=tx.now)
+    def _lease(self, tx: Transaction, due: Sequence[Delivery]) -> list[Delivery]:
+        leased = [lease(one, owner=self.owner, now=tx.now) for one in due]
         tx.deliveries.save(leased)
-        tx.deliveries.open_attempt(
-            WebhookAttempt(
-                key=DeliveryKey(leased.received_on, leased.delivery_id),
-                attempt_no=leased.attempt_no,
-                lease_epoch=leased.lease_epoch,
-                worker=self.owner,
-                started_at=tx.now,
-            )
+        tx.deliveries.open_attempts(
+            [
+                WebhookAttempt(
+                    key=DeliveryKey(one.received_on, one.delivery_id),
+                    attempt_no=one.attempt_no,
+                    lease_epoch=one.lease_epoch,
+                    worker=self.owner,
+                    started_at=tx.now,
+                )
+                for one in leased
+            ]
         )
         return leased
 
     def _settle(self, tx: Transaction, endpoint: ResourceUid, retry: Retry) -> Settled:
         """Decide leases that ran out and deliveries that expired."""
-        closed, lost = [], 0
-        for delivery in tx.deliveries.overdue(endpoint, SETTLED_AT_ONCE):
+        overdue = tx.deliveries.overdue(endpoint, SETTLED_AT_ONCE)
+        lost = [one for one in overdue if one.state is DeliveryState.LEASED]
+        tx.deliveries.close_attempts([_lost_attempt(one, now=tx.now) for one in lost])
+        decided = []
+        for delivery in overdue:
             running = delivery.state is DeliveryState.LEASED
-            if running:
-                tx.deliveries.close_attempt(_lost_attempt(delivery, now=tx.now))
-                lost += 1
             fact = LeaseExpired(u=self.jitter()) if running else Expired()
             decision = decide_delivery(delivery, fact, retry=retry, now=tx.now)
-            tx.deliveries.save(decision.state)
             tx.outbox.append(*decision.events, caused_by=delivery.event_id)
-            if decision.state.state.is_terminal:
-                closed.append(decision.state)
-        return Settled(closed=tuple(closed), lost=lost)
+            decided.append(decision.state)
+        tx.deliveries.save(decided)
+        return Settled(closed=_closed(decided), lost=len(lost))
 
     def _with_contents(
         self,
         tx: Transaction,
-        leased: Iterable[Delivery],
+        leased: Sequence[Delivery],
         spec: WebhookEndpoint,
         resource: Resource,
     ) -> list[Leased]:
-        secrets = tuple(tx.secrets.live(resource.uid, "signing"))
+        if not leased:
+            return []
+        secrets = tuple(tx.secrets.live(resource.uid, SECRET_FIELD))
+        messages = tx.deliveries.messages(leased)
         return [
             Leased(
                 delivery=delivery,
-                message=tx.deliveries.message(delivery.received_on, delivery.event_id),
+                message=messages[delivery.event_id],
                 spec=spec,
                 generation=resource.generation,
                 secrets=secrets,
@@ -248,13 +254,17 @@ class Leasing:
         ]
 
 
+def _closed(deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
+    return tuple(one for one in deliveries if one.state.is_terminal)
+
+
 def _discard(tx: Transaction, state: EndpointState) -> Settled:
     """The endpoint is gone: what waited for it is discarded, a batch at a time."""
-    closed = []
-    for delivery in tx.deliveries.pending(state.endpoint_uid, SETTLED_AT_ONCE):
-        decision = decide_delivery(delivery, EndpointDeleted(), retry=Retry(), now=tx.now)
-        tx.deliveries.save(decision.state)
-        closed.append(decision.state)
+    pending = tx.deliveries.pending(state.endpoint_uid, SETTLED_AT_ONCE)
+    closed = [
+        decide_delivery(one, EndpointDeleted(), retry=Retry(), now=tx.now).state for one in pending
+    ]
+    tx.deliveries.save(closed)
     look = tx.now if len(closed) == SETTLED_AT_ONCE else None
     tx.deliveries.save_state(replace(state, next_claim_at=look))
     return Settled(closed=tuple(closed))
@@ -297,28 +307,27 @@ def record_ends(
     (state,) = tx.deliveries.states([endpoint])
     resource = tx.resources.get_by_uid(endpoint)
     retry = specs.of(resource).retry if resource else Retry()
-    closed, late = [], 0
-    for ended in sorted(ends, key=lambda one: one.log.key):
-        tx.deliveries.close_attempt(replace(ended.log, finished_at=tx.now))
-        delivery = tx.deliveries.get(ended.log.key)
+    tx.deliveries.close_attempts([replace(ended.log, finished_at=tx.now) for ended in ends])
+    held = tx.deliveries.get([ended.log.key for ended in ends])
+    decided = []
+    for ended in ends:
+        delivery = held.get(ended.log.key)
         if delivery is None:
             continue
         fact = Ended(lease_epoch=ended.log.lease_epoch, end=ended.end, u=jitter())
         decision = decide_delivery(delivery, fact, retry=retry, now=tx.now)
         if decision.state is delivery:
-            late += 1
             continue
-        tx.deliveries.save(decision.state)
+        decided.append(decision.state)
         tx.outbox.append(*decision.events, caused_by=delivery.event_id)
-        if decision.state.state.is_terminal:
-            closed.append(decision.state)
         state = _after_attempt(tx, state, ended, resource)
+    tx.deliveries.save(decided)
     look: datetime | None = tx.now
     if resource is not None:
         allowed = _allowance(specs.of(resource), state, resource)
         look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
     tx.deliveries.save_state(replace(state, next_claim_at=look))
-    return Settled(closed=tuple(closed), late=late)
+    return Settled(closed=_closed(decided), late=len(ends) - len(decided))
 
 
 def _after_attempt(

@@ -11,6 +11,7 @@ from kafka.errors import KafkaError
 
 from datarecs_core.errors.messaging import LogUnavailableError
 from datarecs_kafka.access import BrokerAccess, connecting
+from datarecs_kafka.probe import refusal
 
 PATIENCE_MS = 3_000
 
@@ -29,6 +30,9 @@ def remove_members(bootstrap: str, *, username: str, password: str, group: str) 
     Raises:
         LogUnavailableError: the broker does not answer now.
     """
+    nobody = refusal(bootstrap)
+    if nobody is not None:
+        raise LogUnavailableError(where=bootstrap, cause=nobody)
     access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
     limits = {"bootstrap_timeout_ms": PATIENCE_MS, "request_timeout_ms": PATIENCE_MS}
     library = logging.getLogger("kafka")

@@ -19,11 +19,9 @@ def silence(bootstrap: str, *, username: str, password: str, timeout_s: float = 
         password: of that user.
         timeout_s: for the whole question, once the port is open.
     """
-    host, _, port = bootstrap.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=1).close()
-    except OSError as failure:
-        return str(failure)
+    nobody = refusal(bootstrap)
+    if nobody is not None:
+        return nobody
     access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
     limits = {"bootstrap_timeout_ms": int(timeout_s * 1000), "request_timeout_ms": 5_000}
     library = logging.getLogger("kafka")
@@ -36,3 +34,16 @@ def silence(bootstrap: str, *, username: str, password: str, timeout_s: float = 
     finally:
         library.propagate = spreads
     return None if known else "no broker has registered"
+
+
+def refusal(bootstrap: str) -> str | None:
+    """Why nobody listens there; None when somebody does.
+
+    Asked first, because a client of the library that cannot connect leaves its socket open.
+    """
+    host, _, port = bootstrap.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError as failure:
+        return str(failure)
+    return None

@@ -1,6 +1,6 @@
 """Twin of webhook deliveries: kept events, deliveries, the attempt log, endpoint state."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
@@ -23,14 +23,16 @@ class MemoryDeliveries:
         self._rows.messages.setdefault((day, event_id), message)
         return day
 
-    def message(self, received_on: date, event_id: EventId) -> Message:
-        return self._rows.messages[received_on, event_id]
+    def messages(self, deliveries: Sequence[Delivery]) -> Mapping[EventId, Message]:
+        return {
+            one.event_id: self._rows.messages[one.received_on, one.event_id] for one in deliveries
+        }
 
     def add(self, deliveries: Iterable[Delivery]) -> int:
         added = 0
         for delivery in deliveries:
             if not any(_same_event(delivery, one) for one in self._rows.deliveries.values()):
-                self.save(delivery)
+                self.save([delivery])
                 added += 1
         return added
 
@@ -51,8 +53,9 @@ class MemoryDeliveries:
             look = min(state.next_claim_at or self._scope.now, self._scope.now)
             self._rows.endpoints[uid] = replace(state, next_claim_at=look)
 
-    def get(self, key: DeliveryKey) -> Delivery | None:
-        return self._rows.deliveries.get(key)
+    def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
+        rows = self._rows.deliveries
+        return {key: rows[key] for key in sorted(keys) if key in rows}
 
     def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         now = self._scope.now
@@ -71,9 +74,10 @@ class MemoryDeliveries:
     def pending(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         return self._some(endpoint, limit, lambda one: not one.state.is_terminal)
 
-    def save(self, delivery: Delivery) -> None:
-        key = DeliveryKey(delivery.received_on, delivery.delivery_id)
-        self._rows.deliveries[key] = delivery
+    def save(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            key = DeliveryKey(delivery.received_on, delivery.delivery_id)
+            self._rows.deliveries[key] = delivery
 
     def waiting(self, endpoint: ResourceUid) -> Waiting:
         mine = self._of(endpoint)
@@ -86,21 +90,21 @@ class MemoryDeliveries:
             first_expiry=min((one.expires_at for one in pending), default=None),
         )
 
-    def open_attempt(self, attempt: WebhookAttempt) -> None:
-        self._rows.attempts[attempt.key, attempt.attempt_no] = attempt
+    def open_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
+        for attempt in attempts:
+            self._rows.attempts[attempt.key, attempt.attempt_no] = attempt
 
-    def close_attempt(self, attempt: WebhookAttempt) -> bool:
-        opened = self._rows.attempts.get((attempt.key, attempt.attempt_no))
-        if opened is None or opened.finished_at is not None:
-            return False
-        self._rows.attempts[attempt.key, attempt.attempt_no] = replace(
-            attempt,
-            lease_epoch=opened.lease_epoch,
-            worker=opened.worker,
-            reason=opened.reason,
-            started_at=opened.started_at,
-        )
-        return True
+    def close_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
+        for attempt in attempts:
+            opened = self._rows.attempts.get((attempt.key, attempt.attempt_no))
+            if opened is not None and opened.finished_at is None:
+                self._rows.attempts[attempt.key, attempt.attempt_no] = replace(
+                    attempt,
+                    lease_epoch=opened.lease_epoch,
+                    worker=opened.worker,
+                    reason=opened.reason,
+                    started_at=opened.started_at,
+                )
 
     def attempts(self, key: DeliveryKey) -> list[WebhookAttempt]:
         mine = (one for one in self._rows.attempts.values() if one.key == key)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, NullPool, Row, create_engine, insert, select, text
+from sqlalchemy import Connection, Row, insert, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from datarecs_application.ports.state import AuditEntry
@@ -21,9 +21,9 @@ from datarecs_core.access.audit import (
 )
 from datarecs_core.values import TenantId, aware
 from datarecs_postgres import json_text
+from datarecs_postgres.ownership import as_owner
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.access import AUDIT_EVENT, AUDIT_HEAD
-from datarecs_postgres.urls import engine_url
 
 
 class PostgresAudit:
@@ -84,13 +84,8 @@ def broken_chains(url: str) -> dict[TenantId, int]:
 
     Called by `datarecs admin audit verify`, with the login datarecs_migrate.
     """
-    engine = create_engine(engine_url(url), poolclass=NullPool, json_deserializer=json_text.read)
-    try:
-        with engine.connect() as connection:
-            connection.execute(text("SET ROLE datarecs_owner"))
-            return dict(_broken(connection))
-    finally:
-        engine.dispose()
+    with as_owner(url) as connection:
+        return dict(_broken(connection))
 
 
 def _broken(connection: Connection) -> Iterator[tuple[TenantId, int]]:

@@ -16,11 +16,11 @@ from sqlalchemy.exc import DBAPIError
 
 from datarecs_postgres.failures import (
     MigrationBlockedError,
-    RolesMissingError,
     SchemaTooNewError,
     sqlstate,
     translated,
 )
+from datarecs_postgres.ownership import become_owner
 from datarecs_postgres.tables.metadata import SCHEMA
 from datarecs_postgres.urls import engine_url
 
@@ -86,13 +86,7 @@ def _migrate(url: str, act: Callable[[Config], None]) -> None:
 
 def _act_as_owner(connection: Connection) -> None:
     """Become the owner, alone, with short lock waits from here on."""
-    try:
-        connection.execute(text("SET ROLE datarecs_owner"))
-    except DBAPIError as failure:
-        if sqlstate(failure) not in {"22023", "42501"}:
-            raise
-        login = connection.engine.url.username or ""
-        raise RolesMissingError(login=login) from failure
+    become_owner(connection, local=False)
     connection.execute(text("SELECT pg_advisory_lock(1684108385, 3)"))
     connection.execute(select(func.set_config("lock_timeout", LOCK_TIMEOUT, False)))  # noqa: FBT003  is_local
     _run_file(connection, "prepare.sql")

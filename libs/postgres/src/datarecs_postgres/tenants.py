@@ -7,16 +7,15 @@ import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, NullPool, create_engine, func, insert, select, text
+from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.dialects.postgresql import insert as insert_once
-from sqlalchemy.exc import DBAPIError
 
 from datarecs_core.access.permissions import GRANTS, Role
 from datarecs_core.access.tokens import ID_BYTES, SECRET_BYTES, NewKey, new_key
 from datarecs_core.values import TenantId
-from datarecs_postgres.failures import TenantExistsError, translated
+from datarecs_postgres.failures import TenantExistsError
+from datarecs_postgres.ownership import as_owner
 from datarecs_postgres.tables.access import API_KEY, TENANT
-from datarecs_postgres.urls import engine_url
 
 KEY_LIFETIME = timedelta(days=366)
 """Of the first key; the longest a key may live."""
@@ -32,6 +31,7 @@ def create_tenant(url: str, name: str) -> tuple[TenantId, str]:
 
     Raises:
         TenantExistsError: the name is in use; nothing was made.
+        RolesMissingError: the login may not do this.
         StoreUnavailableError: the server cannot be reached.
     """
     return _with_new_key(url, lambda connection: _insert_tenant(connection, name))
@@ -51,34 +51,10 @@ def _with_new_key(url: str, tenant_of: Callable[[Connection], TenantId]) -> tupl
     key = new_key(
         id_bytes=secrets.token_bytes(ID_BYTES), secret_bytes=secrets.token_bytes(SECRET_BYTES)
     )
-    engine = create_engine(engine_url(url), poolclass=NullPool)
-    try:
-        with engine.begin() as connection:
-            connection.execute(text("SET LOCAL ROLE datarecs_owner"))
-            tenant = tenant_of(connection)
-            _insert_key(connection, tenant, key)
-    except DBAPIError as failure:
-        known = translated(failure)
-        if known is None:
-            raise
-        raise known from failure
-    finally:
-        engine.dispose()
+    with as_owner(url) as connection:
+        tenant = tenant_of(connection)
+        _insert_key(connection, tenant, key)
     return tenant, key.text
-
-
-def find_tenant(url: str, name: str) -> TenantId | None:
-    """The tenant of this name, with the same login; None when there is none."""
-    engine = create_engine(engine_url(url), poolclass=NullPool)
-    try:
-        with engine.begin() as connection:
-            connection.execute(text("SET LOCAL ROLE datarecs_owner"))
-            found = connection.execute(
-                select(TENANT.c.tenant_id).where(TENANT.c.name == name)
-            ).scalar()
-            return None if found is None else TenantId(found)
-    finally:
-        engine.dispose()
 
 
 def _existing_tenant(connection: Connection, name: str) -> TenantId:

@@ -3,13 +3,24 @@
 Reads name the days a delivery can live, so that a query touches ten partitions and not forty.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
@@ -59,15 +70,20 @@ class PostgresDeliveries:
         )
         return day
 
-    def message(self, received_on: date, event_id: EventId) -> Message:
-        row = self._session.execute(
-            select(WEBHOOK_MESSAGE.c.attributes, WEBHOOK_MESSAGE.c.data).where(
+    def messages(self, deliveries: Sequence[Delivery]) -> Mapping[EventId, Message]:
+        table = WEBHOOK_MESSAGE.c
+        keys = {(one.received_on, one.event_id) for one in deliveries}
+        rows = self._session.execute(
+            select(table.message_id, table.attributes, table.data).where(
                 self._session.own(WEBHOOK_MESSAGE),
-                WEBHOOK_MESSAGE.c.received_on == received_on,
-                WEBHOOK_MESSAGE.c.message_id == event_id,
+                table.received_on.in_({day for day, _ in keys}),
+                table.message_id.in_({event for _, event in keys}),
             )
-        ).one()
-        return Message(attributes=row.attributes, data=bytes(row.data))
+        )
+        return {
+            EventId(row.message_id): Message(attributes=row.attributes, data=bytes(row.data))
+            for row in rows
+        }
 
     def add(self, deliveries: Iterable[Delivery]) -> int:
         rows = [_delivery_row(delivery) for delivery in deliveries]
@@ -128,11 +144,20 @@ class PostgresDeliveries:
                 .values(next_claim_at=func.least(table.c.next_claim_at, func.now()))
             )
 
-    def get(self, key: DeliveryKey) -> Delivery | None:
-        row = self._session.execute(
-            select(WEBHOOK_DELIVERY).where(*self._delivery(key)).with_for_update()
-        ).one_or_none()
-        return None if row is None else _delivery_of(row)
+    def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
+        table = WEBHOOK_DELIVERY.c
+        wanted = set(keys)
+        rows = self._session.execute(
+            select(WEBHOOK_DELIVERY)
+            .where(
+                self._session.own(WEBHOOK_DELIVERY),
+                table.received_on.in_({key.received_on for key in wanted}),
+                table.delivery_id.in_({key.delivery_id for key in wanted}),
+            )
+            .order_by(table.received_on, table.delivery_id)
+            .with_for_update()
+        )
+        return {DeliveryKey(row.received_on, row.delivery_id): _delivery_of(row) for row in rows}
 
     def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         table = WEBHOOK_DELIVERY.c
@@ -169,13 +194,9 @@ class PostgresDeliveries:
             .limit(limit)
         )
 
-    def save(self, delivery: Delivery) -> None:
-        row = _delivery_row(delivery)
-        self._session.execute(
-            update(WEBHOOK_DELIVERY)
-            .where(*self._delivery(DeliveryKey(delivery.received_on, delivery.delivery_id)))
-            .values({name: row[name] for name in _CHANGING})
-        )
+    def save(self, deliveries: Sequence[Delivery]) -> None:
+        if deliveries:
+            self._session.execute(_SAVE, [_bound(_delivery_row(one)) for one in deliveries])
 
     def waiting(self, endpoint: ResourceUid) -> Waiting:
         """One statement of four index probes: an endpoint may have 100,000 rows waiting."""
@@ -207,30 +228,23 @@ class PostgresDeliveries:
             first_expiry=_utc(row.first_expiry),
         )
 
-    def open_attempt(self, attempt: WebhookAttempt) -> None:
-        self._session.execute(
-            insert(WEBHOOK_ATTEMPT)
-            .values(
-                tenant_id=self._session.tenant_id,
-                received_on=attempt.key.received_on,
-                delivery_id=attempt.key.delivery_id,
+    def open_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
+        rows = [
+            {
+                "tenant_id": self._session.tenant_id,
+                "received_on": attempt.key.received_on,
+                "delivery_id": attempt.key.delivery_id,
                 **{name: getattr(attempt, name) for name in _ATTEMPT_AT_START},
-            )
-            .inline()
-        )
+            }
+            for attempt in attempts
+        ]
+        if rows:
+            self._session.execute(insert(WEBHOOK_ATTEMPT).values(rows).inline())
 
-    def close_attempt(self, attempt: WebhookAttempt) -> bool:
-        values = {name: _written(getattr(attempt, name)) for name in _ATTEMPT_AT_END}
-        closed = self._session.execute(
-            update(WEBHOOK_ATTEMPT)
-            .where(
-                *self._attempts(attempt.key),
-                WEBHOOK_ATTEMPT.c.attempt_no == attempt.attempt_no,
-                WEBHOOK_ATTEMPT.c.finished_at.is_(None),
-            )
-            .values(values | {"key_ids": list(attempt.key_ids)})
-        )
-        return bool(closed.rowcount)
+    def close_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
+        if attempts:
+            tenant = self._session.tenant_id
+            self._session.execute(_CLOSE, [_closing(one, tenant) for one in attempts])
 
     def attempts(self, key: DeliveryKey) -> list[WebhookAttempt]:
         rows = self._session.execute(
@@ -265,14 +279,6 @@ class PostgresDeliveries:
             table.received_on <= today,
         )
 
-    def _delivery(self, key: DeliveryKey) -> tuple[ColumnElement[bool], ...]:
-        table = WEBHOOK_DELIVERY.c
-        return (
-            self._session.own(WEBHOOK_DELIVERY),
-            table.received_on == key.received_on,
-            table.delivery_id == key.delivery_id,
-        )
-
     def _attempts(self, key: DeliveryKey) -> tuple[ColumnElement[bool], ...]:
         table = WEBHOOK_ATTEMPT.c
         return (
@@ -290,6 +296,38 @@ _CHANGING = (
     *("state", "reason", "attempt_no", "schedule_index", "losses", "due_at", "lease_epoch"),
     *("lease_owner", "lease_until", "last_outcome", "last_status"),
 )
+_KEY = ("tenant_id", "received_on", "delivery_id")
+
+
+def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
+    """An update for many rows at once; a parameter may not be called like a column."""
+    return (
+        update(table)
+        .where(*(table.c[name] == bindparam(f"p_{name}") for name in key))
+        .values({name: bindparam(f"p_{name}") for name in values})
+    )
+
+
+def _bound(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"p_{name}": row[name] for name in (*_KEY, *_CHANGING)}
+
+
+_SAVE = _update(WEBHOOK_DELIVERY, _KEY, _CHANGING)
+_CLOSE = _update(WEBHOOK_ATTEMPT, (*_KEY, "attempt_no"), (*_ATTEMPT_AT_END, "key_ids")).where(
+    WEBHOOK_ATTEMPT.c.finished_at.is_(None)
+)
+
+
+def _closing(attempt: WebhookAttempt, tenant: TenantId) -> dict[str, Any]:
+    values = {name: _written(getattr(attempt, name)) for name in _ATTEMPT_AT_END}
+    key = {
+        "tenant_id": tenant,
+        "received_on": attempt.key.received_on,
+        "delivery_id": attempt.key.delivery_id,
+        "attempt_no": attempt.attempt_no,
+        "key_ids": list(attempt.key_ids),
+    }
+    return {f"p_{name}": value for name, value in (values | key).items()}
 
 
 def _utc(moment: datetime | None) -> datetime | None:

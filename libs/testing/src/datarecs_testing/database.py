@@ -20,8 +20,8 @@ from psycopg.rows import TupleRow
 from datarecs_core.values import TenantId
 from datarecs_postgres.bootstrap import bootstrap_database, open_database
 from datarecs_postgres.migrate import upgrade
+from datarecs_postgres.rls import TABLES
 from datarecs_postgres.roles import LOGINS, MIGRATE
-from datarecs_postgres.tables import METADATA
 from datarecs_postgres.urls import conninfo, engine_url
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.stack import PostgresServer
@@ -135,11 +135,9 @@ def database(shared_database: PreparedDatabase) -> PreparedDatabase:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        for table in reversed(METADATA.sorted_tables):
-            if table.name not in KEPT:
-                connection.execute(
-                    sql.SQL("DELETE FROM datarecs.{}").format(sql.Identifier(table.name))
-                )
+        connection.execute("SET session_replication_role = replica")  # in any order of references
+        for name in sorted({access.table for access in TABLES} - KEPT):
+            connection.execute(sql.SQL("DELETE FROM datarecs.{}").format(sql.Identifier(name)))
         connection.execute("DELETE FROM datarecs.tenant WHERE name NOT IN ('a', 'b')")
         connection.execute(
             "UPDATE datarecs.relay_shard SET owner = NULL, epoch = 0, lease_until = NULL"

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 from datarecs_application.loops.mail_sending import MailSending, RelayHealth
 from datarecs_application.notifications import MailPolicy, Planning, Sending
 from datarecs_application.ports.delivery import Mailer
+from datarecs_application.ports.outside import Metrics
+from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.errors.process import SettingsError
 from datarecs_core.notifications.address import ascii_domain
@@ -47,10 +49,12 @@ def build(settings: Settings) -> Process:
         application=Service.EMAIL_NOTIFIER,
     )
     database.refuse_unsafe_login()
-    unit, finder = PostgresUnitOfWork(database, ids), PostgresWorkFinder(database)
-    policy, templates = _policy(settings), _templates(settings)
+    unit = PostgresUnitOfWork(database, ids)
     planning = Planning(
-        consumer=Service.EMAIL_NOTIFIER, specs=StoredSpecs(read_rule), policy=policy, ids=ids
+        consumer=Service.EMAIL_NOTIFIER,
+        specs=StoredSpecs(read_rule),
+        policy=_policy(settings),
+        ids=ids,
     )
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
@@ -65,47 +69,54 @@ def build(settings: Settings) -> Process:
         clock=clock,
         feed=0,
     )
-    health = RelayHealth(clock)
-    owner = f"{socket.gethostname()}/{os.getpid()}"
-    loops = []
-    for number, mailer in enumerate(_mailers(settings), start=1):
-        loops.append(
-            MailSending(
-                finder,
-                unit,
-                mailer,
-                sending=Sending(
-                    renderer=templates,
-                    policy=policy,
-                    owner=f"{owner}/{number}",
-                    relay=mailer.relay,
-                ),
-                health=health,
-                jitter=random_fraction,
-                metrics=metrics,
-                clock=clock,
-                wake=Latch(),
-                name=f"mail_sending_{number}",
-            )
-        )
+    senders = _senders(settings, PostgresWorkFinder(database), unit, metrics)
 
     def heard(_channel: str, _payload: str) -> None:
-        for loop in loops:
-            loop.wake.set()
+        for sender in senders:
+            sender.wake.set()
 
     return Process(
         name=Service.EMAIL_NOTIFIER,
         loops=(
             Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",)),
             consumer,
-            *loops,
+            *senders,
         ),
         ready_when={"database": database.ready, "broker": consumer.ready},
-        wakes=[loop.wake for loop in loops],
+        wakes=[sender.wake for sender in senders],
         closing=(database.close,),
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _senders(
+    settings: Settings, finder: WorkFinder, unit: UnitOfWork, metrics: Metrics
+) -> list[MailSending]:
+    """One loop per connection to the relay; they share what is known of its health."""
+    clock = SystemClock()
+    health, templates = RelayHealth(clock), _templates(settings)
+    owner = f"{socket.gethostname()}/{os.getpid()}"
+    return [
+        MailSending(
+            finder,
+            unit,
+            mailer,
+            sending=Sending(
+                renderer=templates,
+                policy=_policy(settings),
+                owner=f"{owner}/{number}",
+                relay=mailer.relay,
+            ),
+            health=health,
+            jitter=random_fraction,
+            metrics=metrics,
+            clock=clock,
+            wake=Latch(),
+            name=f"mail_sending_{number}",
+        )
+        for number, mailer in enumerate(_mailers(settings), start=1)
+    ]
 
 
 def read_rule(spec: Mapping[str, object]) -> NotificationRule:

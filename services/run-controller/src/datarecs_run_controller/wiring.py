@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -55,8 +56,8 @@ def build(settings: Settings) -> Process:
     )
     database.refuse_unsafe_login()
     relay_database = Database(_relay_url(settings), limits=Limits(pool_size=2), application="relay")
-    unit, finder = PostgresUnitOfWork(database, ids), PostgresWorkFinder(database)
-    launcher, wakes = QueueLauncher(), [Latch() for _ in range(4)]
+    unit = PostgresUnitOfWork(database, ids)
+    wakes = {name: Latch() for name in ("relay", "launching", "timing", "rescue")}
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -71,56 +72,68 @@ def build(settings: Settings) -> Process:
         owner=f"{socket.gethostname()}/{os.getpid()}/{ids.new()}",
         metrics=metrics,
         clock=clock,
-        wake=wakes[0],
+        wake=wakes["relay"],
     )
-
-    def heard(_channel: str, _payload: str) -> None:
-        for wake in wakes:
-            wake.set()
-
-    loops = (
-        Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",)),
-        consumer,
-        relay,
-        Launching(
-            unit=unit,
-            finder=finder,
-            launcher=launcher,
-            ids=ids,
-            rhythm=Rhythm(clock=clock, wake=wakes[1]),
-            jitter=random_fraction,
-        ),
-        Timing(
-            unit=unit,
-            finder=finder,
-            launcher=launcher,
-            ids=ids,
-            rhythm=Rhythm(clock=clock, wake=wakes[2]),
-            jitter=random_fraction,
-        ),
-        Rescue(
-            unit=unit,
-            finder=finder,
-            ids=ids,
-            rhythm=Rhythm(clock=clock, wake=wakes[3], idle=SWEEP),
-            jitter=random_fraction,
-        ),
-        Periodic(
-            name="partitions",
-            act=lambda: _partitions(database, metrics),
-            every=timedelta(hours=1),
-            clock=clock,
-        ),
+    partitions = Periodic(
+        name="partitions",
+        act=lambda: _partitions(database, metrics),
+        every=timedelta(hours=1),
+        clock=clock,
     )
+    listener = _listener(settings, tuple(wakes.values()))
+    run_loops = _run_loops(PostgresWorkFinder(database), unit, ids, clock, wakes)
     return Process(
         name=Service.RUN_CONTROLLER,
-        loops=loops,
+        loops=(listener, consumer, relay, *run_loops, partitions),
         ready_when={"database": database.ready, "broker": consumer.ready},
-        wakes=wakes,
+        wakes=tuple(wakes.values()),
         closing=(database.close, relay_database.close),
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _run_loops(
+    finder: PostgresWorkFinder,
+    unit: PostgresUnitOfWork,
+    ids: UuidV7Ids,
+    clock: SystemClock,
+    wakes: Mapping[str, Latch],
+) -> tuple[Launching, Timing, Rescue]:
+    """What makes rows, timers and leases come true; each looks again by itself."""
+    launcher = QueueLauncher()
+    launching = Launching(
+        unit=unit,
+        finder=finder,
+        launcher=launcher,
+        ids=ids,
+        rhythm=Rhythm(clock=clock, wake=wakes["launching"]),
+        jitter=random_fraction,
+    )
+    timing = Timing(
+        unit=unit,
+        finder=finder,
+        launcher=launcher,
+        ids=ids,
+        rhythm=Rhythm(clock=clock, wake=wakes["timing"]),
+        jitter=random_fraction,
+    )
+    rescue = Rescue(
+        unit=unit,
+        finder=finder,
+        ids=ids,
+        rhythm=Rhythm(clock=clock, wake=wakes["rescue"], idle=SWEEP),
+        jitter=random_fraction,
+    )
+    return launching, timing, rescue
+
+
+def _listener(settings: Settings, wakes: tuple[Latch, ...]) -> Listener:
+    def heard(_channel: str, _payload: str) -> None:
+        for wake in wakes:
+            wake.set()
+
+    return Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",))
 
 
 def _partitions(database: Database, metrics: PrometheusMetrics) -> None:

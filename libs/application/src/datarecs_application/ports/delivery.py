@@ -70,7 +70,8 @@ class Deliveries(Protocol):
     def keep(self, event_id: EventId, message: Message) -> date:
         """Store an event; returns the UTC day it is kept under. Call once per event (inbox)."""
 
-    def message(self, received_on: date, event_id: EventId) -> Message: ...
+    def messages(self, deliveries: Sequence[Delivery]) -> Mapping[EventId, Message]:
+        """The events of these deliveries."""
 
     def add(self, deliveries: Iterable[Delivery]) -> int:
         """Insert; one that its endpoint has for this event already is left. Returns how many."""
@@ -83,8 +84,8 @@ class Deliveries(Protocol):
     def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
         """Let the sending loop look at these now; their rows are locked already."""
 
-    def get(self, key: DeliveryKey) -> Delivery | None:
-        """Lock a delivery."""
+    def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
+        """Lock deliveries in the order of their keys; unknown ones are left out."""
 
     def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         """Lock pending ones whose time has come, the oldest first."""
@@ -95,15 +96,15 @@ class Deliveries(Protocol):
     def pending(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         """Lock any that are not terminal."""
 
-    def save(self, delivery: Delivery) -> None: ...
+    def save(self, deliveries: Sequence[Delivery]) -> None: ...
 
     def waiting(self, endpoint: ResourceUid) -> Waiting:
         """What is left, after everything saved in this transaction."""
 
-    def open_attempt(self, attempt: WebhookAttempt) -> None: ...
+    def open_attempts(self, attempts: Sequence[WebhookAttempt]) -> None: ...
 
-    def close_attempt(self, attempt: WebhookAttempt) -> bool:
-        """Complete the row of (key, attempt_no); False when it is closed already."""
+    def close_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
+        """Complete the rows of (key, attempt_no); what is closed already stays as it is."""
 
     def attempts(self, key: DeliveryKey) -> list[WebhookAttempt]:
         """The log of one delivery, by number."""

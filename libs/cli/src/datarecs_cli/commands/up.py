@@ -245,7 +245,7 @@ def _as_table(seen: PlatformView) -> str:
     if seen.phase is Phase.STOPPED:
         return "no platform runs here; start it with: datarecs up"
     rows = [
-        f"{part.name:24}{part.address:20}{part.pid:>8}  {part.silence or 'ready'}"
+        f"{part.name:24}{part.address:20}{part.pid or '-':>8}  {part.silence or 'ready'}"
         for part in seen.parts
     ]
     return "\n".join([f"{'PART':24}{'ADDRESS':20}{'PID':>8}  {seen.phase}", *rows])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from datarecs_cli.stack import health, kafka, postgres
 from datarecs_cli.stack.layout import Layout
-from datarecs_cli.stack.process import Identity
 from datarecs_cli.stack.psql import Login
 from datarecs_cli.stack.services import SERVICES, Service
 from datarecs_cli.stack.state import Phase, State, load
@@ -15,7 +14,7 @@ from datarecs_cli.stack.state import Phase, State, load
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartView:
     name: str
-    pid: int
+    pid: int | None
     address: str
     silence: str | None
     """Why it does not answer; None when it is ready."""
@@ -40,11 +39,8 @@ def view(layout: Layout, *, services: tuple[Service, ...] = SERVICES) -> Platfor
     """Look at every part that should run; takes a few seconds when some do not answer."""
     state = load(layout.state_file)
     supervised = state.supervisor is not None and state.supervisor.is_alive()
-    parts = tuple(
-        _part(name, identity, state, _probes(layout, state, services))
-        for name, identity in state.parts.items()
-        if supervised
-    )
+    probes = _probes(layout, state, services)
+    parts = tuple(_part(name, state, probes) for name in state.expected if supervised)
     return PlatformView(
         phase=state.phase if supervised else Phase.STOPPED,
         release=state.release,
@@ -55,15 +51,19 @@ def view(layout: Layout, *, services: tuple[Service, ...] = SERVICES) -> Platfor
     )
 
 
-def _part(
-    name: str, identity: Identity, state: State, probes: Mapping[str, Callable[[], str | None]]
-) -> PartView:
-    alive = identity.is_alive()
+def _part(name: str, state: State, probes: Mapping[str, Callable[[], str | None]]) -> PartView:
+    identity = state.parts.get(name)
+    if identity is None:
+        silence: str | None = "has not been started yet, or is about to be started again"
+    elif identity.is_alive():
+        silence = probes[name]()
+    else:
+        silence = "its process is gone"
     return PartView(
         name=name,
-        pid=identity.pid,
+        pid=identity.pid if identity else None,
         address=_address(name, state),
-        silence=probes[name]() if alive else "its process is gone",
+        silence=silence,
     )
 
 

@@ -48,6 +48,16 @@ class Options:
         return {name: self.environment[name] for name in HANDED_ON if name in self.environment}
 
     @property
+    def expected(self) -> tuple[str, ...]:
+        """The parts that are started, in their order; not a server that somebody else runs."""
+        given = {
+            "postgres": "DATARECS_DATABASE__URL" in self.environment,
+            "kafka": "DATARECS_KAFKA__BOOTSTRAP" in self.environment,
+        }
+        servers = [name for name in SERVERS if self.wants(name) and not given[name]]
+        return (*servers, *(service.name for service in self.wanted_services))
+
+    @property
     def wanted_services(self) -> tuple[Service, ...]:
         return tuple(service for service in self.services if self.wants(service.name))
 

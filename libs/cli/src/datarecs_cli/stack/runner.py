@@ -110,7 +110,13 @@ class Platform:
 
     def _claim(self) -> None:
         me = Identity(pid=os.getpid(), started=start_time(os.getpid()) or "")
-        self._remember(release=self.options.release, phase=Phase.STARTING, supervisor=me, parts={})
+        self._remember(
+            release=self.options.release,
+            phase=Phase.STARTING,
+            supervisor=me,
+            expected=self.options.expected,
+            parts={},
+        )
 
     def _remember(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]  # fields by name

@@ -34,6 +34,8 @@ class State:
     supervisor: Identity | None = None
     ports: Mapping[str, int] = field(default_factory=dict)
     """By name; kept when the platform stops, so that it finds them again."""
+    expected: tuple[str, ...] = ()
+    """Names of the parts that should run, in the order of their start."""
     parts: Mapping[str, Identity] = field(default_factory=dict)
     """Running parts by name, in the order in which they were started."""
     cluster_id: str | None = None
@@ -54,6 +56,7 @@ def load(path: Path) -> State:
         phase=Phase(written.get("phase", Phase.STOPPED)),
         supervisor=Identity(**supervisor) if supervisor else None,
         ports=written.get("ports", {}),
+        expected=tuple(written.get("expected", ())),
         parts={name: Identity(**one) for name, one in written.get("parts", {}).items()},
         cluster_id=written.get("cluster_id"),
         java=written.get("java", {}),
@@ -68,6 +71,7 @@ def save(path: Path, state: State) -> None:
         "phase": state.phase,
         "supervisor": state.supervisor and _written(state.supervisor),
         "ports": dict(state.ports),
+        "expected": list(state.expected),
         "parts": {name: _written(identity) for name, identity in state.parts.items()},
         "cluster_id": state.cluster_id,
         "java": dict(state.java),

@@ -43,7 +43,8 @@ class DeliveriesConformance:
             day = tx.deliveries.keep(event, message)
             assert day == tx.now.date()
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            assert tx.deliveries.message(day, event) == message
+            kept = fresh(tx, ResourceUid(an_id()), event_id=event, received_on=day)
+            assert tx.deliveries.messages([kept]) == {event: message}
 
     @pytest.mark.case("W07")
     def test_one_endpoint_gets_one_delivery_per_event(self, stores: Stores) -> None:
@@ -68,8 +69,8 @@ class DeliveriesConformance:
                 last_outcome=Outcome.HTTP_5XX,
                 last_status=503,
             )
-            tx.deliveries.save(leased)
-            assert tx.deliveries.get(key_of(made)) == leased
+            tx.deliveries.save([leased])
+            assert tx.deliveries.get([key_of(made)]) == {key_of(made): leased}
             dead = replace(
                 leased,
                 state=DeliveryState.DEAD_LETTERED,
@@ -77,10 +78,11 @@ class DeliveriesConformance:
                 lease_owner=None,
                 lease_until=None,
             )
-            tx.deliveries.save(dead)
+            tx.deliveries.save([dead])
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            assert tx.deliveries.get(key_of(made)) == dead
-            assert tx.deliveries.get(DeliveryKey(made.received_on, an_id())) is None
+            assert tx.deliveries.get([key_of(made)]) == {key_of(made): dead}
+            assert tx.deliveries.get([DeliveryKey(made.received_on, an_id())]) == {}
+            tx.deliveries.save([])
 
     def test_due_ones_come_oldest_first_and_nothing_else(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
@@ -97,7 +99,7 @@ class DeliveriesConformance:
                 fresh(tx, ResourceUid(an_id())),
             ]
             assert tx.deliveries.add(rows) == len(rows)
-            tx.deliveries.save(lease(leased, owner="w", now=tx.now))
+            tx.deliveries.save([lease(leased, owner="w", now=tx.now)])
             due = tx.deliveries.due(endpoint, 10)
             assert [one.delivery_id for one in due] == [early.delivery_id, late.delivery_id]
             assert [one.delivery_id for one in tx.deliveries.due(endpoint, 1)] == [
@@ -112,8 +114,8 @@ class DeliveriesConformance:
             lost, held, expired, waiting = (fresh(tx, endpoint) for _ in range(4))
             expired = replace(expired, expires_at=tx.now - HOUR)
             tx.deliveries.add([lost, held, expired, waiting])
-            tx.deliveries.save(lease(lost, owner="w", now=tx.now - HOUR))
-            tx.deliveries.save(lease(held, owner="w", now=tx.now))
+            tx.deliveries.save([lease(lost, owner="w", now=tx.now - HOUR)])
+            tx.deliveries.save([lease(held, owner="w", now=tx.now)])
             overdue = tx.deliveries.overdue(endpoint, 10)
             assert {one.delivery_id for one in overdue} == {lost.delivery_id, expired.delivery_id}
             assert len(tx.deliveries.overdue(endpoint, 1)) == 1
@@ -129,7 +131,7 @@ class DeliveriesConformance:
             first = replace(first, due_at=tx.now - HOUR)
             second = replace(second, expires_at=tx.now + timedelta(minutes=1))
             tx.deliveries.add([first, second, leased])
-            tx.deliveries.save(lease(leased, owner="w", now=tx.now))
+            tx.deliveries.save([lease(leased, owner="w", now=tx.now)])
             waiting = tx.deliveries.waiting(endpoint)
             assert waiting.first_due == first.due_at
             assert waiting.first_expiry == second.expires_at
@@ -188,7 +190,7 @@ class DeliveriesConformance:
             opened = WebhookAttempt(
                 key=key_of(made), attempt_no=1, lease_epoch=1, worker="w-1", started_at=tx.now
             )
-            tx.deliveries.open_attempt(opened)
+            tx.deliveries.open_attempts([opened])
             assert tx.deliveries.attempts(key_of(made)) == [opened]
             closed = replace(
                 opened,
@@ -207,8 +209,10 @@ class DeliveriesConformance:
                 error="HTTP 404",
                 address_class="private",
             )
-            assert tx.deliveries.close_attempt(closed)
-            assert not tx.deliveries.close_attempt(replace(closed, status=200))
+            tx.deliveries.close_attempts([closed])
+            tx.deliveries.close_attempts([replace(closed, status=200)])
+            tx.deliveries.close_attempts([])
+            tx.deliveries.open_attempts([])
         with stores.webhook.unit.begin(A_TENANT) as tx:
             assert tx.deliveries.attempts(key_of(made)) == [closed]
 
@@ -220,7 +224,7 @@ class DeliveriesConformance:
             tx.deliveries.keep(event, a_message(event))
             tx.deliveries.add([made])
         with stores.webhook.unit.begin(B_TENANT) as tx:
-            assert tx.deliveries.get(key_of(made)) is None
+            assert tx.deliveries.get([key_of(made)]) == {}
             assert tx.deliveries.of_endpoint(endpoint, 10) == []
             assert tx.deliveries.due(endpoint, 10) == []
             assert tx.deliveries.waiting(endpoint).first_due is None

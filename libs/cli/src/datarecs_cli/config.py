@@ -1,0 +1,200 @@
+"""Which server a command talks to, and with which key.
+
+Its own module because a key in the wrong hands is the one thing a client can do wrong for ever: a
+key of a file goes to that file's server alone, and a key of the environment only to a server that
+the user named or that is this machine. Source: spec experience 3.1.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import Invocation
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.client import ClientCode
+
+API_KEY = "DATARECS_API_KEY"
+PROJECT_CREDENTIALS = Path(".datarecs/credentials.toml")
+USER_CREDENTIALS = Path("~/.config/datarecs/credentials.toml")
+FIRST_CONTEXT = "local"
+"""What `datarecs up` writes."""
+_PORTS = {"http": 80, "https": 443}
+
+
+class NoServerKnownError(DatarecsError):
+    """Nothing says where to go, or there is no key for it."""
+
+    code = ClientCode.NO_SERVER_KNOWN
+    exit_code = ExitCode.SERVER
+
+
+class ServerNotTrustedError(DatarecsError):
+    """Sending the key there would give it away."""
+
+    code = ClientCode.SERVER_NOT_TRUSTED
+    exit_code = ExitCode.SERVER
+
+
+class CredentialsUnreadableError(DatarecsError):
+    """Nothing of the file's content is repeated: it holds keys."""
+
+    code = ClientCode.CREDENTIALS_UNREADABLE
+    exit_code = ExitCode.SERVER
+
+    def __init__(self, *, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A server and the key for it."""
+
+    server: str
+    """Scheme, host and port, without a slash at the end."""
+    api_key: str = field(repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        return _is_loopback(self.server)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    name: str
+    access: Access
+    by_user: bool
+    """From the user's own file; a project's file may have come with somebody else's project."""
+
+
+def access_of(
+    invocation: Invocation, environment: Mapping[str, str], *, folder: Path, home: Path
+) -> Access:
+    """The server and key of this command.
+
+    Args:
+        invocation: with --server and --context.
+        environment: DATARECS_API_KEY wins over the key of a file.
+        folder: where the user stands; the project's file lies here or in a folder above.
+        home: the user's home, for the user's own file.
+
+    Raises:
+        NoServerKnownError: no server, or no key for it.
+        ServerNotTrustedError: the key would leave this machine unprotected or unasked.
+        CredentialsUnreadableError: a file is there and cannot be used.
+    """
+    contexts = [*_project(folder), *_user(home)]
+    own_key = environment.get(API_KEY, "").strip()
+    if invocation.server is not None:
+        found = _named_server(_origin(invocation.server), own_key, contexts)
+    else:
+        found = _of_context(_chosen(contexts, invocation.context), own_key)
+    if not found.is_local and urlsplit(found.server).scheme != "https":
+        raise ServerNotTrustedError(f"{found.server}: a key is sent over https alone")
+    if not found.api_key.isascii() or not found.api_key.isprintable():
+        raise NoServerKnownError(f"the API key for {found.server} is not plain text")
+    return found
+
+
+def credential_files(folder: Path, home: Path) -> tuple[Path, ...]:
+    """Where contexts are looked for, first the project's; a file need not exist."""
+    return (_project_file(folder) or folder / PROJECT_CREDENTIALS, _user_file(home))
+
+
+def _named_server(server: str, own_key: str, contexts: list[_Context]) -> Access:
+    if own_key:
+        return Access(server=server, api_key=own_key)
+    for context in contexts:
+        if context.access.server == server:
+            return context.access
+    raise NoServerKnownError(f"no API key for {server}: set {API_KEY}")
+
+
+def _of_context(context: _Context, own_key: str) -> Access:
+    if not own_key:
+        return context.access
+    server = context.access.server
+    if not context.by_user and not context.access.is_local:
+        raise ServerNotTrustedError(
+            f"the server {server} comes from a file of the project, the key from {API_KEY};"
+            " name the server with --server"
+        )
+    return Access(server=server, api_key=own_key)
+
+
+def _chosen(contexts: list[_Context], name: str | None) -> _Context:
+    if not contexts:
+        raise NoServerKnownError("no server is known here, and none was named with --server")
+    by_name = {context.name: context for context in reversed(contexts)}
+    found = by_name.get(name or FIRST_CONTEXT) or (contexts[0] if name is None else None)
+    if found is None:
+        known = ", ".join(sorted(by_name))
+        raise NoServerKnownError(f"no context is called {name!r}; there are {known}")
+    return found
+
+
+def _project(folder: Path) -> Iterator[_Context]:
+    path = _project_file(folder)
+    if path is not None:
+        yield from _contexts(path, by_user=False)
+
+
+def _project_file(folder: Path) -> Path | None:
+    places = (parent / PROJECT_CREDENTIALS for parent in (folder, *folder.parents))
+    return next((path for path in places if path.is_file()), None)
+
+
+def _user(home: Path) -> Iterator[_Context]:
+    path = _user_file(home)
+    if path.is_file():
+        yield from _contexts(path, by_user=True)
+
+
+def _user_file(home: Path) -> Path:
+    return home / USER_CREDENTIALS.relative_to("~")
+
+
+def _contexts(path: Path, *, by_user: bool) -> Iterator[_Context]:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        reason = getattr(cause, "strerror", None) or "it is not TOML"
+        raise CredentialsUnreadableError(path=path, reason=reason) from cause
+    for name, table in tables.items():
+        given = table if isinstance(table, dict) else {}
+        server, key = given.get("server"), given.get("api_key")
+        if not isinstance(server, str) or not isinstance(key, str):
+            raise CredentialsUnreadableError(
+                path=path, reason=f"the context {name!r} needs `server` and `api_key`"
+            )
+        access = Access(server=_origin(server), api_key=key)
+        yield _Context(name=name, access=access, by_user=by_user)
+
+
+def _origin(text: str) -> str:
+    """Scheme, host and port in one spelling; a path is refused, since the API stands at the root.
+
+    Raises:
+        NoServerKnownError: it is not such an address.
+    """
+    try:
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+        port = parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        raise NoServerKnownError("the server must be an http or https address") from None
+    if not parts.hostname or parts.username or parts.path.strip("/") or parts.query:
+        raise NoServerKnownError("the server is a scheme, a host and a port, nothing more")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{port}" if port != _PORTS[parts.scheme] else "")
+
+
+def _is_loopback(server: str) -> bool:
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -46,6 +46,8 @@ from datarecs_core.resources.connection import PostgresConfig
 
 CONNECT_TIMEOUT_S = 5
 BLOCK_BYTES = 4 * 1024 * 1024
+_ABOUT_OBJECTS = "42"
+"""SQLSTATEs whose messages name tables, columns and positions; others may quote values."""
 Session = psycopg.Connection[tuple[object, ...]]
 
 
@@ -282,7 +284,7 @@ class PostgresConnector:
             )
         if isinstance(cause, psycopg.errors.InsufficientPrivilege):
             return PermissionDeniedError(self.source, f"{message}; grant SELECT to the login")
-        if isinstance(cause, psycopg.errors.SyntaxErrorOrAccessRuleViolation):
+        if (cause.sqlstate or "").startswith(_ABOUT_OBJECTS):
             return QueryFailedError(self.source, message)
         if isinstance(cause, psycopg.OperationalError):
             return ConnectionFailedError(self.source, "the connection was lost while reading")

@@ -69,6 +69,7 @@ class Receiver:
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 128
     receiver: Receiver
 
 

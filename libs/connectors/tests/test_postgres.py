@@ -1,0 +1,270 @@
+"""PostgreSQL: one snapshot for every read, the server's types, clear words when it refuses."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+from psycopg import sql
+
+from datarecs_connectors.errors import (
+    ConnectionFailedError,
+    PermissionDeniedError,
+    QueryFailedError,
+    SnapshotLostError,
+    StatementTimeoutError,
+)
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.jobs.definition import Limits, Source
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import (
+    Connection,
+    ConnectionType,
+    PostgresConfig,
+    SslMode,
+)
+from datarecs_testing.stack import PostgresServer
+
+pytestmark = pytest.mark.integration
+TABLE: LiteralString = """
+CREATE TABLE t (id bigint, money numeric(12,2), bare numeric, ratio double precision, name text,
+  day date, at timestamptz, local_at timestamp, flag boolean, raw bytea, uid uuid);
+INSERT INTO t VALUES
+ (9007199254740993, 1.10, 1.500, 0.1, 'a, "b"\n', '2026-01-31', '2026-01-31 12:00:00.123456+02',
+  '2026-01-31 12:00:00', true, '\\x00ff', '6F9619FF-8B86-D011-B42D-00C04FC964FF'),
+ (2, NULL, NULL, NULL, '', NULL, NULL, NULL, NULL, NULL, NULL);
+"""
+
+
+class Server:
+    """A database with one table and a login that may only read it."""
+
+    def __init__(self, server: PostgresServer, surroundings: Surroundings) -> None:
+        self.admin = psycopg.conninfo.make_conninfo(
+            server.fresh_database().replace("postgresql+psycopg", "postgresql")
+        )
+        self.surroundings = surroundings
+        fields = psycopg.conninfo.conninfo_to_dict(self.admin)
+        self.run(TABLE)
+        self.user = f"reader_{fields['dbname']}"
+        with psycopg.connect(self.admin, autocommit=True) as session:
+            user = sql.Identifier(self.user)
+            session.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'secret'").format(user))
+            session.execute(sql.SQL("GRANT SELECT ON t TO {}").format(user))
+        self.config = PostgresConfig(
+            host="127.0.0.1",
+            port=int(fields["port"] or 5432),
+            database=str(fields["dbname"]),
+            user=self.user,
+            sslmode=SslMode.DISABLE,
+        )
+
+    def run(self, statement: LiteralString) -> None:
+        with psycopg.connect(self.admin, autocommit=True) as session:
+            session.execute(statement)
+
+    def open(self, *, password: str = "secret", **config: object) -> Any:  # noqa: ANN401, S107  a connector; a test's password
+        connection = Connection(
+            type=ConnectionType.POSTGRES,
+            config=replace(self.config, **config),  # type: ignore[arg-type]  # fields of the config
+        )
+        return open_connector(
+            SOURCE, connection, {"password": password}, surroundings=self.surroundings
+        )
+
+
+SOURCE = Source(name="ledger", kind=SourceKind.POSTGRES, connection="c", relation="public.t")
+
+
+@pytest.fixture
+def server(postgres_server: PostgresServer) -> Server:
+    surroundings = Surroundings(
+        roots=(),
+        policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
+        now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    return Server(postgres_server, surroundings)
+
+
+def scan_of(connector: Any, source: Source, pin: Any) -> Scan:  # noqa: ANN401  a connector, a pin
+    schema = connector.describe(source, pin)
+    return Scan(
+        source=source.name,
+        index=0,
+        kind=source.kind,
+        connection=source.connection,
+        relation=source.relation,
+        query=source.query,
+        columns=tuple(
+            ScanColumn(name=column.name, physical=column.name, type=column.type)
+            for column in schema.columns
+        ),
+        schema=schema,
+        filter=source.filter,
+        limits=source.limits,
+        pin=pin,
+    )
+
+
+def test_types_and_values_arrive_as_the_server_holds_them(server: Server, tmp_path: Path) -> None:
+    connector = server.open()
+    held = connector.pin(SOURCE)
+    scan = scan_of(connector, SOURCE, held.pin)
+    assert {column.name: str(column.type) for column in scan.schema.columns} == {
+        "id": "int",
+        "money": "decimal(12,2)",
+        "bare": "decimal",
+        "ratio": "float64",
+        "name": "text",
+        "day": "date",
+        "at": "instant",
+        "local_at": "local_timestamp",
+        "flag": "bool",
+        "raw": "binary",
+        "uid": "uuid",
+    }
+    first, second = connector.rows(scan)
+    moment = datetime(2026, 1, 31, 10, 0, 0, 123456, tzinfo=UTC)
+    assert first[:3] == (Decimal(9007199254740993), Decimal("1.10"), Decimal("1.500"))
+    assert first[4] == 'a, "b"\n'
+    assert first[5:10] == (
+        date(2026, 1, 31),
+        moment,
+        datetime(2026, 1, 31, 12),  # noqa: DTZ001  a local timestamp
+        True,
+        b"\x00\xff",
+    )
+    assert second == (Decimal(2), None, None, None, "", None, None, None, None, None, None)
+    extracted = connector.extract(scan, str(tmp_path / "x"), lambda _: None)
+    assert extracted.extract is not None
+    assert extracted.extract.rows == 2
+    row = pq.read_table(tmp_path / "x").to_pylist()[0]
+    assert (row["id"], row["money"], row["ratio"], row["at"]) == (
+        9007199254740993,
+        Decimal("1.10"),
+        0.1,
+        moment,
+    )
+    assert UUID(row["uid"]) == UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")
+    held.check()
+    held.close()
+
+
+@pytest.mark.case("P45")
+def test_rows_that_come_after_the_pin_are_not_read(server: Server) -> None:
+    connector = server.open()
+    held = connector.pin(SOURCE)
+    server.run("INSERT INTO t (id) VALUES (3); DELETE FROM t WHERE id = 2")
+    assert len(list(connector.rows(scan_of(connector, SOURCE, held.pin)))) == 2
+    held.close()
+
+
+def test_a_pin_whose_session_was_cut_is_lost(server: Server) -> None:
+    connector = server.open()
+    held = connector.pin(SOURCE)
+    server.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'datarecs' AND datname = current_database()"
+    )
+    with pytest.raises(SnapshotLostError):
+        held.check()
+    with pytest.raises(SnapshotLostError, match="snapshot is gone"):
+        connector.describe(SOURCE, held.pin)
+    held.close()
+
+
+def test_a_filter_and_a_query_are_read_at_the_server(server: Server) -> None:
+    connector = server.open()
+    query = replace(
+        SOURCE, relation=None, query="SELECT id, money FROM t -- all", filter="money > 1"
+    )
+    held = connector.pin(query)
+    assert list(connector.rows(scan_of(connector, query, held.pin))) == [
+        (Decimal(9007199254740993), Decimal("1.10"))
+    ]
+    held.close()
+
+
+@pytest.mark.case("X36")
+@pytest.mark.parametrize("text", ["select 1; drop table t", "select 1) q; drop table t --"])
+def test_a_second_statement_is_refused_by_the_server(server: Server, text: str) -> None:
+    connector = server.open()
+    source = replace(SOURCE, relation=None, query=text)
+    held = connector.pin(source)
+    with pytest.raises(QueryFailedError):
+        connector.describe(source, held.pin)
+    held.close()
+    server.run("SELECT count(*) FROM t")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"password": "wrong"}, "refused the login of user"),
+        ({"database": "nowhere"}, "has no database 'nowhere'"),
+        ({"port": 1}, "cannot be reached"),
+        ({"host": "no-such-host.invalid"}, "has no address"),
+    ],
+)
+def test_a_connection_that_fails_says_what_and_where_and_no_secret(
+    server: Server, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConnectionFailedError, match=words) as failed:
+        server.open(**change).pin(SOURCE)
+    assert "wrong" not in str(failed.value)
+
+
+@pytest.mark.case("X50")
+def test_an_address_the_policy_denies_is_not_dialled(server: Server) -> None:
+    server.surroundings = replace(
+        server.surroundings, policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.SERVER)
+    )
+    with pytest.raises(ConnectionFailedError, match="class loopback"):
+        server.open().pin(SOURCE)
+
+
+def test_a_missing_table_and_a_missing_grant_are_told_apart(server: Server) -> None:
+    connector = server.open()
+    held = connector.pin(SOURCE)
+    with pytest.raises(QueryFailedError, match="does not exist"):
+        connector.describe(replace(SOURCE, relation="public.nothing"), held.pin)
+    server.run("CREATE TABLE closed (id int)")
+    held.close()
+    held = connector.pin(SOURCE)
+    with pytest.raises(PermissionDeniedError, match="grant SELECT"):
+        connector.describe(replace(SOURCE, relation="public.closed"), held.pin)
+    held.close()
+
+
+@pytest.mark.case("X39")
+def test_a_read_that_takes_too_long_is_ended(server: Server) -> None:
+    connector = server.open()
+    slow = replace(
+        SOURCE,
+        relation=None,
+        query="SELECT id, pg_sleep(60) IS NULL AS slept FROM t",
+        limits=Limits(statement_timeout=timedelta(seconds=1)),
+    )
+    held = connector.pin(slow)
+    scan = scan_of(connector, slow, held.pin)
+    with pytest.raises(StatementTimeoutError, match="statement_timeout"):
+        list(connector.rows(scan))
+    held.close()
+
+
+def test_the_probe_stops_at_the_step_that_fails(server: Server) -> None:
+    good = server.open().probe(SOURCE)
+    assert [(step.name, step.ok) for step in good] == [
+        ("address", True),
+        ("login", True),
+        ("relation", True),
+    ]
+    bad = server.open(password="wrong").probe(SOURCE)
+    assert [(step.name, step.ok) for step in bad] == [("address", True), ("login", False)]

@@ -1,0 +1,34 @@
+"""A database that is away, or a defect, for the first transactions somebody asks for.
+
+Over the real unit of work, so that everything after it is as it would be.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_core.values import TenantId
+
+
+@dataclass
+class Flaky:
+    """Port UnitOfWork."""
+
+    inner: UnitOfWork
+    failures: int
+    error: Exception
+    passing: int = 0
+    """Transactions that go well before the first failure."""
+
+    @contextmanager
+    def begin(
+        self, tenant: TenantId, *, feed: int = 0, read_only: bool = False
+    ) -> Iterator[Transaction]:
+        if self.passing:
+            self.passing -= 1
+        elif self.failures:
+            self.failures -= 1
+            raise self.error
+        with self.inner.begin(tenant, feed=feed, read_only=read_only) as tx:
+            yield tx

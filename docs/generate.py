@@ -1,96 +1,185 @@
 """The generated pages of docs/: printed from the code that they describe, never by hand.
 
 `--write` writes them, `--check` fails when one differs and prints the command that mends it.
+Of `life-of-a-run.md` only the diagram is printed; the words around it are written by people.
 """
 
+import argparse
 import json
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
-from pkgutil import iter_modules
 
 from datarecs_application.metrics import CATALOGUE as METRICS
-from datarecs_core import errors
+from datarecs_cli.commands.errors import catalogue as error_codes
+from datarecs_cli.stack.settings import StackSettings
 from datarecs_core.errors.base import ErrorCode
+from datarecs_core.runs.transitions import state_diagram
+from datarecs_core_api.settings import Settings as CoreApi
+from datarecs_email_notifier.settings import Settings as EmailNotifier
 from datarecs_events.catalogue import CATALOGUE as EVENTS
-from datarecs_runtime import settings
+from datarecs_events.catalogue import SUBSCRIPTIONS, TOPICS, Subscription
+from datarecs_events.event_types import PREFIX
+from datarecs_postgres import docs as database
+from datarecs_reconciliation_worker.settings import Settings as ReconciliationWorker
+from datarecs_run_controller.settings import Settings as RunController
+from datarecs_runtime.settings import ServiceSettings, Setting, describe
+from datarecs_webhook_service.settings import Settings as WebhookService
 
 FOLDER = Path(__file__).resolve().parent
-NOTE = "<!-- Written by `make docs`. -->\n"
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in escaped) + "\n"
-
-
-def error_codes() -> list[ErrorCode]:
-    """Every code of every family, by docs id."""
-    found: dict[str, ErrorCode] = {}
-    for module in iter_modules(errors.__path__, f"{errors.__name__}."):
-        for value in vars(import_module(module.name)).values():
-            if isinstance(value, type) and issubclass(value, ErrorCode):
-                found |= {code.docs_id: code for code in value}
-    return [found[docs_id] for docs_id in sorted(found)]
+NOTE = "Written by `make docs`.\n"
+FAMILIES = {
+    "DR1": "Declarations",
+    "DR2": "Connections",
+    "DR3": "Runs",
+    "DR4": "REST and its clients",
+    "DR5": "Platform",
+    "DR6": "Security",
+}
+READERS: Mapping[str, type[ServiceSettings]] = {
+    "core-api": CoreApi,
+    "run-controller": RunController,
+    "reconciliation-worker": ReconciliationWorker,
+    "email-notifier": EmailNotifier,
+    "webhook-service": WebhookService,
+    "datarecs up": StackSettings,
+}
+DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```)", re.DOTALL)
 
 
 def errors_page() -> str:
-    rows = [
-        (
-            f"{code.docs_id} `{code.name}`",
-            code.entry.meaning,
-            code.entry.causes,
-            code.entry.remedy,
-            "" if code.entry.run_code is None else f"`{code.entry.run_code}`",
-            "yes" if code.entry.retryable else "",
-        )
-        for code in error_codes()
+    """One heading per code, so that a link can name it."""
+    head = (
+        f"# Errors\n\n{NOTE}\n`datarecs errors CODE` prints one of these. Published codes keep "
+        "their meaning and are never reused.\n"
+    )
+    parts = [head]
+    for family, codes in groupby(error_codes().values(), lambda code: code.docs_id[:3]):
+        parts.append(f"\n## {family} {FAMILIES[family]}\n")
+        parts += [_error(code) for code in codes]
+    return "".join(parts)
+
+
+def _error(code: ErrorCode) -> str:
+    entry = code.entry
+    lines = [
+        f"\n### {entry.docs_id} {code.name}\n",
+        entry.meaning,
+        f"- Likely causes: {entry.causes}",
+        f"- What to do: {entry.remedy}",
     ]
-    head = ("code", "means", "likely causes", "what to do", "run code", "worth a retry")
-    return f"# Errors\n\n{NOTE}\n`datarecs errors CODE` prints one entry.\n\n{_table(head, rows)}"
+    if entry.run_code is not None:
+        lines.append(f"- A run that ends so is ERRORED with the code `{entry.run_code}`.")
+    if entry.retryable:
+        lines.append("- It may pass by itself; trying again is worth it.")
+    return "\n".join(lines) + "\n"
 
 
 def events_page() -> str:
-    rows = [
+    """What is told, on which topic, by whom and to whom."""
+    types = _table(
+        ("type", "layer", "written by", "topic", "says"),
         (
-            f"`{entry.type}`",
-            entry.kind,
-            ", ".join(sorted(entry.emitters)),
-            "HTTP only" if entry.topic is None else f"`{entry.topic}`",
-            (entry.event_class.__doc__ or "").strip().splitlines()[0],
-        )
-        for entry in EVENTS
-    ]
-    head = ("type", "layer", "written by", "topic", "says")
-    return (
-        f"# Events\n\n{NOTE}\nSchemas and examples: [events-schema](../events-schema/README.md)."
-        f"\n\n{_table(head, rows)}"
+            (
+                f"`{one.type}`",
+                one.kind,
+                ", ".join(sorted(one.emitters)),
+                "HTTP only" if one.topic is None else f"`{one.topic}`",
+                _first_paragraph(one.event_class),
+            )
+            for one in EVENTS
+        ),
     )
+    topics = _table(
+        ("topic", "partitions", "kept"),
+        ((f"`{one.name}`", str(one.partitions), f"{one.retention.days} days") for one in TOPICS),
+    )
+    hearing = _table(
+        ("service", "topic", "hears"),
+        ((one.service, f"`{one.topic}`", _heard(one)) for one in SUBSCRIPTIONS),
+    )
+    return (
+        f"# Events\n\n{NOTE}\nEvery event is a CloudEvent 1.0. Schemas, examples and the rules of "
+        f"change: [events-schema](../events-schema/README.md).\n\n## Types\n\n{types}\n"
+        f"## Topics\n\n{topics}\n## Who hears what\n\nBroker rights repeat this table: a service "
+        f"cannot read what is not here.\n\n{hearing}"
+    )
+
+
+def _heard(subscription: Subscription) -> str:
+    types = subscription.types
+    if types is None:
+        return "everything"
+    return ", ".join(f"`{one.removeprefix(PREFIX)}`" for one in sorted(types))
+
+
+def _first_paragraph(documented: type[object]) -> str:
+    return (documented.__doc__ or "").strip().split("\n\n")[0]
 
 
 def metrics_page() -> str:
-    rows = [
-        (f"`{one.full_name}`", one.kind, ", ".join(one.labels), one.meaning)
-        for one in sorted(METRICS.values(), key=lambda one: one.name)
-    ]
-    head = ("name", "kind", "labels", "meaning")
-    return f"# Metrics\n\n{NOTE}\nServed by each service on its side port.\n\n{_table(head, rows)}"
-
-
-def settings_page() -> str:
-    rows = [tuple(f"`{row.name}`" if cell == row.name else cell for cell in row.cells())
-            for row in settings.describe()]
-    head = ("name", "default", "meaning")
+    """Every metric, by name."""
+    metrics = _table(
+        ("name", "kind", "labels", "meaning"),
+        (
+            (f"`{one.full_name}`", one.kind, ", ".join(one.labels), one.meaning)
+            for one in sorted(METRICS.values(), key=lambda one: one.name)
+        ),
+    )
     return (
-        f"# Settings\n\n{NOTE}\nEnvironment names; a secret also as `<NAME>_FILE`."
-        f"\n\n{_table(head, rows)}"
+        f"# Metrics\n\n{NOTE}\nEach service serves its own at `/metrics` of its side port, in "
+        f"Prometheus' text format. Labels come from closed sets; no id is ever one.\n\n{metrics}"
     )
 
 
-def database_page() -> str:
-    return str(import_module("datarecs_postgres.docs").page())
+def settings_page() -> str:
+    """Every setting under the name of its section, with the processes that read it."""
+    head = (
+        f"# Settings\n\n{NOTE}\n"
+        "Names are environment variables. A flag wins over the environment, the environment over "
+        "`datarecs.toml` in the working directory, that over `~/.config/datarecs/config.toml`, and "
+        "that over the default. A secret may stand in a file instead: `<NAME>_FILE` names it. A "
+        "`DATARECS_` name that is not in this list stops the start.\n"
+    )
+    parts, readers = [head], _readers()
+    for section, settings in groupby(describe(), _section):
+        rows = _table(
+            ("name", "default", "meaning", "read by"),
+            (
+                (
+                    f"`{one.name}`" + (" (secret)" if one.secret else ""),
+                    f"`{one.default}`" if one.default else "",
+                    one.meaning,
+                    _named(readers.get(one.name, [])),
+                )
+                for one in settings
+            ),
+        )
+        parts.append(f"\n## {section}\n\n{rows}")
+    return "".join(parts)
+
+
+def _readers() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for reader, settings_class in READERS.items():
+        for setting in describe(settings_class):
+            found.setdefault(setting.name, []).append(reader)
+    return found
+
+
+def _named(readers: list[str]) -> str:
+    if len(readers) == len(READERS):
+        return "all"
+    return "every service" if readers == list(READERS)[:-1] else ", ".join(readers)
+
+
+def _section(setting: Setting) -> str:
+    first, separator, _ = setting.name.removeprefix("DATARECS_").partition("__")
+    return first.lower() if separator else "every service"
 
 
 def openapi_document() -> str:
@@ -99,7 +188,9 @@ def openapi_document() -> str:
 
 
 def life_page() -> str:
-    return str(import_module("datarecs_core.runs.diagram").page())
+    """The page as it stands, with the diagram of today's transitions."""
+    written = (FOLDER / "life-of-a-run.md").read_text(encoding="utf-8")
+    return DIAGRAM.sub(lambda _: state_diagram(), written)
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -107,25 +198,42 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "events.md": events_page,
     "metrics.md": metrics_page,
     "settings.md": settings_page,
-    "database.md": database_page,
-    "openapi.json": openapi_document,
+    "database.md": database.page,
     "life-of-a-run.md": life_page,
+    **({"openapi.json": openapi_document} if find_spec("datarecs_core_api.openapi") else {}),
 }
 
 
-def main(arguments: list[str]) -> int:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in _cells(head, rows))
+
+
+def _cells(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    for row in (head, ["---"] * len(head), *rows):
+        yield [" ".join(cell.split()).replace("|", "\\|") for cell in row]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Write or compare every page; 1 when one differs."""
-    stale = []
-    for name, page in PAGES.items():
-        path, text = FOLDER / name, page()
-        if arguments == ["--write"]:
-            path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
+    parser = argparse.ArgumentParser(prog="python docs/generate.py", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", action="store_true", help="write the pages")
+    what.add_argument("--check", action="store_true", help="fail when a page differs")
+    asked = parser.parse_args(arguments)
+    texts = {name: page() for name, page in PAGES.items()}
+    stale = [name for name, text in texts.items() if not _stands(FOLDER / name, text)]
+    if asked.write:
+        for name in stale:
+            (FOLDER / name).write_text(texts[name], encoding="utf-8")
+        return 0
     if stale:
         sys.stderr.write(f"docs/ is not what the code says: {', '.join(stale)}; run `make docs`\n")
     return 1 if stale else 0
 
 
+def _stands(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

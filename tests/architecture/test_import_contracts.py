@@ -108,6 +108,38 @@ def test_imports_point_downwards_only(lint: Lint, module: str, imported: str) ->
     assert "Layers BROKEN" in result.stdout
 
 
+@pytest.mark.case("ARC-04")
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("datarecs_run_controller.handlers", "datarecs_postgres.database"),
+        ("datarecs_core_api.routes.runs", "datarecs_postgres.queries"),
+        ("datarecs_core_api.auth", "datarecs_storage.blobs"),
+    ],
+)
+def test_handlers_and_routes_know_no_adapter(lint: Lint, module: str, imported: str) -> None:
+    result = lint.with_line(module, f"import {imported}")
+    assert result.returncode == 1
+    assert "Only wiring wires BROKEN" in result.stdout
+    assert f"{module} -> {imported}" in result.stdout
+
+
+@pytest.mark.case("ARC-04")
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("datarecs_run_controller.wiring", "datarecs_postgres.audit"),
+        ("datarecs_core_api.routes.runs", "datarecs_reports.model"),
+        ("datarecs_run_controller.handlers", "datarecs_runtime.clock"),
+    ],
+)
+def test_wiring_knows_them_all_and_routes_may_render(
+    lint: Lint, module: str, imported: str
+) -> None:
+    result = lint.with_line(module, f"import {imported}")
+    assert result.returncode == 0, result.stdout
+
+
 @pytest.mark.case("ARC-05")
 def test_shipped_code_may_not_import_test_code(lint: Lint) -> None:
     result = lint.with_line("datarecs_memory", "import datarecs_testing")

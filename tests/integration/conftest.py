@@ -134,14 +134,6 @@ class RealPath:
             group=group,
         )
 
-    def log_client(self, principal: str) -> KafkaLogClient:
-        access = BrokerAccess(
-            bootstrap=self.broker.bootstrap,
-            username=principal,
-            password=self.principals[principal],
-        )
-        return KafkaLogClient(access)
-
     def ends(self, runs: list[Run], *, patience: int = 60) -> Iterator[RunFinalised | RunCancelled]:
         """Final events of these runs as they arrive, repeats included, until all are silent.
 
@@ -151,9 +143,13 @@ class RealPath:
         """
         wanted, silent = {run.run_id for run in runs}, 0
         seen: set[RunId] = set()
-        consumer = self.log_client("webhook-service").consumer(
-            group="webhook-service", topics=[Topic.RUN_PLATFORM]
+        access = BrokerAccess(
+            bootstrap=self.broker.bootstrap,
+            username=self.broker.username,
+            password=self.broker.password,
         )
+        group = f"test-{secrets.token_hex(6)}"  # its own, so that nobody's dead member is awaited
+        consumer = KafkaLogClient(access).consumer(group=group, topics=[Topic.RUN_PLATFORM])
         self.open_things.callback(consumer.close)
         while silent < (2 if seen == wanted else patience):
             batches = consumer.poll(timedelta(seconds=1), max_records=100)

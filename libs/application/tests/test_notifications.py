@@ -1,10 +1,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 import pytest
 
+from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops.mail_sending import MailSending, RelayHealth
 from datarecs_application.notifications import MailPolicy, Planning, Sending
 from datarecs_application.ports.delivery import (
@@ -15,6 +16,8 @@ from datarecs_application.ports.delivery import (
     SendOutcome,
     SmtpUtf8Missing,
 )
+from datarecs_application.ports.outside import Wake
+from datarecs_application.ports.state import HistoryEntry
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.delivery import RunNotFinishedError
@@ -22,8 +25,8 @@ from datarecs_core.notifications.mail import Mail, MailReason, MailState, OnUnkn
 from datarecs_core.notifications.replies import Reply, Stage
 from datarecs_core.notifications.rule import Match, NotificationRule, Notify, Recipient
 from datarecs_core.resources.resource import Resource
-from datarecs_core.runs.model import Run, RunError, RunResult, RunStatus
-from datarecs_core.values import RunId, TenantId
+from datarecs_core.runs.model import Disposition, Run, RunError, RunResult, RunStatus
+from datarecs_core.values import EventId, RunId, TenantId
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
@@ -33,6 +36,7 @@ from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_run, an_id
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.conformance.mailer import MailerConformance
 from datarecs_testing.deliveries import a_rule, read_rule
+from datarecs_testing.flaky import Flaky
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.scripted_delivery import ScriptedMailer
 
@@ -505,6 +509,116 @@ def test_the_loop_waits_while_the_relay_rests_and_ends_when_told() -> None:
     assert house.mails(run)[0].state is MailState.SENT
     assert seen[0] >= 30
     assert house.mailer.closed
+
+
+AWAY = StoreUnavailableError(cause="restart")
+
+
+@pytest.mark.parametrize("passing", [0, 1, 2])
+def test_a_database_that_is_away_for_a_moment_costs_no_second_copy(passing: int) -> None:
+    """Away at the lease, at the phase before DATA, and at the record."""
+    house = House()
+    house.declare()
+    run = house.finish()
+    loop, stop = house.loop(), Latch()
+    loop.unit_of_work = Flaky(house.unit, 2, AWAY, passing=passing)
+    loop.clock = _StopsAfter(house.clock, stop, timedelta(minutes=5))
+    loop.run(stop)
+    assert house.mails(run)[0].state is MailState.SENT
+    assert len(house.mailer.stored) == 1
+
+
+@dataclass
+class _StopsAfter:
+    """The clock of a loop, which ends the loop when so much time has passed."""
+
+    clock: ManualClock
+    stop: Latch
+    span: timedelta
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def monotonic(self) -> float:
+        return self.clock.monotonic()
+
+    def wait(self, duration: timedelta, *, until: Wake | None = None) -> bool:
+        if self.clock.monotonic() > self.span.total_seconds():
+            self.stop.set()
+        return self.clock.wait(duration, until=until)
+
+
+def test_a_database_that_stays_away_leaves_the_mail_unknown() -> None:
+    house = House()
+    house.declare()
+    run = house.finish()
+    loop = house.loop()
+    loop.unit_of_work = Flaky(house.unit, 1000, AWAY, passing=2)
+    with pytest.raises(StoreUnavailableError):
+        loop.turn()
+    house.clock.advance(5 * MINUTE)
+    assert house.loop().turn()
+    assert house.mails(run)[0].state is MailState.UNKNOWN
+
+
+def test_a_defect_at_one_mail_is_that_mails_problem() -> None:
+    house = House()
+    to = tuple(Recipient(address=f"{name}@example.com") for name in ("a", "b"))
+    house.declare(replace(EVERY, to=to))
+    run = house.finish()
+    loop = house.loop()
+    loop.unit_of_work = Flaky(house.unit, 1, RuntimeError("a defect"))
+    house.drain(loop)
+    states = [mail.state for mail in house.mails(run)]
+    assert sorted(states) == [MailState.PENDING, MailState.SENT]
+
+
+def test_a_rule_that_is_being_deleted_or_cannot_be_read_mails_nobody() -> None:
+    house = House()
+    house.declare(deletion_at=NOON)
+    spoilt = house.declare()
+    with house.unit.begin(A_TENANT) as tx:
+        broken = replace(spoilt, spec={"to": 3}, generation=2, rv=2)
+        assert tx.resources.replace(broken, expected_rv=1)
+    assert house.mails(house.finish()) == []
+
+
+def test_a_claim_that_came_too_late_finds_nothing_to_do() -> None:
+    house = House()
+    house.declare()
+    run = house.finish()
+    (mail,) = house.mails(run)
+    sending = house.loop().sending
+    house.drain()
+    with house.unit.begin(A_TENANT) as tx:
+        assert sending.lease_mail(tx, mail.delivery_id) is None
+        assert sending.lease_mail(tx, an_id()) is None
+
+
+def test_a_long_history_is_read_page_by_page() -> None:
+    house = House()
+    house.declare()
+    run = a_run(status=RunStatus.COMPLETED, result=RunResult.UNMATCHED, closed_at=house.clock.now())
+    with house.unit.begin(A_TENANT, feed=1100) as tx:
+        tx.runs.add(run)
+        tx.runs.for_update(run.run_id)
+        for number in range(1100):
+            name = "stage.started" if number == 1050 else "rows_processed"
+            tx.runs.record(
+                run.run_id,
+                HistoryEntry(
+                    sequence=0,
+                    event_id=EventId(an_id()),
+                    type=f"io.datarecs.reconciliation.run.{name}",
+                    source="/datarecs/reconciliation-worker",
+                    time=NOON,
+                    data={"attempt": 1, "stage_name": "late-stage"},
+                    disposition=Disposition.HISTORY,
+                ),
+            )
+    house.heard(run.run_id)
+    house.drain()
+    assert len(house.mailer.stored) == 1
 
 
 class TestScriptedMailer(MailerConformance):

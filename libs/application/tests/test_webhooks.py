@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops.webhook_sending import WebhookSending
 from datarecs_application.ports.delivery import DeliveryKey, OutgoingWebhook, WebhookAttempt
 from datarecs_application.stored_specs import StoredSpecs
@@ -35,6 +36,7 @@ from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, an_id
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.conformance.webhook_client import WebhookClientConformance
 from datarecs_testing.deliveries import FINALISED, a_message, an_endpoint, read_endpoint
+from datarecs_testing.flaky import Flaky
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.scripted_delivery import OK, ScriptedWebhookClient, answered
 
@@ -133,10 +135,11 @@ class House:
             key = DeliveryKey(delivery.received_on, delivery.delivery_id)
             return tx.deliveries.attempts(key)
 
-    def told(self) -> list[str]:
-        """Short types of everything in the outbox of tenant A."""
+    def told(self, family: str = "webhook.") -> list[str]:
+        """Short types of a family in the outbox of tenant A."""
         rows = self.store.committed(A_TENANT).outbox.values()
-        return [queued.row.type.removeprefix("io.datarecs.") for queued in rows]
+        types = [queued.row.type.removeprefix("io.datarecs.") for queued in rows]
+        return [one for one in types if one.startswith(family)]
 
     def run(self, loop: WebhookSending, *, turns: int = 3) -> None:
         for _ in range(turns):
@@ -316,12 +319,117 @@ def test_a_410_disables_at_once_tells_it_and_keeps_what_waits() -> None:
     assert "webhook.endpoint.auto_disabled" in house.told()
     house.publish()
     assert len(house.deliveries(endpoint)) == 2
-    changed = replace(endpoint, generation=2, rv=2)
-    with house.unit.begin(A_TENANT) as tx:
-        assert tx.resources.replace(changed, expected_rv=endpoint.rv)
+    with house.unit.begin(A_TENANT, feed=1) as tx:
+        disabled = tx.resources.get_by_uid(endpoint.uid)
+        assert disabled is not None
+        changed = replace(disabled, generation=2, rv=tx.next_rv())
+        assert tx.resources.replace(changed, expected_rv=disabled.rv)
     house.clock.advance(timedelta(seconds=30))
     house.run(loop)
     assert len(house.client.sent) == 2
+
+
+def test_the_resource_shows_when_its_endpoint_fails_is_disabled_and_is_well_again() -> None:
+    answers = iter([*[answered(500)] * 4, OK, answered(410)])
+    house = House(answer=lambda _: next(answers))
+    endpoint = house.declare()
+    loop = house.sending()
+    shown = []
+    for _ in range(2):
+        house.publish()
+        house.play_until_quiet(loop, endpoint)
+        with house.unit.begin(A_TENANT, read_only=True) as tx:
+            resource = tx.resources.get_by_uid(endpoint.uid)
+        assert resource is not None
+        shown.append("disabled" in resource.status)
+    assert shown == [False, True]
+    assert house.told("resource.") == ["resource.webhookendpoint.status_updated"] * 3
+
+
+def test_an_endpoint_that_cannot_be_read_harms_no_other() -> None:
+    house = House()
+    broken = house.declare()
+    with house.unit.begin(A_TENANT) as tx:
+        spoilt = replace(broken, spec={"url": 3}, generation=2, rv=2)
+        assert tx.resources.replace(spoilt, expected_rv=1)
+    good = house.declare()
+    house.publish()
+    house.run(house.sending())
+    assert house.deliveries(good)[0].state is DeliveryState.SUCCEEDED
+    assert house.deliveries(broken) == []
+
+
+@pytest.mark.parametrize("away_from", ["lease", "record"])
+def test_a_database_that_is_away_for_a_moment_loses_no_result(away_from: str) -> None:
+    house = House(clock=ManualClock(now=NOON, by_itself=True))
+    endpoint = house.declare()
+    house.publish()
+    loop = house.sending()
+    if away_from == "record":
+        loop._start_due()  # noqa: SLF001  the first half of a turn
+    loop.unit_of_work = Flaky(house.unit, 1, StoreUnavailableError(cause="restart"))
+    loop.run(_After(house.clock, timedelta(seconds=20)))
+    (delivery,) = house.deliveries(endpoint)
+    assert delivery.state is DeliveryState.SUCCEEDED
+    assert len(house.client.sent) == 1
+
+
+def test_a_defect_at_one_endpoint_is_that_endpoints_problem() -> None:
+    house = House()
+    first, second = house.declare(), house.declare()
+    house.publish()
+    loop = house.sending()
+    loop.unit_of_work = Flaky(house.unit, 1, RuntimeError("a defect"))
+    house.run(loop)
+    states = [house.deliveries(one)[0].state for one in (first, second)]
+    assert sorted(states) == [DeliveryState.PENDING, DeliveryState.SUCCEEDED]
+
+
+def test_a_defect_while_recording_leaves_the_delivery_to_its_lease() -> None:
+    house = House()
+    endpoint = house.declare()
+    house.publish()
+    loop = house.sending()
+    loop._start_due()  # noqa: SLF001  the first half of a turn
+    loop.unit_of_work = Flaky(house.unit, 1, RuntimeError("a defect"))
+    loop.turn()
+    assert house.deliveries(endpoint)[0].state is DeliveryState.LEASED
+    house.clock.advance(timedelta(seconds=61))
+    house.run(loop)
+    assert house.deliveries(endpoint)[0].state is DeliveryState.SUCCEEDED
+
+
+def test_a_full_replica_claims_nothing_more() -> None:
+    house = House(answer=lambda _: None)
+    house.declare()
+    for _ in range(3):
+        house.publish()
+    loop = house.sending()
+    loop.max_in_flight = 1
+    house.run(loop)
+    assert house.client.most_in_flight == 1
+
+
+@dataclass
+class _After:
+    """A stop that comes when so much time of the manual clock has passed."""
+
+    clock: ManualClock
+    span: timedelta
+
+    def __post_init__(self) -> None:
+        self._end = self.clock.now() + self.span
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def is_set(self) -> bool:
+        self.clock.advance(timedelta(seconds=1))
+        return self.clock.now() >= self._end
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002  the clock decides
+        return self.is_set()
 
 
 @pytest.mark.case("W29")

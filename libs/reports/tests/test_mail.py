@@ -122,7 +122,7 @@ def parts(content: MailContent) -> tuple[str, str]:
                 "balance: 5 groups are missing in exports.",
                 "balance: 5 groups are outside tolerance in total_amount.",
                 "975 (97.014 %)",
-                f"{BASE}/api/v1/runs/{RUN}/differences",
+                f"{BASE}/api/v1/runs/{RUN}/mismatches",
             ],
         ),
         (

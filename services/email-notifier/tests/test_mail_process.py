@@ -17,9 +17,9 @@ from datarecs_core.runs.model import Run, RunResult, RunStatus, RunSummary
 from datarecs_core.values import EventId
 from datarecs_events.catalogue import Topic
 from datarecs_events.codec import Stamp, encode
-from datarecs_kafka import topics
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
+from datarecs_kafka.topics import apply
 from datarecs_postgres.database import Database
 from datarecs_postgres.roles import API, CONTROLLER, MAIL
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
@@ -50,7 +50,7 @@ def relay() -> Iterator[TestRelay]:
 def settings(
     database: PreparedDatabase, kafka_broker: KafkaBroker, relay: TestRelay
 ) -> dict[str, str]:
-    topics.apply(
+    apply(
         kafka_broker.bootstrap,
         username=kafka_broker.username,
         password=kafka_broker.password,

@@ -20,9 +20,9 @@ from datarecs_core.webhooks.endpoint import Retry, WebhookEndpoint
 from datarecs_core.webhooks.outcome import Outcome
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_events.codec import Stamp, encode
-from datarecs_kafka import topics
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
+from datarecs_kafka.topics import apply
 from datarecs_postgres.database import Database
 from datarecs_postgres.roles import API, WEBHOOK
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
@@ -74,7 +74,7 @@ def house(database: PreparedDatabase, kafka_broker: KafkaBroker) -> Iterator[Hou
 
 @pytest.fixture
 def settings(database: PreparedDatabase, kafka_broker: KafkaBroker) -> dict[str, str]:
-    topics.apply(
+    apply(
         kafka_broker.bootstrap,
         username=kafka_broker.username,
         password=kafka_broker.password,

@@ -101,8 +101,8 @@ class Planning:
 
     def _rules(self, tx: Transaction) -> Iterator[StoredRule]:
         for resource in tx.resources.page(Kind.NOTIFICATION_RULE, limit=MAX_RULES):
-            if resource.deletion_at is None:
-                spec = self.specs.of(resource)
+            spec = self.specs.of(resource)
+            if spec is not None and resource.deletion_at is None:
                 yield StoredRule(uid=resource.uid, name=resource.name, spec=spec)
 
     def _mail(self, tx: Transaction, run: RunFacts, intent: Intent) -> Mail:

@@ -8,8 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import structlog
+
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.resources.resource import Resource
 from datarecs_core.values import ResourceUid
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -22,14 +27,29 @@ class StoredSpecs(Generic[T]):
     """Specs of one kind, across tenants. A generation never changes its spec."""
 
     read: Callable[[Mapping[str, object]], T]
-    """The canonical spec of a row to its typed value."""
-    _known: dict[tuple[ResourceUid, int], T] = field(default_factory=dict)
+    """The canonical spec of a row to its typed value; raises a DatarecsError for another form."""
+    _known: dict[tuple[ResourceUid, int], T | None] = field(default_factory=dict)
 
-    def of(self, resource: Resource) -> T:
+    def of(self, resource: Resource) -> T | None:
+        """The typed spec; None for one that no longer fits its kind, as after an upgrade.
+
+        Such a resource is left out, so that it harms none of its neighbours.
+        """
         key = (resource.uid, resource.generation)
-        known = self._known.get(key)
-        if known is None:
+        if key not in self._known:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            known = self._known[key] = self.read(resource.spec)
-        return known
+            self._known[key] = self._read(resource)
+        return self._known[key]
+
+    def _read(self, resource: Resource) -> T | None:
+        try:
+            return self.read(resource.spec)
+        except DatarecsError as cause:
+            log.exception(
+                "stored_spec_unreadable",
+                kind=resource.kind.value,
+                uid=str(resource.uid),
+                code=cause.code.docs_id,
+            )
+            return None

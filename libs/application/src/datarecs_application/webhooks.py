@@ -11,6 +11,7 @@ from datetime import datetime
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
+from datarecs_application.resources import observe_resource
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.errors.delivery import EventTooLargeError
 from datarecs_core.resources.resource import Kind, Resource
@@ -40,6 +41,7 @@ from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_end
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
 from datarecs_core.webhooks.signature import SECRET_FIELD
+from datarecs_core.webhooks.status import endpoint_status, is_failing
 
 MAX_ENDPOINTS = 1000
 """Endpoints looked at per event; the quota per tenant is far below."""
@@ -102,6 +104,8 @@ class Settled:
     """Results that came after their lease was taken."""
     lost: int = 0
     """Leases that had run out."""
+    status_moved: bool = False
+    """What the resource shows of the endpoint is to be written anew."""
 
 
 def fan_out(
@@ -129,14 +133,14 @@ def fan_out(
     day = tx.deliveries.keep(event.event_id, Message(attributes=attributes, data=event.data))
     facts = EventFacts(type=event.type, time=event.time or tx.now, endpoint_id=event.endpoint_id)
     matching = {
-        resource.uid: resource
+        resource.uid: (resource, spec)
         for resource in declared
-        if resource.deletion_at is None and _matches(resource, specs.of(resource), facts)
+        if (spec := _match(resource, specs, facts)) is not None
     }
-    open_ones = [
+    accepting = [
         matching[state.endpoint_uid]
         for state in tx.deliveries.states(matching)
-        if state.accepts(matching[state.endpoint_uid].generation)
+        if state.accepts(matching[state.endpoint_uid][0].generation)
     ]
     added = tx.deliveries.add(
         Delivery(
@@ -148,20 +152,26 @@ def fan_out(
             event_type=event.type,
             run_id=event.run_id,
             due_at=tx.now,
-            expires_at=tx.now + specs.of(resource).retry.max_age,
+            expires_at=tx.now + spec.retry.max_age,
             created_at=tx.now,
         )
-        for resource in open_ones
+        for resource, spec in accepting
     )
-    tx.deliveries.hasten([resource.uid for resource in open_ones])
+    tx.deliveries.hasten([resource.uid for resource, _ in accepting])
     if added:
         tx.wake()
     return added
 
 
-def _matches(resource: Resource, spec: WebhookEndpoint, event: EventFacts) -> bool:
+def _match(
+    resource: Resource, specs: StoredSpecs[WebhookEndpoint], event: EventFacts
+) -> WebhookEndpoint | None:
+    """The endpoint's spec if the event goes to it."""
+    spec = specs.of(resource)
+    if spec is None or resource.deletion_at is not None:
+        return None
     endpoint = EndpointFacts(uid=resource.uid, created_at=resource.created_at, spec=spec)
-    return match_endpoint(endpoint, event)
+    return spec if match_endpoint(endpoint, event) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,15 +188,15 @@ class Leasing:
     ) -> tuple[list[Leased], Settled]:
         """Settle what is overdue, then lease what may be sent now and record its attempts.
 
-        An endpoint that is disabled or away gets nothing and keeps its waiting deliveries, or
-        loses them where it was deleted.
+        An endpoint that is disabled or unreadable gets nothing and keeps its waiting deliveries;
+        a deleted one loses them.
         """
         (state,) = tx.deliveries.states([endpoint])
         resource = tx.resources.get_by_uid(endpoint)
         if resource is None or resource.deletion_at is not None:
             return [], _discard(tx, state)
         spec = self.specs.of(resource)
-        settled = self._settle(tx, endpoint, spec.retry)
+        settled = self._settle(tx, endpoint, spec.retry if spec else Retry())
         allowed = _allowance(spec, state, resource)
         leased: list[Delivery] = []
         if allowed is not None:
@@ -196,7 +206,10 @@ class Leasing:
             state = paid(state, allowed, started=len(leased), now=tx.now)
         look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
         tx.deliveries.save_state(replace(state, next_claim_at=look))
-        return self._with_contents(tx, leased, spec, resource), settled
+        # A changed spec has enabled it again, which its status does not say yet.
+        enabled_again = "disabled" in resource.status and state.accepts(resource.generation)
+        settled = replace(settled, status_moved=enabled_again)
+        return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
 
     def _lease(self, tx: Transaction, due: Sequence[Delivery]) -> list[Delivery]:
         leased = [lease(one, owner=self.owner, now=tx.now) for one in due]
@@ -270,8 +283,10 @@ def _discard(tx: Transaction, state: EndpointState) -> Settled:
     return Settled(closed=tuple(closed))
 
 
-def _allowance(spec: WebhookEndpoint, state: EndpointState, resource: Resource) -> Allowance | None:
-    if not spec.enabled or not state.accepts(resource.generation):
+def _allowance(
+    spec: WebhookEndpoint | None, state: EndpointState, resource: Resource
+) -> Allowance | None:
+    if spec is None or not spec.enabled or not state.accepts(resource.generation):
         return None
     return Allowance(
         rate_per_minute=rate_in_force(state, spec.limits.rate_per_minute),
@@ -304,9 +319,11 @@ def record_ends(
 
     A result under an old epoch completes its row of the log and changes nothing else.
     """
-    (state,) = tx.deliveries.states([endpoint])
+    (before,) = tx.deliveries.states([endpoint])
+    state = before
     resource = tx.resources.get_by_uid(endpoint)
-    retry = specs.of(resource).retry if resource else Retry()
+    spec = specs.of(resource) if resource else None
+    retry = spec.retry if spec else Retry()
     tx.deliveries.close_attempts([replace(ended.log, finished_at=tx.now) for ended in ends])
     held = tx.deliveries.get([ended.log.key for ended in ends])
     decided = []
@@ -324,10 +341,11 @@ def record_ends(
     tx.deliveries.save(decided)
     look: datetime | None = tx.now
     if resource is not None:
-        allowed = _allowance(specs.of(resource), state, resource)
+        allowed = _allowance(spec, state, resource)
         look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
     tx.deliveries.save_state(replace(state, next_claim_at=look))
-    return Settled(closed=_closed(decided), late=len(ends) - len(decided))
+    moved = state.disabled != before.disabled or is_failing(state) != is_failing(before)
+    return Settled(closed=_closed(decided), late=len(ends) - len(decided), status_moved=moved)
 
 
 def _after_attempt(
@@ -338,3 +356,17 @@ def _after_attempt(
     decision = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now)
     tx.outbox.append(*decision.events)
     return decision.state
+
+
+def show_status(tx: Transaction, endpoint: ResourceUid) -> None:
+    """Write what the resource shows of its endpoint; safe to repeat.
+
+    The transaction is begun with `feed=1`, because a status is a change of the resource.
+    """
+    known = tx.resources.get_by_uid(endpoint)
+    resource = known and tx.resources.for_update(known.kind, known.namespace, known.name)
+    if resource is None:
+        return
+    (state,) = tx.deliveries.states([endpoint])
+    status = endpoint_status(state, resource.generation, before=resource.status, now=tx.now)
+    observe_resource(tx, endpoint, status, observed_generation=resource.generation)

@@ -181,8 +181,10 @@ def _origin(text: str) -> str:
     Raises:
         NoServerKnownError: it is not such an address.
     """
+    if "://" not in text:
+        text = f"{'http' if _is_loopback(f'//{text}') else 'https'}://{text}"
     try:
-        parts = urlsplit(text if "://" in text else f"https://{text}")
+        parts = urlsplit(text)
         port = parts.port or _PORTS[parts.scheme]
     except (ValueError, KeyError):
         raise NoServerKnownError("the server must be an http or https address") from None
@@ -193,8 +195,8 @@ def _origin(text: str) -> str:
 
 
 def _is_loopback(server: str) -> bool:
-    host = urlsplit(server).hostname or ""
     try:
-        return ip_address(host).is_loopback
+        host = urlsplit(server).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return False

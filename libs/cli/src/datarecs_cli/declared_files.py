@@ -137,12 +137,13 @@ def annotation(file: str, finding: Finding) -> str:
         "title": finding.code.docs_id,
     }
     listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{level} {listed}::{_data(headline(finding, file))}"
+    return f"::{level} {listed}::{annotation_text(headline(finding, file))}"
 
 
-def _data(text: str) -> str:
+def annotation_text(text: str) -> str:
+    """A text as the message of an annotation, where it commands nothing."""
     return plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return annotation_text(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,8 +1,9 @@
 """What a command's exit code says, fixed for ever, and which error leads to which."""
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.runs.model import RunResult, RunStatus
 
 
 class ExitCode(IntEnum):
@@ -19,6 +20,13 @@ class ExitCode(IntEnum):
     """Server or authentication."""
     INTERRUPTED = 130
     """Ctrl-C; a run itself goes on."""
+
+
+class Gate(StrEnum):
+    """What else than the verdict may let a pipeline pass."""
+
+    ACCEPTANCE = "acceptance"
+    """The limits that the job declares under `accept`."""
 
 
 _BY_FAMILY = {
@@ -43,3 +51,25 @@ def exit_code_of(error: DatarecsError) -> ExitCode:
     if isinstance(own, ExitCode):
         return own
     return _BY_FAMILY[error.code.docs_id[:3]]
+
+
+def exit_code_of_run(
+    status: str, result: str | None, *, acceptance: str | None = None, gate: Gate | None = None
+) -> ExitCode:
+    """The code of a command that waited for a run's end.
+
+    Args:
+        status: terminal.
+        result: the verdict, of a completed run.
+        acceptance: ACCEPTED lets an UNMATCHED run pass the gate, and nothing else does.
+        gate: what the caller asked for.
+    """
+    match RunStatus(status):
+        case RunStatus.COMPLETED:
+            passes = gate is Gate.ACCEPTANCE and acceptance == "ACCEPTED"
+            same = result == RunResult.MATCHED or passes
+            return ExitCode.DONE if same else ExitCode.DIFFERENT
+        case RunStatus.CANCELLED:
+            return ExitCode.CANCELLED
+        case _:
+            return ExitCode.ERRORED

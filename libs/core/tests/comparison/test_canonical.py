@@ -49,6 +49,13 @@ def of(value: object, kind: CanonicalType) -> Value:
         (Value(Tag.INTERVAL, Interval(1, -2, 3)), "24 00000006 312c2d322c33"),
         (invalid("a", b"\xff"), "7f 00000007 10 00000001 61 ff"),
         (Value(Tag.ARRAY, (NULL,)), "50 00000007 0001 00 00000000"),
+        (Value(Tag.STRUCT, (NULL,)), "51 00000007 0001 00 00000000"),
+        (
+            Value(Tag.MAP, ((NULL, NULL),)),
+            "52 0000000e 0001 0002 00 00000000 00 00000000",
+        ),
+        (Value(Tag.UUID, b"\0" * 16), "30 00000010" + " 00" * 16),
+        (Value(Tag.JSON, "{}"), "40 00000002 7b7d"),
     ],
 )
 def test_an_encoding_is_tag_length_and_payload(value: Value, encoded: str) -> None:

@@ -107,9 +107,11 @@ def test_the_gap_of_a_set_is_that_of_its_ends(values: Sequence[Decimal]) -> None
             "5",
         ),
         (
-            Declared(type=ToleranceType.DURATION, value=timedelta(days=1, microseconds=1)),
-            DurationTolerance(microseconds=D(86_400_000_001)),
-            "86400.000001",
+            Declared(
+                type=ToleranceType.DURATION, value=timedelta(days=1, seconds=1, microseconds=1)
+            ),
+            DurationTolerance(microseconds=D(86_401_000_001)),
+            "86401.000001",
         ),
     ],
 )

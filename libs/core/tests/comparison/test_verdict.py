@@ -34,7 +34,7 @@ from datarecs_core.comparison.verdict import (
     stage_acceptance,
 )
 from datarecs_core.jobs.definition import Accept, WarnAt
-from datarecs_core.jobs.vocabulary import EmptyPolicy, NullKeys, OnUnmatched
+from datarecs_core.jobs.vocabulary import EmptyPolicy, NullKeys, OnUnmatched, StageType
 from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.tables import a_job, pair, plan_of
 
@@ -161,6 +161,72 @@ def test_two_sources_have_no_group_that_two_hold_and_one_lacks() -> None:
     assert broken_rule(a_stage(), results(counts)) == "F03"
 
 
+@pytest.mark.case("F01")
+def test_rare_patterns_count_as_well() -> None:
+    counts = replace(SAMPLE, presence=((3, 980), (2, 20)), presence_other=5)
+    assert broken_rule(a_stage(), results(counts)) is None
+
+
+@pytest.mark.case("F03")
+def test_of_three_sources_a_group_may_be_unmatched_in_two() -> None:
+    counts = replace(
+        SAMPLE,
+        source_row_counts=(98, 96, 100),
+        groups_by_source=(98, 96, 100),
+        matched_groups=90,
+        unmatched_by_source=(8, 6, 10),
+        missing_by_source=(7, 9, 5),
+        presence=((7, 90), (4, 5), (3, 4), (5, 3), (6, 2), (1, 1)),
+        rows_compared=105,
+        rows_matched=87,
+        rows_unmatched=18,
+    )
+    measure = a_result(within=87, outside=3, equal=87, within_not_equal=0)
+    assert broken_rule(a_stage(), results(counts, measure)) is None
+    alone = replace(
+        counts,
+        groups_by_source=(95, 96, 94),
+        unmatched_by_source=(5, 6, 4),
+        missing_by_source=(10, 9, 11),
+    )
+    assert broken_rule(a_stage(), results(alone, measure)) is None
+    fewer = replace(
+        alone,
+        groups_by_source=(94, 96, 94),
+        unmatched_by_source=(4, 6, 4),
+        missing_by_source=(11, 9, 11),
+    )
+    assert broken_rule(a_stage(), results(fewer, measure)) == "F03"
+
+
+@pytest.mark.case("F07")
+def test_only_a_grand_total_may_have_more_groups_than_rows() -> None:
+    one = replace(
+        ALL_IN_BOTH,
+        source_row_counts=(0, 1),
+        groups_by_source=(1, 1),
+        matched_groups=1,
+        presence=((3, 1),),
+        rows_compared=1,
+        rows_matched=1,
+    )
+    equal = a_result(within=1, outside=0, equal=1, within_not_equal=0)
+    total = a_stage(type=StageType.AGGREGATE, dimensions=())
+    assert broken_rule(total, results(one, equal)) is None
+    assert broken_rule(a_stage(type=StageType.AGGREGATE), results(one, equal)) == "F07"
+    assert broken_rule(a_stage(dimensions=()), results(one, equal)) == "F07"
+    outcome = judge_stage(total, results(one, equal))
+    assert outcome.warnings == ()
+
+
+def test_one_measure_outside_is_enough() -> None:
+    several = (WITHIN, a_result(name="w"))
+    counts = replace(ALL_IN_BOTH, rows_matched=975, rows_unmatched=5)
+    assert judge_stage(a_stage(), results(counts, measures=several)).verdict is UNMATCHED
+    broken = (WITHIN, a_result(name="w", outside=4))
+    assert broken_rule(a_stage(), results(counts, measures=broken)) == "F04"
+
+
 @pytest.mark.case("F04")
 @pytest.mark.parametrize("measure", [a_result(outside=4), a_result(equal=969)])
 def test_measures_cover_the_matched_groups(measure: MeasureResult) -> None:
@@ -237,6 +303,7 @@ def test_warnings_follow_from_the_counts() -> None:
         (Accept(max_unmatched_percent=D("2.488")), Acceptance.ACCEPTED),
         (Accept(max_unmatched_percent=D("2.487")), Acceptance.REJECTED),
         (Accept(max_gap={"v": D(2)}), Acceptance.ACCEPTED),
+        (Accept(max_gap={"v": D(2), "w": D(0)}), Acceptance.ACCEPTED),
         (Accept(max_gap={"v": D("1.99")}), Acceptance.REJECTED),
         (Accept(max_outside=5, max_unmatched=0), Acceptance.REJECTED),
     ],
@@ -246,6 +313,26 @@ def test_every_given_limit_must_hold_and_the_verdict_stays(
 ) -> None:
     outcome = judge_stage(a_stage(accept=accept), results())
     assert (outcome.acceptance, outcome.verdict) == (acceptance, UNMATCHED)
+
+
+def test_a_percentage_of_acceptance_includes_its_edge() -> None:
+    counts = replace(
+        ALL_IN_BOTH,
+        groups_by_source=(1000, 1000),
+        matched_groups=1000,
+        presence=((3, 1000),),
+        rows_compared=1000,
+        rows_matched=995,
+        rows_unmatched=5,
+    )
+    measure = a_result(within=995, outside=5, equal=995, within_not_equal=0)
+    exactly = a_stage(accept=Accept(max_outside_percent=D("0.5")))
+    assert stage_acceptance(exactly, results(counts, measure)) is Acceptance.ACCEPTED
+
+
+def test_only_declared_limits_warn() -> None:
+    gap = a_stage(warn_at=WarnAt(gap={"v": D(1)}))
+    assert [each.code for each in judge_stage(gap, results()).warnings] == ["WARN_AT"]
 
 
 def test_a_gap_that_is_unknown_is_not_accepted() -> None:
@@ -290,7 +377,9 @@ def test_a_stage_is_skipped_by_a_stop_or_an_empty_scope() -> None:
     tables = pair("k int, v int", [], [])
     stages = (rows_by("k", name="first", on_unmatched=OnUnmatched.ESCALATE), rows_by("k"))
     first, scoped = plan_of(a_job(tables, *stages), tables).stages
-    assert skip_of(scoped, [judge_stage(first, results())]) is None
+    one = replace(ALL_IN_BOTH, rows_matched=979, rows_unmatched=1)
+    measure = a_result(within=979, outside=1, equal=979, within_not_equal=0)
+    assert skip_of(scoped, [judge_stage(first, results(one, measure))]) is None
     nothing = skip_of(scoped, [judge_stage(first, PERFECT)])
     assert nothing is not None
     assert nothing.skipped is SkipReason.NOTHING_IN_SCOPE

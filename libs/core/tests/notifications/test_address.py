@@ -1,6 +1,11 @@
 import pytest
 
-from datarecs_core.notifications.address import address_fault, is_sendable, recipient_key
+from datarecs_core.notifications.address import (
+    address_fault,
+    is_sendable,
+    recipient_key,
+    wire_address,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +67,7 @@ def test_only_the_listed_domain_itself_may_be_written_to() -> None:
     assert not is_sendable("a@sub.example.com", domains)
     assert not is_sendable("a@evilexample.com", domains)
     assert not is_sendable("a@example.com", set())
+
+
+def test_on_the_wire_the_domain_is_a_labels_and_the_local_part_as_written() -> None:
+    assert wire_address("Ana@bücher.example") == "Ana@xn--bcher-kva.example"

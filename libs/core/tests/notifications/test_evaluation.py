@@ -169,6 +169,11 @@ def test_a_foreign_domain_is_skipped_and_told_without_the_address() -> None:
     assert "elsewhere" not in repr(told)
 
 
+def test_an_address_that_is_none_is_skipped_as_unresolved() -> None:
+    (intent,) = judge([a_rule("Nobody")], a_run("UNMATCHED")).intents
+    assert (intent.skipped, intent.key) == (SkipReason.UNRESOLVED, "nobody")
+
+
 @pytest.mark.parametrize(
     "rule",
     [

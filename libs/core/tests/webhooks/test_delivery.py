@@ -156,6 +156,12 @@ def test_a_lost_worker_costs_no_delay_three_times_and_then_counts_as_a_failure()
     assert fourth.due_at == NOON + timedelta(seconds=5)
 
 
+def test_a_lease_that_is_not_held_cannot_run_out() -> None:
+    waiting = a_delivery()
+    fact = LeaseExpired(u=PLAIN)
+    assert decide_delivery(waiting, fact, retry=RETRY, now=NOON).state is waiting
+
+
 @pytest.mark.case("W12")
 def test_a_result_under_an_old_epoch_changes_nothing() -> None:
     old = leased()

@@ -48,6 +48,11 @@ def test_a_relative_dataref_becomes_absolute_in_the_envelope_alone() -> None:
     assert data in sent.body
 
 
+def test_an_absolute_or_absent_dataref_stays() -> None:
+    for attributes in ({}, {"dataref": "https://elsewhere.example.com/x"}):
+        assert with_absolute_dataref(attributes, BASE) == attributes
+
+
 def test_attributes_come_in_the_published_order_and_extensions_by_name() -> None:
     message = a_message(b"{}", tenantid="t", partitionkey="p", subject="run/1", causationid="c")
     names = list(json.loads(payload(message, Format.STRUCTURED).body))

@@ -14,7 +14,8 @@ from datarecs_core.values import EXACT
 
 MAX_TEXT = 160
 """Characters of a foreign text that are shown; longer ones are cut with a marker."""
-_PLAIN = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?", re.ASCII)
+_PLAIN = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?", re.ASCII)
+"""`007` is a text and stays one."""
 _MOST_PLACES = 6
 """Amounts are padded to a common number of places up to this one."""
 _UNITS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000))

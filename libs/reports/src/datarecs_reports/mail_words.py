@@ -14,6 +14,7 @@ from datarecs_core.notifications.content import MailContent, StageFacts
 from datarecs_core.notifications.evaluation import MailKind
 from datarecs_core.notifications.rule import ERRORED, Detail
 from datarecs_core.runs.model import RunResult
+from datarecs_reports.figures import count, percent
 
 PREFIX = "[datarecs]"
 MAX_ERROR = 500
@@ -59,17 +60,6 @@ def clean(text: str) -> str:
 
 
 _UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-
-
-def percent(part: int, whole: int) -> str:
-    """Rounded down to three places; 100 % only when all."""
-    thousandths = part * 100_000 // whole if whole else 100_000
-    places = f"{thousandths // 1000}.{thousandths % 1000:03d}".rstrip("0").rstrip(".")
-    return f"{places} %"
-
-
-def number(value: int) -> str:
-    return f"{value:,}"
 
 
 def mail_words(content: MailContent, *, base_url: str, most_rows: int) -> MailWords:
@@ -126,7 +116,7 @@ def _subject(content: MailContent, sign: str) -> str:
     summary = content.summary
     match _code(content):
         case RunResult.UNMATCHED if summary:
-            unmatched, compared = number(summary.rows_unmatched), number(summary.rows_compared)
+            unmatched, compared = count(summary.rows_unmatched), count(summary.rows_compared)
             return f"{subject} · {unmatched} of {compared} groups"
         case RunErrorCode.QUERY_FAILED if content.failed_source:
             return f"{subject} · source {clean(content.failed_source)}"
@@ -151,7 +141,7 @@ def _matched(content: MailContent) -> Iterator[str]:
     if content.summary and content.summary.empty:
         yield f"{sources}: all of them are empty."
     elif content.summary:
-        groups = number(content.summary.rows_compared)
+        groups = count(content.summary.rows_compared)
         yield f"{sources}: {groups} groups, every measure within tolerance."
     before = content.background
     if content.kind is MailKind.RECOVERY and before.since:
@@ -183,14 +173,14 @@ def _where_it_differs(stage: StageFacts) -> Iterator[str]:
 
 
 def _groups_are(count: int) -> str:
-    return "1 group is" if count == 1 else f"{number(count)} groups are"
+    return "1 group is" if count == 1 else f"{count(count)} groups are"
 
 
 def _errored(content: MailContent) -> Iterator[str]:
     match _code(content):
         case RunErrorCode.TIMED_OUT:
             during = f" during {clean(content.open_stage)}" if content.open_stage else ""
-            yield f"Stopped after the deadline of {number(content.deadline_seconds)} s{during}."
+            yield f"Stopped after the deadline of {count(content.deadline_seconds)} s{during}."
         case RunErrorCode.CRASHED:
             yield (
                 "The worker ended unexpectedly (memory or termination) on attempt "
@@ -216,9 +206,9 @@ def _facts(content: MailContent) -> Iterator[tuple[str, str]]:
     if summary is None or content.detail is Detail.MINIMAL:
         return
     share = percent(summary.rows_matched, summary.rows_compared)
-    yield "Groups compared", number(summary.rows_compared)
-    yield "Groups matched", f"{number(summary.rows_matched)} ({share})"
-    yield "Groups not matched", number(summary.rows_unmatched)
+    yield "Groups compared", count(summary.rows_compared)
+    yield "Groups matched", f"{count(summary.rows_matched)} ({share})"
+    yield "Groups not matched", count(summary.rows_unmatched)
     yield "Stages matched", f"{summary.stages_matched} of {summary.stages_total}"
     yield "Duration", f"{summary.duration_ms / 1000:.1f} s"
 
@@ -233,8 +223,8 @@ def _tables(content: MailContent, most_rows: int) -> Iterator[Table]:
             (
                 clean(stage.name),
                 stage.result.value,
-                number(stage.rows_compared),
-                number(stage.rows_unmatched),
+                count(stage.rows_compared),
+                count(stage.rows_unmatched),
             )
             for stage in content.stages
         ],
@@ -248,8 +238,8 @@ def _tables(content: MailContent, most_rows: int) -> Iterator[Table]:
                 clean(stage.name),
                 clean(measure.name),
                 clean(measure.tolerance),
-                number(measure.within),
-                number(measure.outside),
+                count(measure.within),
+                count(measure.outside),
             )
             for stage in content.stages
             for measure in stage.measures
@@ -270,7 +260,7 @@ def _next_steps(content: MailContent) -> Iterator[str]:
         case RunResult.UNMATCHED:
             yield f"datarecs diff {content.run_id}"
         case _:
-            yield f"datarecs get run {content.run_id}"
+            yield f"datarecs watch {content.run_id}"
             yield f"datarecs run {_job(content)}"
 
 
@@ -281,7 +271,7 @@ def _links(content: MailContent, base_url: str) -> Iterator[Link]:
         return
     yield Link(label="Report", url=f"{run}/report")
     if _code(content) == RunResult.UNMATCHED:
-        yield Link(label="Differences", url=f"{run}/differences")
+        yield Link(label="Differences", url=f"{run}/mismatches")
 
 
 def _footer(content: MailContent) -> tuple[str, ...]:

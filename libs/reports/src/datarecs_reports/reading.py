@@ -118,6 +118,8 @@ def _part(value: object, place: str) -> Part:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_shown(each)}" for key, each in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(_shown, value))
     return str(value)

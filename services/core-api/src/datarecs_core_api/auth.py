@@ -1,78 +1,126 @@
 """Who asks: an API key in the Authorization header, resolved before any tenant is known.
 
 Every failure has one body, and an unknown id costs the same work as a wrong secret (spec security
-3). The permission of a route is a dependency with a name, so that the route table can be read off
-the application and a route without one is refused at start.
+3); the cause stands in the audit of the tenant whose key it was. The permission of a route is a
+dependency with a name, so that the route table can be read off the application.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
 
 from datarecs_application.ports.outside import Clock
-from datarecs_application.ports.state import ApiKey, WorkFinder
+from datarecs_application.ports.state import ApiKey, AuditEntry, UnitOfWork, WorkFinder
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
 from datarecs_core.access.tokens import is_genuine, parse_key
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.security import SecurityCode
+from datarecs_core_api.audit import address_of, asker
 from datarecs_core_api.problems import ProblemError
+from datarecs_core_api.sign_in import SignInFailures
 
-FAILURES_PER_MINUTE = RateLimitItemPerMinute(10)
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
+_KEY_NAMES = frozenset({"api_key", "apikey", "access_token", "authorization"})
+_KEY_SHAPE = re.compile(r"drk_[a-z2-7]{12}_[A-Za-z0-9_-]{43}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticator:
     """Turns an Authorization header into a principal, or into the one 401 there is."""
 
     finder: WorkFinder
+    unit: UnitOfWork
     clock: Clock
-    failures: MovingWindowRateLimiter = field(
-        default_factory=lambda: MovingWindowRateLimiter(MemoryStorage())
-    )
+    failures: SignInFailures
 
     def principal(self, request: Request) -> Principal:
-        """Raises ProblemError: 401 for every cause alike, 429 after ten failures in a minute."""
-        address = request.client.host if request.client else "unknown"
-        if not self.failures.test(FAILURES_PER_MINUTE, address):
+        """The caller.
+
+        Raises:
+            ProblemError: 401 for every cause alike, 429 after ten failures in a minute.
+        """
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        presented = parse_key(text.strip()) if scheme.lower() == "bearer" else None
+        names = [f"address {address_of(request)}"]
+        names += [f"key {presented.key_id}"] if presented else []
+        closed_s = self.failures.closed_s(*names)
+        if closed_s:
             raise ProblemError(
                 code=ApiCode.TOO_MANY_REQUESTS,
-                detail="too many failed sign-ins from this address",
-                headers={"Retry-After": "60"},
+                detail="too many failed sign-ins",
+                headers={"Retry-After": str(closed_s)},
             )
-        key = self._key(request.headers.get("authorization", ""))
-        if key is None:
-            self.failures.hit(FAILURES_PER_MINUTE, address)
+        stored = None if presented is None else self.finder.resolve_api_key(presented.key_id)
+        genuine = presented is not None and is_genuine(
+            presented, None if stored is None else stored.secret_sha256
+        )
+        if stored is None or not genuine or not self._is_live(stored):
+            self.failures.note(*names)
+            self._record(request, stored, "wrong_secret" if not genuine else "not_live")
             raise ProblemError(
                 code=SecurityCode.UNAUTHENTICATED,
                 detail="a valid API key is needed: Authorization: Bearer drk_…",
                 headers=_CHALLENGE,
             )
-        return Principal(
-            tenant_id=key.tenant_id,
-            subject=key.subject,
-            key_id=key.key_id,
-            permissions=key.permissions,
+        return _principal(stored)
+
+    def still(self, caller: Principal) -> bool:
+        """Whether the caller's key is still good, for answers that go on for long."""
+        stored = None if caller.key_id is None else self.finder.resolve_api_key(caller.key_id)
+        return stored is not None and self._is_live(stored)
+
+    def refused(self, request: Request, caller: Principal, permission: str) -> ProblemError:
+        """The 403, after it was written to the audit."""
+        route = f"{request.method} {request.scope['route'].path}"
+        entry = AuditEntry(
+            **asker(request, caller),
+            action="access.refuse",
+            outcome="refused",
+            detail={"permission": permission, "route": route},
+        )
+        with self.unit.begin(caller.tenant_id) as tx:
+            tx.audit.append(entry)
+        return ProblemError(
+            code=SecurityCode.FORBIDDEN, detail=f"this key lacks the permission {permission}"
         )
 
-    def _key(self, header: str) -> ApiKey | None:
-        scheme, _, text = header.partition(" ")
-        parsed = parse_key(text.strip()) if scheme.lower() == "bearer" else None
-        if parsed is None:
-            return None
-        stored = self.finder.resolve_api_key(parsed.key_id)
-        if not is_genuine(parsed, None if stored is None else stored.secret_sha256):
-            return None
-        now = self.clock.now()
-        if stored is None or stored.revoked_at is not None or stored.expires_at <= now:
-            return None
-        return stored
+    def _is_live(self, key: ApiKey) -> bool:
+        return key.revoked_at is None and key.expires_at > self.clock.now()
+
+    def _record(self, request: Request, key: ApiKey | None, cause: str) -> None:
+        """Nothing for an unknown id: it belongs to no tenant."""
+        if key is None:
+            return
+        owner = _principal(key)
+        outcome = cause
+        if cause == "not_live":
+            outcome = "revoked" if key.revoked_at is not None else "expired"
+        entry = AuditEntry(
+            **asker(request, owner),
+            action="sign_in",
+            resource_kind="ApiKey",
+            resource_uid=key.key_id,
+            outcome=outcome,
+        )
+        with self.unit.begin(key.tenant_id) as tx:
+            tx.audit.append(entry)
+
+
+def _principal(key: ApiKey) -> Principal:
+    return Principal(
+        tenant_id=key.tenant_id,
+        subject=key.subject,
+        key_id=key.key_id,
+        permissions=key.permissions,
+    )
+
+
+def authenticator(request: Request) -> Authenticator:
+    found: Authenticator = request.app.state.authenticator
+    return found
 
 
 class Needs:
@@ -83,29 +131,28 @@ class Needs:
         """None: any principal."""
 
     def __call__(self, request: Request) -> Principal:
-        if "api_key" in request.query_params or "access_token" in request.query_params:
-            raise ProblemError(
-                code=SecurityCode.KEY_IN_URL,
-                detail="a key never stands in a URL; send it in the Authorization header",
-            )
-        authenticator: Authenticator = request.app.state.authenticator
-        principal = authenticator.principal(request)
-        if self.permission is not None and not principal.may(self.permission):
-            raise ProblemError(
-                code=SecurityCode.FORBIDDEN,
-                detail=f"this key lacks the permission {self.permission}",
-            )
-        return principal
+        keys = authenticator(request)
+        caller = keys.principal(request)
+        if self.permission is not None and not caller.may(self.permission):
+            raise keys.refused(request, caller, self.permission)
+        return caller
 
 
-def needs(permission: Permission | None) -> Any:  # noqa: ANN401 - what Annotated takes
+def needs(permission: Permission | None) -> Any:  # noqa: ANN401  what Annotated takes
     """Put behind `Annotated[Principal, …]`: the caller, when it holds the permission."""
     return Depends(Needs(permission))
 
 
 AnyPrincipal = Annotated[Principal, needs(None)]
+Reader = Annotated[Principal, needs(Permission.READ)]
 
 
-def permission_of(dependencies: list[Callable[..., object] | None]) -> list[Needs]:
-    """The permission dependencies among a route's dependencies."""
-    return [one for one in dependencies if isinstance(one, Needs)]
+def key_in_url(request: Request) -> ProblemError | None:
+    """The refusal of a key where logs and histories keep it, whoever's it is."""
+    names = {name.lower() for name in request.query_params}
+    if not names & _KEY_NAMES and not _KEY_SHAPE.search(str(request.url)):
+        return None
+    return ProblemError(
+        code=SecurityCode.KEY_IN_URL,
+        detail="a key never stands in a URL; send it in the Authorization header",
+    )

@@ -1,4 +1,4 @@
-"""One reader for every JSON body: bounds first, then meaning (spec security 6).
+"""One reader for every body: bounds first, then meaning (spec security 6).
 
 FastAPI's own reader lets duplicate keys, NaN and doubles through, so routes take the raw bytes and
 hand them here. Fractional numbers arrive as Decimal, digit for digit.
@@ -8,37 +8,48 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from email.message import Message
 from typing import NoReturn
 
 from fastapi import Request
 
 from datarecs_core.errors.api import ApiCode
-from datarecs_core_api.problems import ProblemError
+from datarecs_core_api.problems import ProblemError, invalid
 
-MAX_BODY_BYTES = 1024 * 1024
 MAX_SPEC_BYTES = 256 * 1024
 MAX_DEPTH = 64
 MAX_INTEGER_DIGITS = 19
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
-_BRACKET = re.compile(r"[\[\]{}]")
+MAX_NUMBER_CHARACTERS = 64
+MAX_EXPONENT = 64
+"""Either way: more digits than any decimal of the product has; 1e999999999 written out is 1 GB."""
+JSON = "application/json"
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A string, also one without an end, or a bracket: each character is looked at once."""
 
 
 def malformed(detail: str) -> ProblemError:
     return ProblemError(code=ApiCode.MALFORMED_REQUEST, detail=detail)
 
 
+def media_type(request: Request) -> str:
+    """Type and subtype in lower case; empty when the body says nothing of itself."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
 async def read_bytes(request: Request, *, limit: int, media: tuple[str, ...]) -> bytes:
     """The body, refused before it is buffered when it is too large or of another type."""
-    given = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if given not in media or request.headers.get("content-encoding"):
+    encoded = request.headers.get("content-encoding", "identity").strip().lower() != "identity"
+    if media_type(request) not in media or encoded or not _is_utf8(request):
         raise ProblemError(
-            code=ApiCode.UNSUPPORTED_MEDIA_TYPE, detail=f"this route takes {' or '.join(media)}"
+            code=ApiCode.UNSUPPORTED_MEDIA_TYPE,
+            detail=f"this route takes {' or '.join(media)}, UTF-8, not compressed",
         )
     too_large = ProblemError(
-        code=ApiCode.BODY_TOO_LARGE, detail=f"this route takes at most {limit} bytes"
+        code=ApiCode.BODY_TOO_LARGE,
+        detail=f"this route takes at most {limit} bytes",
     )
     length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit:
+    if length.isascii() and length.isdigit() and int(length[:20]) > limit:
         raise too_large
     body = bytearray()
     async for chunk in request.stream():
@@ -48,14 +59,23 @@ async def read_bytes(request: Request, *, limit: int, media: tuple[str, ...]) ->
     return bytes(body)
 
 
-def _too_deep(text: str) -> bool:
-    """Judged on the text outside of strings, before any parser recurses."""
+def _is_utf8(request: Request) -> bool:
+    header = Message()
+    header["content-type"] = request.headers.get("content-type", "")
+    return str(header.get_param("charset", "utf-8")).lower() in {"utf-8", "utf8"}
+
+
+def _refuse_depth(text: str) -> None:
+    """Judged on the text outside of strings, before any parser recurses; linear in the text."""
     depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        if depth > MAX_DEPTH:
-            return True
-    return False
+    for token in _TOKEN.finditer(text):
+        bracket = token[0]
+        if bracket in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise malformed(f"the body is nested more than {MAX_DEPTH} levels deep")
+        elif bracket in "]}":
+            depth -= 1
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -76,15 +96,20 @@ def _integer(digits: str) -> int:
 
 
 def _fraction(digits: str) -> Decimal:
-    if len(digits) > MAX_DEPTH:
-        raise malformed("a number has more than 64 characters")
+    if len(digits) > MAX_NUMBER_CHARACTERS:
+        raise malformed(f"a number has more than {MAX_NUMBER_CHARACTERS} characters")
+    exponent = digits.lower().partition("e")[2].lstrip("+-")
+    if len(exponent.lstrip("0")) > 2 or (exponent and int(exponent) > MAX_EXPONENT):  # noqa: PLR2004  digits of MAX_EXPONENT
+        raise invalid("a number has an exponent out of range")
     return Decimal(digits)
 
 
 def parse_object(body: bytes) -> Mapping[str, object]:
     """The one JSON object of a body; an empty body is an empty object.
 
-    Raises ProblemError (400) for everything that is not exactly one well-formed object.
+    Raises:
+        ProblemError: 400 for everything that is not exactly one well-formed object, 422 for a
+            number that no field could take.
     """
     if not body.strip():
         return {}
@@ -94,8 +119,7 @@ def parse_object(body: bytes) -> Mapping[str, object]:
         text = body.decode("utf-8", errors="strict")
     except UnicodeDecodeError as cause:
         raise malformed("the body is not UTF-8") from cause
-    if _too_deep(text):
-        raise malformed(f"the body is nested more than {MAX_DEPTH} levels deep")
+    _refuse_depth(text)
     try:
         value = json.loads(
             text,
@@ -104,12 +128,11 @@ def parse_object(body: bytes) -> Mapping[str, object]:
             parse_int=_integer,
             parse_float=_fraction,
         )
-        text.encode("utf-8")
-        _refuse_surrogates(value)
     except (json.JSONDecodeError, RecursionError) as cause:
         raise malformed("the body is not JSON") from cause
     if not isinstance(value, dict):
         raise malformed("the body is not a JSON object")
+    _refuse_surrogates(value)
     return value
 
 
@@ -130,3 +153,8 @@ def _refuse_surrogates(value: object) -> None:
                 _refuse_surrogates(item)
         case _:
             pass
+
+
+def canonical(value: Mapping[str, object]) -> bytes:
+    """One form of bodies that say the same: keys sorted, no white space; decimals by their text."""
+    return json.dumps(value, sort_keys=True, default=str, separators=(",", ":")).encode()

@@ -4,17 +4,18 @@ One function for every POST, so that no route forgets a step.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from fastapi import Request, Response
+from pydantic import BaseModel
 
 from datarecs_application.ports.state import KeyUse, StoredAnswer, Transaction, UnitOfWork
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.api import ApiCode
 from datarecs_core_api.problems import ProblemError
+from datarecs_core_api.transactions import repeated
 
 MAX_KEY_LENGTH = 255
 
@@ -24,23 +25,23 @@ class Answer:
     """What a route answers, as data, so that it can be stored and repeated byte for byte."""
 
     status: int
-    body: Mapping[str, object]
+    body: BaseModel
     headers: Mapping[str, str] = field(default_factory=dict)
-    shown_once: Mapping[str, object] = field(default_factory=dict)
-    """Members of the first answer alone, such as a new secret; never stored."""
+    kept: BaseModel | None = None
+    """The body to give at a repetition, where the first one holds a secret that is shown once."""
+
+    def first(self) -> Response:
+        return _respond(self._with(self.body))
 
     def stored(self) -> StoredAnswer:
-        return self._with({})
+        return self._with(self.kept or self.body)
 
-    def first(self) -> StoredAnswer:
-        return self._with(self.shown_once)
-
-    def _with(self, more: Mapping[str, object]) -> StoredAnswer:
-        body = json.dumps({**self.body, **more}).encode()
-        return StoredAnswer(status=self.status, headers=self.headers, body=body)
+    def _with(self, body: BaseModel) -> StoredAnswer:
+        data = body.model_dump_json(by_alias=True).encode()
+        return StoredAnswer(status=self.status, headers=self.headers, body=data)
 
 
-def respond(answer: StoredAnswer, *, replayed: bool = False) -> Response:
+def _respond(answer: StoredAnswer, *, replayed: bool = False) -> Response:
     headers = dict(answer.headers)
     if replayed:
         headers["Idempotency-Replayed"] = "true"
@@ -53,7 +54,7 @@ def _key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
-    if not 1 <= len(key) <= MAX_KEY_LENGTH or not all("!" <= c <= "~" or c == " " for c in key):
+    if not 1 <= len(key) <= MAX_KEY_LENGTH or not all(" " <= one <= "~" for one in key):
         raise ProblemError(
             code=ApiCode.INVALID_IDEMPOTENCY_KEY,
             detail="an Idempotency-Key has 1 to 255 printable ASCII characters",
@@ -63,7 +64,7 @@ def _key(request: Request) -> str | None:
 
 def once(
     request: Request,
-    body: bytes,
+    canonical: bytes,
     *,
     unit: UnitOfWork,
     caller: Principal,
@@ -71,31 +72,51 @@ def once(
 ) -> Response:
     """Run `act` in one transaction; under a repeated key give the first answer again.
 
+    Args:
+        request: names method, path, query and key.
+        canonical: the body in the form by which a repetition is known.
+        unit: where the transaction is opened.
+        caller: keys are the caller's own, per route.
+        act: may be called again after a lost race, from the top.
+
     Raises:
         ProblemError: 422 DR4022, the key was used for another request; 400, the key is malformed.
         KeyBusyError: another request with this key is under way.
     """
     key, route = _key(request), f"{request.method} {request.url.path}"
-    digest = hashlib.sha256(route.encode() + b"\n" + body).digest()
-    with unit.begin(caller.tenant_id, feed=8) as tx:
-        if key is not None:
-            use, earlier = tx.idempotency.take(
-                principal=caller.subject, route=route, key=key, request_hash=digest
-            )
-            match use:
-                case KeyUse.NEW:
-                    pass
-                case KeyUse.REPLAY if earlier is not None:
-                    return respond(earlier, replayed=True)
-                case KeyUse.REPLAY | KeyUse.MISMATCH:
-                    raise ProblemError(
-                        code=ApiCode.IDEMPOTENCY_KEY_REUSED,
-                        detail="this Idempotency-Key was used for another request",
-                    )
-                case _:
-                    assert_never(use)
+    query = sorted(request.query_params.multi_items())
+    digest = hashlib.sha256(f"{route}\n{query}\n".encode() + canonical).digest()
+
+    def work(tx: Transaction) -> Response:
+        if key is None:
+            return act(tx, None).first()
+        earlier = _earlier(tx, caller, route=route, key=key, digest=digest)
+        if earlier is not None:
+            return _respond(earlier, replayed=True)
         answer = act(tx, key)
-        if key is not None:
-            stored = answer.stored()
-            tx.idempotency.store(principal=caller.subject, route=route, key=key, answer=stored)
-    return respond(answer.first())
+        stored = answer.stored()
+        tx.idempotency.store(principal=caller.subject, route=route, key=key, answer=stored)
+        return answer.first()
+
+    return repeated(unit, caller.tenant_id, work, feed=True)
+
+
+def _earlier(
+    tx: Transaction, caller: Principal, *, route: str, key: str, digest: bytes
+) -> StoredAnswer | None:
+    """Claim the key; the answer that was given under it, if there is one."""
+    use, earlier = tx.idempotency.take(
+        principal=caller.subject, route=route, key=key, request_hash=digest
+    )
+    match use:
+        case KeyUse.NEW:
+            return None
+        case KeyUse.REPLAY if earlier is not None:
+            return earlier
+        case KeyUse.REPLAY | KeyUse.MISMATCH:
+            raise ProblemError(
+                code=ApiCode.IDEMPOTENCY_KEY_REUSED,
+                detail="this Idempotency-Key was used for another request",
+            )
+        case _:
+            assert_never(use)

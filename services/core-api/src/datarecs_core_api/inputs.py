@@ -1,19 +1,30 @@
-"""The strict base of every body a client sends, and how its faults are told.
+"""What a client may send besides declarations: the strict base, its types, how faults are told.
 
 Pydantic stays at this border. The rejected value is never echoed: a body may hold a password.
 """
 
+import re
+import unicodedata
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Generic, TypeVar
+from uuid import UUID
 
-from fastapi import Depends, Request
-from pydantic import BaseModel, ConfigDict, ValidationError
+from fastapi import Query, Request
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from datarecs_core.errors.api import ApiCode
-from datarecs_core_api.body import MAX_BODY_BYTES, parse_object, read_bytes
-from datarecs_core_api.problems import Fault, ProblemError
+from datarecs_core.errors.faults import pointer
+from datarecs_core_api.body import JSON, canonical, parse_object, read_bytes
+from datarecs_core_api.problems import input_fault, invalid
 
 M = TypeVar("M", bound=BaseModel)
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+_NAME = re.compile(NAME_PATTERN[1:-1])
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_INSTANT = re.compile(
+    r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})", re.ASCII
+)
 
 
 class In(BaseModel):
@@ -22,9 +33,58 @@ class In(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-def pointer(path: tuple[int | str, ...]) -> str:
-    """RFC 6901 pointer of a path of keys and indexes."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+def is_name(text: str) -> bool:
+    """Whether anything can be called so: a DNS-1123 label of at most 63 characters."""
+    return _NAME.fullmatch(text) is not None
+
+
+def canonical_uuid(text: str) -> UUID | None:
+    """The id, in its one spelling: lower case with hyphens; None for any other text."""
+    try:
+        found = UUID(text)
+    except ValueError:
+        return None
+    return found if str(found) == text else None
+
+
+def _visible(text: str) -> str:
+    if any(unicodedata.category(one) in _INVISIBLE for one in text):
+        raise ValueError("a control, invisible or unassigned character")
+    if not unicodedata.is_normalized("NFC", text):
+        raise ValueError("the text is not in Unicode normal form C")
+    return text
+
+
+def _uuid(value: object) -> UUID:
+    found = canonical_uuid(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("not a UUID in lower case with hyphens")
+    return found
+
+
+def _instant(value: object) -> datetime:
+    if not isinstance(value, str) or not _INSTANT.fullmatch(value):
+        raise ValueError("not a time such as 2026-01-31T12:00:00Z, with its offset")
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError as cause:
+        raise ValueError("there is no such time") from cause
+
+
+ShortText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_visible)]
+"""One line for people, NFC, without invisible characters."""
+Name = Annotated[str, Query(pattern=NAME_PATTERN)]
+Namespace = Annotated[str, Query(pattern=NAME_PATTERN, description="A project of the tenant.")]
+CanonicalUuid = Annotated[UUID, BeforeValidator(_uuid)]
+Instant = Annotated[datetime, BeforeValidator(_instant)]
+"""RFC 3339 with an offset; aware."""
+
+
+def said(error: Mapping[str, object]) -> str:
+    """Pydantic's sentence about one fault; it names rules, never the value."""
+    if error["type"] == "extra_forbidden":
+        return "unknown field"
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def validated(model: type[M], body: Mapping[str, object]) -> M:
@@ -32,31 +92,41 @@ def validated(model: type[M], body: Mapping[str, object]) -> M:
     try:
         return model.model_validate(body)
     except ValidationError as cause:
-        faults = [
-            Fault(
-                code=ApiCode.INVALID_INPUT.docs_id,
-                pointer=pointer(error["loc"]),
-                message="unknown field" if error["type"] == "extra_forbidden" else error["msg"],
-            )
-            for error in cause.errors(include_input=False, include_url=False)
-        ]
-        raise ProblemError(
-            code=ApiCode.INVALID_INPUT, detail="the body holds faults", faults=faults
-        ) from cause
+        found = cause.errors(include_input=False, include_url=False)
+        faults = [input_fault(pointer(error["loc"]), said(dict(error))) for error in found]
+        raise invalid("the body holds faults", *faults) from cause
 
 
-async def _json_body(request: Request) -> bytes:
-    if not request.headers.get("content-type") and request.headers.get("content-length") in (
-        None,
-        "0",
-    ):
-        return b""
-    return await read_bytes(request, limit=MAX_BODY_BYTES, media=("application/json",))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent(Generic[M]):
+    """A body that was read: its meaning, and the form by which a repetition is known."""
+
+    value: M
+    canonical: bytes
 
 
-JsonBytes = Annotated[bytes, Depends(_json_body)]
-"""The raw body of a JSON route; empty when none was sent."""
+class JsonBody(Generic[M]):
+    """Dependency of a route that takes a JSON object; without a body all defaults hold."""
+
+    def __init__(self, model: type[M]) -> None:
+        self.model = model
+
+    def request_body(self) -> Mapping[str, object]:
+        """The Request Body Object of OpenAPI."""
+        schema = {"$ref": f"#/components/schemas/{self.model.__name__}"}
+        required = any(field.is_required() for field in self.model.model_fields.values())
+        return {"required": required, "content": {JSON: {"schema": schema}}}
+
+    async def __call__(self, request: Request) -> Sent[M]:
+        raw = b""
+        if _has_body(request):
+            limit: int = request.app.state.max_body_bytes
+            raw = await read_bytes(request, limit=limit, media=(JSON,))
+        body = parse_object(raw)
+        return Sent(value=validated(self.model, body), canonical=canonical(body))
 
 
-def parsed(model: type[M], body: bytes) -> M:
-    return validated(model, parse_object(body))
+def _has_body(request: Request) -> bool:
+    headers = request.headers
+    announced = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    return announced or "content-type" in headers

@@ -6,51 +6,25 @@ process loses nothing: clients resume after the last id they saw. Frames: `event
 """
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 
 from starlette.concurrency import run_in_threadpool
 
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.state import HistoryEntry, Queries
+from datarecs_core.access.principal import Principal
 from datarecs_core.runs.model import Run
-from datarecs_core.values import RunId, TenantId
-from datarecs_core_api.dependencies import RunsChanged
+from datarecs_core.values import RunId
+from datarecs_core_api.exact_json import exact_json
+from datarecs_core_api.following import Following
 from datarecs_core_api.views import entry_view, run_view
 
-POLL = timedelta(seconds=1)
-PING = timedelta(seconds=15)
 PAGE = 200
-
-
-class LoopWake:
-    """A latch another thread may set and this event loop waits for."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        self._loop.call_soon_threadsafe(self._event.set)
-
-    def clear(self) -> None:
-        self._event.clear()
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - the Wake port's shape
-        raise RuntimeError("an event loop must not block; await `arrived`")
-
-    async def arrived(self, within: timedelta) -> None:
-        """Come back when set, or after the timeout; then it is clear again."""
-        try:
-            await asyncio.wait_for(self._event.wait(), within.total_seconds())
-        except TimeoutError:
-            return
-        finally:
-            self._event.clear()
+RETRY = b"retry: 2000\n\n"
+PING = b": ping\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,69 +32,128 @@ class Stream:
     """One client that follows one run."""
 
     queries: Queries
-    changed: RunsChanged
-    tenant: TenantId
+    following: Following
+    caller: Principal
+    may_see: Callable[[], bool]
+    """Whether the caller's key is still good; asked again while the stream lasts."""
     run_id: RunId
     after: int
+    """Number of the last entry the client has seen."""
 
-    async def frames(self) -> AsyncIterator[bytes]:
-        """Every entry after `after` exactly once, in order; ends behind the terminal state."""
-        wake, after, silent = LoopWake(), self.after, timedelta()
-        version = 0
-        self.changed.watch(str(self.run_id), wake)
-        try:
-            yield b"retry: 2000\n\n"
-            while True:
-                # The row first: what it says is done stands in the entries that are read after it.
-                run = await run_in_threadpool(self.queries.run, self.tenant, self.run_id)
-                if run is None:
+    async def started(self) -> AsyncIterator[bytes]:
+        """The frames, when there is a place for another stream.
+
+        Raises:
+            ProblemError: 429, too many are open.
+        """
+        frames = self._frames()
+        first = await anext(frames)
+
+        async def all_frames() -> AsyncIterator[bytes]:
+            async with aclosing(frames):
+                yield first
+                async for frame in frames:
+                    yield frame
+
+        return all_frames()
+
+    async def _frames(self) -> AsyncGenerator[bytes, None]:
+        """Every entry after `after` exactly once, in order; ends behind the terminal state.
+
+        It also ends, without that frame, when the process drains, the key is revoked or the
+        database goes away: the client comes back with the last number it saw.
+        """
+        pace = self.following.pace
+        with self.following.place(self.caller), self.following.watching(str(self.run_id)) as wake:
+            yield RETRY
+            told, ping, check = _Told(after=self.after), _Due(pace.ping), _Due(pace.check)
+            while not self.following.is_over:
+                run, entries = await run_in_threadpool(self._seen, told.after)
+                if run is None or (check.has_come() and await run_in_threadpool(self._is_barred)):
                     return
-                entries = await self._entries(after)
-                for entry in entries:
-                    yield _frame("event", entry_view(entry), number=entry.sequence)
-                    after = entry.sequence
-                if run.row_version != version:
-                    version = run.row_version
-                    yield _frame("run", run_view(run))
-                if run.status.is_terminal and after >= run.last_sequence:
-                    yield _frame("end", {"status": run.status, "result": run.result})
+                for frame in told.news(run, entries):
+                    ping.begin()
+                    yield frame
+                if told.is_over:
                     return
-                silent = timedelta() if entries else silent + POLL
-                if silent >= PING:
-                    silent = timedelta()
-                    yield b": ping\n\n"
+                if ping.has_come():
+                    yield PING
                 if len(entries) < PAGE:
-                    await wake.arrived(POLL)
-        finally:
-            self.changed.leave(str(self.run_id), wake)
+                    await wake.arrived(pace.poll)
 
-    async def _entries(self, after: int) -> list[HistoryEntry]:
-        def read() -> list[HistoryEntry]:
-            return self.queries.run_events(self.tenant, self.run_id, after=after, limit=PAGE)
+    def _is_barred(self) -> bool:
+        try:
+            return not self.may_see()
+        except (StoreUnavailableError, StoreBusyError):
+            return True
 
-        return await run_in_threadpool(read)
+    def _seen(self, after: int) -> tuple[Run | None, list[HistoryEntry]]:
+        """The row first: what it says is done stands in the entries that are read after it."""
+        tenant = self.caller.tenant_id
+        try:
+            run = self.queries.run(tenant, self.run_id)
+            return run, self.queries.run_events(tenant, self.run_id, after=after, limit=PAGE)
+        except (StoreUnavailableError, StoreBusyError):
+            return None, []
 
 
-def _frame(event: str, data: dict[str, object], *, number: int | None = None) -> bytes:
+class _Due:
+    """Whether some time has passed since it began or last came."""
+
+    def __init__(self, every: timedelta) -> None:
+        self._every_s = every.total_seconds()
+        self._clock = asyncio.get_running_loop().time
+        self.begin()
+
+    def begin(self) -> None:
+        self._since = self._clock()
+
+    def has_come(self) -> bool:
+        come = self._clock() - self._since >= self._every_s
+        if come:
+            self.begin()
+        return come
+
+
+@dataclass(slots=True, kw_only=True)
+class _Told:
+    """What one client has been told."""
+
+    after: int
+    row_version: int = 0
+    is_over: bool = False
+
+    def news(self, run: Run, entries: list[HistoryEntry]) -> list[bytes]:
+        """Frames of everything that is new to the client, in order."""
+        frames = []
+        for entry in entries:
+            frames.append(_frame("event", entry_view(run, entry), number=entry.sequence))
+            self.after = entry.sequence
+        if run.row_version != self.row_version:
+            self.row_version = run.row_version
+            frames.append(_frame("run", run_view(run).model_dump(mode="json")))
+        if run.status.is_terminal and self.after >= run.last_sequence:
+            frames.append(_frame("end", {"status": run.status, "result": run.result}))
+            self.is_over = True
+        return frames
+
+
+def _frame(event: str, data: object, *, number: int | None = None) -> bytes:
     head = f"event: {event}\n" if number is None else f"event: {event}\nid: {number}\n"
-    return f"{head}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+    return f"{head}data: {exact_json(data)}\n\n".encode()
 
 
 async def terminal_within(
-    queries: Queries, changed: RunsChanged, run: Run, *, limit: timedelta
+    queries: Queries, following: Following, run: Run, *, limit: timedelta
 ) -> Run:
     """The run as soon as it is terminal, or as it stands when the limit has passed."""
-    wake = LoopWake()
-    changed.watch(str(run.run_id), wake)
     loop = asyncio.get_running_loop()
     ends = loop.time() + limit.total_seconds()
-    try:
+    with following.watching(str(run.run_id)) as wake:
         while True:
             seen = await run_in_threadpool(queries.run, run.tenant_id, run.run_id)
             run = seen or run
             left = ends - loop.time()
-            if run.status.is_terminal or left <= 0:
+            if run.status.is_terminal or left <= 0 or following.is_over:
                 return run
-            await wake.arrived(min(POLL, timedelta(seconds=left)))
-    finally:
-        changed.leave(str(run.run_id), wake)
+            await wake.arrived(min(following.pace.poll, timedelta(seconds=left)))

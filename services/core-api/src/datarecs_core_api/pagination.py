@@ -11,7 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlencode
 from uuid import UUID
+
+from fastapi import Request
 
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.hashing import canonical_json
@@ -21,6 +24,7 @@ from datarecs_core_api.problems import ProblemError
 LIFETIME = timedelta(hours=24)
 MAX_LIMIT, DEFAULT_LIMIT = 200, 50
 _MAC_BYTES = 16
+_MAX_CURSOR = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,7 @@ class Cursors:
             code=ApiCode.INVALID_CURSOR, detail="the cursor does not belong to this list"
         )
         try:
-            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            raw = base64.urlsafe_b64decode(text[:_MAX_CURSOR] + "=" * (-len(text) % 4))
         except (binascii.Error, ValueError) as cause:
             raise refused from cause
         mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
@@ -73,3 +77,12 @@ class Cursors:
     def _mac(self, body: bytes, *, tenant: TenantId, where: Mapping[str, str]) -> bytes:
         scope = canonical_json({"tenant": str(tenant), "where": dict(where)})
         return hmac.new(self.key, scope + b"\n" + body, hashlib.sha256).digest()[:_MAC_BYTES]
+
+
+def next_link(request: Request, cursor: str | None) -> dict[str, str]:
+    """`Link: rel="next"` as a relative reference, or nothing behind the last page."""
+    if cursor is None:
+        return {}
+    given = [pair for pair in request.query_params.multi_items() if pair[0] != "cursor"]
+    query = urlencode([*given, ("cursor", cursor)])
+    return {"Link": f'<{request.url.path}?{query}>; rel="next"'}

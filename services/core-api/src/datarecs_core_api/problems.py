@@ -1,7 +1,7 @@
 """Problem details (RFC 9457): which HTTP status each error code has, and what the body may say.
 
 The one place where a code meets a status. A body never repeats an input value, a stack, SQL, a path
-or an address; `trace_id` finds the rest in the log.
+or an address of the platform; `trace_id` finds the rest in the log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,9 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.MALFORMED_REQUEST: 400,
     ApiCode.INVALID_CURSOR: 400,
     ApiCode.INVALID_IDEMPOTENCY_KEY: 400,
+    SecurityCode.KEY_IN_URL: 400,
+    SecurityCode.UNAUTHENTICATED: 401,
+    SecurityCode.FORBIDDEN: 403,
     ApiCode.NOT_FOUND: 404,
     ApiCode.METHOD_NOT_ALLOWED: 405,
     ApiCode.NOT_ACCEPTABLE: 406,
@@ -26,7 +29,6 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.WRITE_CONFLICT: 409,
     ApiCode.RUN_ALREADY_TERMINAL: 409,
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
-    ApiCode.CURSOR_EXPIRED: 410,
     ApiCode.PRECONDITION_FAILED: 412,
     ApiCode.BODY_TOO_LARGE: 413,
     ApiCode.UNSUPPORTED_MEDIA_TYPE: 415,
@@ -38,7 +40,9 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.INTERNAL_ERROR: 500,
     ApiCode.UNAVAILABLE: 503,
 }
+"""A code without a line here never reaches a client: it is told as INTERNAL_ERROR."""
 MEDIA_TYPE = "application/problem+json"
+MAX_FAULTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +76,6 @@ class ProblemError(DatarecsError):
     detail: str
     faults: Sequence[Fault] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
-    reason: str | None = None
-    """Symbol of the problem; default the code's name."""
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.detail)
@@ -84,27 +86,35 @@ def not_found(what: str) -> ProblemError:
     return ProblemError(code=ApiCode.NOT_FOUND, detail=f"there is no such {what}")
 
 
-def status_of(code: ErrorCode) -> int:
-    """400 for a family that has no line of its own: it is still the client's request."""
-    return STATUS.get(code, 403 if isinstance(code, SecurityCode) else 400)
+def invalid(detail: str, *faults: Fault) -> ProblemError:
+    """422: readable, and not allowed."""
+    return ProblemError(code=ApiCode.INVALID_INPUT, detail=detail, faults=faults)
+
+
+def input_fault(pointer: str, message: str) -> Fault:
+    return Fault(code=ApiCode.INVALID_INPUT.docs_id, pointer=pointer, message=message)
 
 
 def response(request: Request, error: ProblemError) -> JSONResponse:
-    code = error.code
+    """The answer; at most 100 faults, the detail says how many there are."""
+    code, status = error.code, STATUS[error.code]
     body: dict[str, object] = {
         "type": f"urn:datarecs:error:{code.docs_id}",
         "title": code.entry.meaning,
-        "status": status_of(code),
+        "status": status,
         "detail": error.detail,
         "instance": request.url.path,
         "code": code.docs_id,
-        "reason": error.reason or code.name,
-        "trace_id": getattr(request.state, "trace_id", ""),
+        "reason": code.name,
+        "trace_id": request.state.trace_id,
+        "request_id": request.state.request_id,
     }
     if error.faults:
-        body["errors"] = [fault.as_json() for fault in error.faults]
+        body["errors"] = [fault.as_json() for fault in error.faults[:MAX_FAULTS]]
+    if len(error.faults) > MAX_FAULTS:
+        body["detail"] = f"{error.detail}; {len(error.faults)} faults, the first {MAX_FAULTS} shown"
     if "Retry-After" in error.headers:
         body["retry_after_s"] = int(error.headers["Retry-After"])
     return JSONResponse(
-        body, status_code=status_of(code), headers=dict(error.headers), media_type=MEDIA_TYPE
+        body, status_code=status, headers=dict(error.headers), media_type=MEDIA_TYPE
     )

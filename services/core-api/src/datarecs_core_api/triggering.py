@@ -1,7 +1,7 @@
 """From a job's row and a client's wish to the command that makes a run.
 
-Apart from the route because tests and other triggers need it without HTTP: parameters typed and
-defaults evaluated at the trigger, the spec frozen as it stands.
+Apart from the route because it has rules of its own: parameters typed and defaults evaluated at the
+trigger, the deadline within bounds, the spec frozen as it stands.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,11 @@ from datetime import timedelta
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.principal import Principal
-from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.faults import pointer
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
@@ -22,8 +21,8 @@ from datarecs_core.notation import parse_duration
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import JobId, RunId
-from datarecs_core_api.inputs import In
-from datarecs_core_api.problems import Fault, ProblemError
+from datarecs_core_api.inputs import In, ShortText
+from datarecs_core_api.problems import Fault, input_fault, invalid
 from datarecs_specs.documents import job_of
 
 SHORTEST, LONGEST = timedelta(minutes=1), timedelta(hours=24)
@@ -32,20 +31,24 @@ SHORTEST, LONGEST = timedelta(minutes=1), timedelta(hours=24)
 class TriggerIn(In):
     """What a trigger may say; everything has a default from the job."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"parameters": {"day": "2026-01-31"}, "deadline": "PT30M", "priority": 5}]
+        }
+    )
+
     parameters: Annotated[dict[str, object], Field(default_factory=dict, max_length=50)]
+    """By name; the job declares their types."""
     deadline: Annotated[str, Field(max_length=32)] | None = None
-    """ISO 8601, PT1M to PT24H."""
+    """ISO 8601, PT1M to PT24H, over all attempts."""
     priority: Annotated[int, Field(ge=0, le=9)] | None = None
-    reason: Annotated[str, Field(max_length=200)] | None = None
+    """0 to 9, 9 the most urgent."""
+    reason: ShortText | None = None
+    """For the audit."""
 
 
 def command_of(
-    tx: Transaction,
-    job: Resource,
-    wanted: TriggerIn,
-    *,
-    caller: Principal,
-    ids: Ids,
+    tx: Transaction, job: Resource, wanted: TriggerIn, *, caller: Principal, ids: Ids
 ) -> TriggerRun:
     """Raises ProblemError (422) with every bad parameter, or a deadline out of range."""
     definition = job_of(job.name, job.spec)
@@ -70,37 +73,25 @@ def _parameters(
     tx: Transaction, job: ReconciliationJob, given: Mapping[str, object]
 ) -> Mapping[str, object]:
     values, faults = resolve_parameters(
-        job.parameters,
-        given,
-        moment=tx.now,
-        zone=ZoneInfo(job.timezone),
+        job.parameters, given, moment=tx.now, zone=ZoneInfo(job.timezone)
     )
     if faults:
-        raise ProblemError(
-            code=ApiCode.INVALID_INPUT,
-            detail="parameters of the run have faults",
-            faults=[
-                Fault(
-                    code=one.code.docs_id,
-                    pointer=pointer(one.path),
-                    message=one.message,
-                    hint=one.hint or None,
-                )
-                for one in faults
-            ],
-        )
+        told = [
+            Fault(
+                code=one.code.docs_id,
+                pointer=pointer(one.path),
+                message=one.message,
+                hint=one.hint or None,
+            )
+            for one in faults
+        ]
+        raise invalid("parameters of the run have faults", *told)
     return dict(parameters_document(values))
 
 
 def _deadline(wanted: TriggerIn, default: timedelta) -> timedelta:
     found = default if wanted.deadline is None else parse_duration(wanted.deadline)
     if found is None or not SHORTEST <= found <= LONGEST:
-        fault = Fault(
-            code=ApiCode.INVALID_INPUT.docs_id,
-            pointer="/deadline",
-            message="a deadline is an ISO 8601 duration from PT1M to PT24H",
-        )
-        raise ProblemError(
-            code=ApiCode.INVALID_INPUT, detail="the deadline is not allowed", faults=[fault]
-        )
+        fault = input_fault("/deadline", "an ISO 8601 duration from PT1M to PT24H")
+        raise invalid("the deadline is not allowed", fault)
     return found

@@ -1,91 +1,193 @@
-"""What a client sees of a run: the record of spec run-lifecycle 6 without its internals."""
+"""From what the platform holds to what a client sees: the record without its internals."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
-from decimal import Decimal
+from typing import TypedDict
 
-from datarecs_application.ports.state import HistoryEntry
+from datarecs_application.ports.delivery import WebhookAttempt
+from datarecs_application.ports.state import ApiKey, HistoryEntry
+from datarecs_application.resources import Applied
+from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run, RunError
 from datarecs_core.values import instant_text
+from datarecs_core.webhooks.delivery import Delivery
+from datarecs_core_api.outputs import (
+    AppliedOut,
+    AttemptOut,
+    CreatedOnce,
+    DeliveryOut,
+    ErrorOut,
+    KeyOut,
+    MetadataOut,
+    ResourceOut,
+    RunOut,
+    SummaryOut,
+)
+from datarecs_events.catalogue import BY_TYPE
+from datarecs_events.envelope import JSON_TYPE, SPECVERSION
 
 
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else instant_text(moment)
+def _error(error: RunError | None) -> ErrorOut | None:
+    return None if error is None else ErrorOut(**asdict(error))
 
 
-def _error(error: RunError | None) -> dict[str, object] | None:
-    if error is None:
-        return None
-    shown: dict[str, object] = {"code": error.code, "message": error.message}
-    if error.detail_code is not None:
-        shown["detail_code"] = error.detail_code
-    return shown
+def run_view(run: Run) -> RunOut:
+    return RunOut(
+        run_id=run.run_id,
+        job_id=run.job_id,
+        job=run.job_name,
+        job_generation=run.job_generation,
+        spec_hash=run.spec_hash,
+        parameters=run.parameters,
+        mode=run.mode,
+        triggered_by=run.triggered_by,
+        status=run.status,
+        result=run.result,
+        error=_error(run.error),
+        raw_error=_error(run.raw_error),
+        cancel_requested=run.cancel_requested,
+        cancelling=run.cancelling,
+        cancelled_by=run.cancelled_by,
+        cancel_reason=run.cancel_reason,
+        cancel_stale=run.cancel_stale,
+        backend=run.backend,
+        execution_name=run.execution_name,
+        attempt=run.attempt,
+        max_attempts=run.max_attempts,
+        priority=run.priority,
+        deadline_seconds=run.deadline_seconds,
+        deadline_at=run.deadline_at,
+        created_at=run.created_at,
+        queued_at=run.queued_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        closed_at=run.closed_at,
+        summary=None if run.summary is None else SummaryOut(**asdict(run.summary)),
+        last_sequence=run.last_sequence,
+    )
 
 
-def run_view(run: Run) -> dict[str, object]:
-    """The run as JSON; decimals are text, times RFC 3339 in UTC."""
-    summary = None if run.summary is None else asdict(run.summary)
-    return {
-        "run_id": str(run.run_id),
-        "job_id": str(run.job_id),
-        "job": run.job_name,
-        "job_generation": run.job_generation,
-        "spec_hash": run.spec_hash,
-        "parameters": plain(run.parameters),
-        "mode": run.mode,
-        "triggered_by": run.triggered_by,
-        "status": run.status,
-        "result": run.result,
-        "error": _error(run.error),
-        "raw_error": _error(run.raw_error),
-        "cancel_requested": run.cancel_requested,
-        "cancelling": run.cancelling,
-        "cancelled_by": run.cancelled_by,
-        "cancel_reason": run.cancel_reason,
-        "cancel_stale": run.cancel_stale,
-        "backend": run.backend,
-        "execution_name": run.execution_name,
-        "attempt": run.attempt,
-        "max_attempts": run.max_attempts,
-        "priority": run.priority,
-        "deadline_seconds": run.deadline_seconds,
-        "deadline_at": _time(run.deadline_at),
-        "created_at": _time(run.created_at),
-        "queued_at": _time(run.queued_at),
-        "started_at": _time(run.started_at),
-        "ended_at": _time(run.ended_at),
-        "closed_at": _time(run.closed_at),
-        "summary": summary,
-        "last_sequence": run.last_sequence,
-    }
-
-
-def entry_view(entry: HistoryEntry) -> dict[str, object]:
-    """One line of a run's history."""
-    return {
-        "sequence": entry.sequence,
-        "id": str(entry.event_id),
-        "type": entry.type,
-        "source": entry.source,
-        "time": instant_text(entry.time),
-        "disposition": entry.disposition,
-        "data": plain(entry.data),
-    }
-
-
-def plain(value: object) -> object:
-    """JSON values with decimals as exact text."""
-    match value:
-        case Decimal():
-            return format(value, "f")
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
-        case _:
-            return value
-
-
-def etag(run: Run) -> str:
+def run_etag(run: Run) -> str:
     return f'"{run.run_id}:{run.row_version}"'
+
+
+def entry_view(run: Run, entry: HistoryEntry) -> dict[str, object]:
+    """One line of a run's history, as `EventOut` describes it; numbers keep their digits.
+
+    The bytes of an event on Kafka carry more extensions (trace, cause); what is common is equal.
+    """
+    known = BY_TYPE.get(entry.type)
+    return {
+        "specversion": SPECVERSION,
+        "id": str(entry.event_id),
+        "source": entry.source,
+        "type": entry.type,
+        "subject": f"run/{run.run_id}",
+        "time": instant_text(entry.time),
+        "datacontenttype": JSON_TYPE,
+        **({} if known is None else {"dataschema": known.dataschema}),
+        "disposition": str(entry.disposition),
+        "partitionkey": str(run.run_id),
+        "runsequence": f"{entry.sequence:020d}",
+        "tenantid": str(run.tenant_id),
+        "data": entry.data,
+    }
+
+
+def _metadata(resource: Resource) -> MetadataOut:
+    return MetadataOut(
+        name=resource.name,
+        namespace=resource.namespace,
+        uid=resource.uid,
+        generation=resource.generation,
+        resource_version=str(resource.rv),
+        creation_timestamp=resource.created_at,
+        deletion_timestamp=resource.deletion_at,
+        labels=resource.labels,
+        annotations=resource.annotations,
+        finalizers=list(resource.finalizers),
+    )
+
+
+class _Shown(TypedDict):
+    api_version: str
+    kind: str
+    metadata: MetadataOut
+    spec: Mapping[str, object]
+    status: Mapping[str, object]
+
+
+def _shown(resource: Resource) -> _Shown:
+    return _Shown(
+        api_version=resource.api_version,
+        kind=str(resource.kind),
+        metadata=_metadata(resource),
+        spec=resource.spec,
+        status={**resource.status, "observed_generation": resource.observed_generation},
+    )
+
+
+def resource_view(resource: Resource) -> ResourceOut:
+    return ResourceOut(**_shown(resource))
+
+
+def applied_view(applied: Applied) -> AppliedOut:
+    """Without the secret that may have been made."""
+    return AppliedOut(**_shown(applied.resource), outcome=str(applied.outcome))
+
+
+def created_once(applied: Applied, secret: str) -> CreatedOnce:
+    """With it, for the first answer alone."""
+    return CreatedOnce(
+        **_shown(applied.resource), outcome=str(applied.outcome), generated_secret=secret
+    )
+
+
+def key_view(key: ApiKey) -> KeyOut:
+    return KeyOut(
+        key_id=key.key_id,
+        name=key.name,
+        subject=key.subject,
+        scopes=sorted(key.permissions),
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+    )
+
+
+def attempt_view(attempt: WebhookAttempt, *, samples: bool) -> AttemptOut:
+    """Headers and body are shown to those who may see samples; secrets in them are masked."""
+    return AttemptOut(
+        attempt_no=attempt.attempt_no,
+        reason=attempt.reason,
+        started_at=attempt.started_at,
+        finished_at=attempt.finished_at,
+        outcome=None if attempt.outcome is None else str(attempt.outcome),
+        status=attempt.status,
+        error=attempt.error,
+        address_class=attempt.address_class,
+        phases=attempt.phases,
+        url=attempt.url,
+        key_ids=list(attempt.key_ids),
+        body_sha256=attempt.body_sha256,
+        request_headers=attempt.request_headers if samples else None,
+        response_headers=attempt.response_headers if samples else None,
+        response_body=attempt.response_body.decode(errors="replace") if samples else None,
+        truncated=attempt.truncated,
+    )
+
+
+def delivery_view(delivery: Delivery, attempts: list[AttemptOut]) -> DeliveryOut:
+    return DeliveryOut(
+        delivery_id=delivery.delivery_id,
+        received_on=delivery.received_on,
+        event_id=delivery.event_id,
+        event_type=delivery.event_type,
+        run_id=delivery.run_id,
+        state=str(delivery.state),
+        reason=None if delivery.reason is None else str(delivery.reason),
+        attempts=attempts,
+        due_at=delivery.due_at,
+        expires_at=delivery.expires_at,
+        created_at=delivery.created_at,
+    )

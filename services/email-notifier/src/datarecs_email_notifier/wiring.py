@@ -60,11 +60,7 @@ def build(settings: Settings) -> Process:
         KafkaLogClient(_access(settings)),
         unit,
         group=Service.EMAIL_NOTIFIER,
-        subscriptions=(
-            Subscription(
-                Topic.RUN_PLATFORM, (RunFinalised,), Handlers(planning, metrics).plan_mails
-            ),
-        ),
+        subscriptions=subscriptions(Handlers(planning, metrics)),
         metrics=metrics,
         clock=clock,
         feed=0,
@@ -88,6 +84,11 @@ def build(settings: Settings) -> Process:
         side=settings.side,
         metrics=metrics,
     )
+
+
+def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
+    """run.finalised, and nothing else."""
+    return (Subscription(Topic.RUN_PLATFORM, (RunFinalised,), handlers.plan_mails),)
 
 
 def _senders(

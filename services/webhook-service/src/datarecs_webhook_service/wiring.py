@@ -56,10 +56,7 @@ def build(settings: Settings) -> Process:
         KafkaLogClient(_access(settings)),
         unit,
         group=Service.WEBHOOK_SERVICE,
-        subscriptions=tuple(
-            Subscription(one.topic, None, handlers.deliver)
-            for one in subscriptions_of(Service.WEBHOOK_SERVICE)
-        ),
+        subscriptions=subscriptions(handlers),
         metrics=metrics,
         clock=clock,
         feed=0,
@@ -91,6 +88,14 @@ def build(settings: Settings) -> Process:
         grace=GRACE,
         side=settings.side,
         metrics=metrics,
+    )
+
+
+def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
+    """Every event of every topic that the catalogue opens to this service."""
+    return tuple(
+        Subscription(one.topic, None, handlers.deliver)
+        for one in subscriptions_of(Service.WEBHOOK_SERVICE)
     )
 
 

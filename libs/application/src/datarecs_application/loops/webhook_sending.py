@@ -15,7 +15,14 @@ from datarecs_application.ports.delivery import WebhookClient, WebhookReport
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.webhook_requests import Prepared, RequestMaker
-from datarecs_application.webhooks import EndedAttempt, Leased, Leasing, Settled, record_ends
+from datarecs_application.webhooks import (
+    EndedAttempt,
+    Leased,
+    Leasing,
+    Settled,
+    record_ends,
+    show_status,
+)
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_core.webhooks.delivery import Delivery
@@ -121,6 +128,7 @@ class WebhookSending:
         with self.unit_of_work.begin(tenant) as tx:
             leased, settled = self.leasing.lease_due(tx, endpoint, limit=limit)
         self._count(settled)
+        self._show_status(tenant, endpoint, settled)
         self.signals.reached(LEASED)
         for one in leased:
             since_lease = timedelta(seconds=self.clock.monotonic() - before)
@@ -192,7 +200,14 @@ class WebhookSending:
                 tx, endpoint, ends, specs=self.leasing.specs, jitter=self.leasing.jitter
             )
         self._count(settled)
+        self._show_status(tenant, endpoint, settled)
         self.signals.reached(RECORDED)
+
+    def _show_status(self, tenant: TenantId, endpoint: ResourceUid, settled: Settled) -> None:
+        """After the commit and by itself: deliveries never wait for a resource's row."""
+        if settled.status_moved:
+            with self.unit_of_work.begin(tenant, feed=1) as tx:
+                show_status(tx, endpoint)
 
     def _count(self, settled: Settled) -> None:
         for delivery in settled.closed:

@@ -128,6 +128,16 @@ class LockUnavailableError(PlatformError):
         self.path = path
 
 
+class DemoFailedError(PlatformError):
+    """A step of the demo did not do what it shows."""
+
+    code = PlatformCode.DEMO_FAILED
+
+    def __init__(self, *, step: str, reason: str) -> None:
+        super().__init__(f"{step}: {reason}")
+        self.step, self.reason = step, reason
+
+
 class PublicBindError(DatarecsError):
     """A flag that is refused: the exit code is that of wrong usage."""
 

@@ -32,6 +32,11 @@ class Layout:
         return self.root / "secrets"
 
     @property
+    def tenant_secrets(self) -> Path:
+        """Below it, by tenant id, what `file:` references may name."""
+        return self.root / "tenant-secrets"
+
+    @property
     def postgres(self) -> Path:
         return self.root / "pg"
 
@@ -68,7 +73,15 @@ class Layout:
         self.root.chmod(0o711 if as_root else 0o700)
         self.postgres.mkdir(exist_ok=True)
         self.postgres.chmod(0o711 if as_root else 0o700)
-        for folder in (self.secrets, self.kafka, self.blobs, self.mail, self.scratch, self.logs):
+        for folder in (
+            self.secrets,
+            self.tenant_secrets,
+            self.kafka,
+            self.blobs,
+            self.mail,
+            self.scratch,
+            self.logs,
+        ):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o700)
 

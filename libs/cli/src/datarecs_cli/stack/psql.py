@@ -25,11 +25,21 @@ class Login:
 
     def ask(self, statement: str, *, database: str = "postgres") -> "Answer":
         """One statement without literals from outside: it is visible as an argument."""
+        return self._run(["-c", statement], database)
+
+    def carry_out(self, script: str, *, database: str) -> "Answer":
+        """A script, data of `COPY` included; it may hold secrets, since only we may read it."""
+        with tempfile.NamedTemporaryFile("w", suffix=".sql", encoding="utf-8") as source:
+            source.write(script)
+            source.flush()
+            return self._run(["-f", source.name], database)
+
+    def _run(self, what: list[str], database: str) -> "Answer":
         with tempfile.NamedTemporaryFile("w", suffix=".pgpass", encoding="utf-8") as passfile:
             passfile.write(f"*:*:*:*:{_escaped(self.password)}\n")
             passfile.flush()
             argv = [str(self.psql), "-XAtqw", "-v", "ON_ERROR_STOP=1", "-h", self.host]
-            argv += ["-p", str(self.port), "-U", self.user, "-d", database, "-c", statement]
+            argv += ["-p", str(self.port), "-U", self.user, "-d", database, *what]
             try:
                 ended = run_text(
                     argv,

@@ -225,6 +225,8 @@ class Platform:
                     places=java.Places(packaged=java.packaged_home()),
                 )
             self._remember(java={"version": found.version, "home": str(found.home)})
+            if found.note is not None:
+                self._report.note(found.note)
             self._java = found
         return self._java
 

@@ -4,6 +4,7 @@ Each gets its own database role, its own broker principal where it touches Kafka
 of the deployment page; secrets reach it as files.
 """
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from datarecs_cli.stack.process import Command
 RELAY_ROLE = "datarecs_relay"
 RELAY_PRINCIPAL = "relay"
 KEK_ID = "local-1"
+FIRST_TENANT_LABEL = "DEFAULT"
+"""In names of `env:` references: DATARECS_CONN_DEFAULT_…"""
 NOT_HANDED_ON = ("DATARECS_TEST_", "DATARECS_API_KEY", "DATARECS_DATABASE__", "DATARECS_KAFKA__")
 """Of our own environment: what is ours alone, and what every service gets in its own form."""
 
@@ -206,6 +209,8 @@ def _shared(around: Surroundings) -> dict[str, str]:
         "DATARECS_BLOB__URL": around.layout.blobs.as_uri(),
         "DATARECS_SECRETS__KEK_FILE": str(around.secrets.kek()),
         "DATARECS_SECRETS__KEK_ID": KEK_ID,
+        "DATARECS_SECRETS__FILE_ROOT": str(around.layout.tenant_secrets),
+        "DATARECS_SECRETS__TENANT_NAMES": json.dumps({around.tenant_id: FIRST_TENANT_LABEL}),
         "DATARECS_LOG__FORMAT": around.log_format,
     }
     if around.java_home is not None:

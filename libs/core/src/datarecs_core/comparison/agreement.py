@@ -34,7 +34,7 @@ class Agreement:
 def agreement(measure: MeasurePlan, values: Sequence[Value], reference: int) -> Agreement:
     """Judge one value per source against each other as `compare_to` says."""
     same = equal(measure, values)
-    if same or not measure.comparable or any(value.is_null for value in values):
+    if same or not measure.comparable:
         return Agreement(equal=same, within=same, own_within=(same,) * len(measure.tolerances))
     sets = [
         [holds(measure, tolerance, chosen, values[reference]) for tolerance in measure.tolerances]
@@ -102,8 +102,6 @@ def _pair_agrees(
     measure: MeasurePlan, values: Sequence[Value], pair: tuple[int, int], reference: Value
 ) -> bool:
     chosen = [values[index] for index in pair]
-    if any(value.is_null for value in chosen):
-        return equal(measure, chosen)
     own = [holds(measure, each, chosen, reference) for each in measure.tolerances]
     return all(own) if measure.combine is Combine.ALL else any(own)
 
@@ -131,8 +129,9 @@ def _cut(cut: Cut, value: Value) -> Value:
         return Value(value.tag, cut_time(amount, cut.second_digits, Rounding.TRUNCATE))
     if cut.float32:
         return number(shortest_float32(amount))
-    shifted = amount.scaleb(cut.scale or 0, EXACT).to_integral_value(rounding=ROUND_DOWN)
-    return number(shifted.scaleb(-(cut.scale or 0), EXACT))
+    places = cut.scale or 0
+    shifted = amount.scaleb(places, EXACT).to_integral_value(rounding=ROUND_DOWN)
+    return number(shifted.scaleb(-places, EXACT))
 
 
 def deltas(values: Sequence[Value], reference: int) -> dict[int, Decimal]:

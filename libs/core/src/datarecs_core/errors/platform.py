@@ -106,6 +106,14 @@ class PlatformCode(ErrorCode):
         " the same data.",
         remedy="Choose a --data-dir on a local disk.",
     )
+    DEMO_FAILED = Entry(
+        docs_id="DR5015",
+        meaning="A step of `datarecs demo` failed, or a number differs from the one it must show.",
+        causes="A part of the platform was stopped meanwhile, the demo's data or declarations were"
+        " changed while it ran, or a defect.",
+        remedy="Run `datarecs demo` again; if it repeats, look into the logs folder of the data"
+        " directory, and start anew with `datarecs down --reset`.",
+    )
 
 
 class ExposureCode(ErrorCode):

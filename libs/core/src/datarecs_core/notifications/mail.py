@@ -197,7 +197,8 @@ def _interrupted(
 
 def _replied(mail: Mail, fact: Replied, *, now: datetime) -> Decision[Mail]:
     seen = replace(mail, last_reply=f"{fact.reply.code} {fact.reply.text}".rstrip())
-    match classify(fact.reply):
+    kind = classify(fact.reply)
+    match kind:
         case ReplyClass.ACCEPTED:
             sent = _closed(replace(seen, attempts=mail.attempts + 1), MailState.SENT, None)
             return Decision(sent, _told(sent))
@@ -210,6 +211,7 @@ def _replied(mail: Mail, fact: Replied, *, now: datetime) -> Decision[Mail]:
             return _failed(replace(seen, attempts=mail.attempts + 1), MailReason.PERMANENT)
         case ReplyClass.TRANSPORT | ReplyClass.CONFIGURATION:
             return Decision(_waiting(seen, now + fact.pause))
+    assert_never(kind)
 
 
 def retry_delay(attempts: int, *, u: float) -> timedelta:

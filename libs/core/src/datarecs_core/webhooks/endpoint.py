@@ -175,14 +175,12 @@ def _filter_faults(chosen: Filter) -> Iterator[Fault]:
 
 def _signing_faults(signing: Signing) -> Iterator[Fault]:
     where = ("signing", "secret_refs")
-    match signing.mode:
-        case SigningMode.MANAGED:
-            if signing.secret_refs:
-                yield _fault(SpecCode.FIELD_OF_ANOTHER_KIND, "only with mode reference", *where)
-        case SigningMode.REFERENCE:
-            if not 1 <= len(signing.secret_refs) <= MAX_SECRET_REFS:
-                message = f"1 to {MAX_SECRET_REFS} references, current first"
-                yield _fault(SpecCode.BAD_LENGTH, message, *where)
+    refs = signing.secret_refs
+    if signing.mode is SigningMode.MANAGED and refs:
+        yield _fault(SpecCode.FIELD_OF_ANOTHER_KIND, "only with mode reference", *where)
+    if signing.mode is SigningMode.REFERENCE and not 1 <= len(refs) <= MAX_SECRET_REFS:
+        message = f"1 to {MAX_SECRET_REFS} references, current first"
+        yield _fault(SpecCode.BAD_LENGTH, message, *where)
 
 
 def _header_faults(headers: Mapping[str, str | SecretRef]) -> Iterator[Fault]:

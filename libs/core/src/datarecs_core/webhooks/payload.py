@@ -27,14 +27,6 @@ class Message:
     data: bytes
     """The JSON object as it was received; never parsed and written again. Empty when absent."""
 
-    @property
-    def id(self) -> str:
-        return self.attributes["id"]
-
-    @property
-    def type(self) -> str:
-        return self.attributes["type"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:

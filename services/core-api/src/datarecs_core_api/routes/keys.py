@@ -3,58 +3,63 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter
-from pydantic import Field
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import ConfigDict, Field
 
-from datarecs_application.ports.state import ApiKey, AuditEntry
-from datarecs_core.access.permissions import Permission
-from datarecs_core.access.tokens import new_key
-from datarecs_core.errors.security import SecurityCode
-from datarecs_core.values import instant_text
-from datarecs_core_api.auth import AnyPrincipal
+from datarecs_application.ports.state import ApiKey, AuditEntry, Transaction
+from datarecs_core.access.permissions import KEY_SCOPES, Permission
+from datarecs_core.access.tokens import ID_BYTES, SECRET_BYTES, new_key
+from datarecs_core_api.audit import asker
+from datarecs_core_api.auth import AnyPrincipal, authenticator
+from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.dependencies import Using
-from datarecs_core_api.inputs import In, JsonBytes, parsed
-from datarecs_core_api.problems import ProblemError, not_found
+from datarecs_core_api.guarded import GuardedRoute
+from datarecs_core_api.idempotency import Answer, once
+from datarecs_core_api.inputs import In, JsonBody, Sent
+from datarecs_core_api.outputs import KeyOnce, KeyOut, Page
+from datarecs_core_api.problems import input_fault, invalid, not_found
+from datarecs_core_api.transactions import repeated
+from datarecs_core_api.views import key_view
 
-router = APIRouter(prefix="/api/v1/keys", tags=["keys"])
-_ID_BYTES, _SECRET_BYTES = 9, 32
+router = APIRouter(prefix="/api/v1/keys", tags=["keys"], route_class=GuardedRoute)
 
 
 class KeyIn(In):
     """A key to be made; its scopes are at most those of the key that makes it."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "nightly-ci", "scopes": ["read", "run.trigger"]}]}
+    )
+
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
-    scopes: Annotated[list[str], Field(max_length=64)] | None = None
+    scopes: Annotated[list[str], Field(min_length=1, max_length=64)] | None = None
+    """Permissions; all of the maker's when absent."""
     expires_days: Annotated[int, Field(ge=1, le=366)] = 90
 
 
-def _view(key: ApiKey) -> dict[str, object]:
-    return {
-        "key_id": key.key_id,
-        "name": key.name,
-        "subject": key.subject,
-        "scopes": sorted(key.permissions),
-        "created_at": instant_text(key.created_at),
-        "expires_at": instant_text(key.expires_at),
-        "revoked_at": None if key.revoked_at is None else instant_text(key.revoked_at),
-    }
-
-
-@router.post("", status_code=201, operation_id="create_key")
-def create_key(body: JsonBytes, caller: AnyPrincipal, use: Using) -> dict[str, object]:
-    """Make a key for the caller; `key` in the answer is shown this once."""
-    wanted = parsed(KeyIn, body)
+@router.post(
+    "",
+    status_code=201,
+    operation_id="create_key",
+    responses={201: {"model": KeyOnce}, 403: {}, 409: {}},
+)
+def create_key(
+    caller: AnyPrincipal,
+    request: Request,
+    body: Annotated[Sent[KeyIn], Depends(JsonBody(KeyIn))],
+    use: Using,
+) -> Response:
+    """Make a key for the caller; `key` in this answer is shown once, also under a repeated key."""
+    wanted = body.value
     scopes = frozenset(caller.permissions if wanted.scopes is None else wanted.scopes)
-    if not scopes <= caller.permissions:
-        raise ProblemError(
-            code=SecurityCode.FORBIDDEN,
-            detail="a key cannot hold more than its maker's permissions",
+    _check_known(wanted)
+    if beyond := scopes - caller.permissions:
+        raise authenticator(request).refused(request, caller, min(beyond))
+
+    def act(tx: Transaction, _key: str | None) -> Answer:
+        made = new_key(
+            id_bytes=use.random_bytes(ID_BYTES), secret_bytes=use.random_bytes(SECRET_BYTES)
         )
-    made = new_key(
-        id_bytes=use.random_bytes(_ID_BYTES), secret_bytes=use.random_bytes(_SECRET_BYTES)
-    )
-    # No Idempotency-Key here: the stored answer would have to hold the secret.
-    with use.unit.begin(caller.tenant_id) as tx:
         key = ApiKey(
             key_id=made.key_id,
             tenant_id=caller.tenant_id,
@@ -68,35 +73,61 @@ def create_key(body: JsonBytes, caller: AnyPrincipal, use: Using) -> dict[str, o
         tx.api_keys.add(key)
         tx.audit.append(
             AuditEntry(
-                actor=caller.subject, actor_kind="key", action="key.create", resource_uid=key.key_id
+                **asker(request, caller),
+                action="key.create",
+                resource_kind="ApiKey",
+                resource_uid=key.key_id,
             )
         )
-    return {**_view(key), "key": made.text}
+        shown = key_view(key)
+        return Answer(status=201, body=KeyOnce(**dict(shown), key=made.text), kept=shown)
+
+    return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
 
 
-@router.get("", operation_id="list_keys")
-def list_keys(caller: AnyPrincipal, use: Using, *, everybody: bool = False) -> dict[str, object]:
-    """The caller's keys; with `everybody` all of the tenant (needs key.manage)."""
+def _check_known(wanted: KeyIn) -> None:
+    """Raises ProblemError (422): a scope that no key can have."""
+    faults = [
+        input_fault(f"/scopes/{index}", "no permission that a key can have")
+        for index, scope in enumerate(wanted.scopes or ())
+        if scope not in KEY_SCOPES
+    ]
+    if faults:
+        raise invalid("the scopes have faults", *faults)
+
+
+@router.get("", operation_id="list_keys", responses={403: {}})
+def list_keys(
+    caller: AnyPrincipal,
+    request: Request,
+    use: Using,
+    everybody: Annotated[bool, Query(alias="all", description="All of the tenant.")] = False,  # noqa: FBT002  a query parameter
+) -> Page[KeyOut]:
+    """The caller's keys; with `all` those of the tenant, which needs key.manage."""
     if everybody and not caller.may(Permission.KEY_MANAGE):
-        raise ProblemError(
-            code=SecurityCode.FORBIDDEN, detail="this key lacks the permission key.manage"
-        )
+        raise authenticator(request).refused(request, caller, Permission.KEY_MANAGE)
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
         keys = tx.api_keys.all(subject=None if everybody else caller.subject)
-    return {"items": [_view(key) for key in keys], "next": None}
+    return Page(items=[key_view(key) for key in keys])
 
 
-@router.delete("/{key_id}", operation_id="revoke_key")
-def revoke_key(key_id: str, caller: AnyPrincipal, use: Using) -> dict[str, object]:
-    """Revoke a key: at once in this process, within ten seconds everywhere."""
-    with use.unit.begin(caller.tenant_id) as tx:
-        mine = {key.key_id for key in tx.api_keys.all(subject=caller.subject)}
-        allowed = key_id in mine or caller.may(Permission.KEY_MANAGE)
-        if not allowed or not tx.api_keys.revoke(key_id):
+@router.delete("/{key_id}", operation_id="revoke_key", responses={200: {"model": KeyOut}})
+def revoke_key(key_id: str, caller: AnyPrincipal, request: Request, use: Using) -> Response:
+    """Revoke a key, at once; safe to repeat. A tenant's other keys need key.manage."""
+    subject = None if caller.may(Permission.KEY_MANAGE) else caller.subject
+
+    def work(tx: Transaction) -> KeyOut:
+        if not any(key.key_id == key_id for key in tx.api_keys.all(subject=subject)):
             raise not_found("key")
+        tx.api_keys.revoke(key_id)
         tx.audit.append(
             AuditEntry(
-                actor=caller.subject, actor_kind="key", action="key.revoke", resource_uid=key_id
+                **asker(request, caller),
+                action="key.revoke",
+                resource_kind="ApiKey",
+                resource_uid=key_id,
             )
         )
-    return {"key_id": key_id, "revoked": True}
+        return next(key_view(key) for key in tx.api_keys.all() if key.key_id == key_id)
+
+    return json_answer(repeated(use.unit, caller.tenant_id, work))

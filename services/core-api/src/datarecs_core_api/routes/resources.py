@@ -3,148 +3,58 @@
 Bodies are JSON or one YAML document; every fault comes back at once. PUT and DELETE need If-Match.
 """
 
-from collections.abc import Mapping
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import (
     ANY,
     Applied,
+    Deleted,
     Key,
     Making,
     Outcome,
     apply_resource,
     create_resource,
     delete_resource,
-    get_resource,
     replace_resource,
 )
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
-from datarecs_core.egress.addresses import Policy, Purpose
-from datarecs_core.egress.urls import UrlRules
-from datarecs_core.errors.api import ApiCode
-from datarecs_core.errors.security import SecurityCode
-from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Resource
-from datarecs_core.values import ResourceUid, instant_text
-from datarecs_core_api.auth import needs
-from datarecs_core_api.body import MAX_SPEC_BYTES, parse_object, read_bytes
+from datarecs_core.values import ResourceUid
+from datarecs_core_api.addressing import found_resource, key_of
+from datarecs_core_api.auth import Reader, needs
+from datarecs_core_api.conditional import json_answer, required, unless_known
+from datarecs_core_api.declaring import Declaration, DeclarationBody, declared
 from datarecs_core_api.dependencies import Ports, Using
-from datarecs_core_api.idempotency import Answer, once, respond
-from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position
-from datarecs_core_api.problems import Fault, ProblemError
-from datarecs_core_api.views import plain
-from datarecs_specs.documents import (
-    Expected,
-    InvalidSpecError,
-    decode_json,
-    decode_yaml,
-)
+from datarecs_core_api.guarded import GuardedRoute
+from datarecs_core_api.idempotency import Answer, once
+from datarecs_core_api.inputs import NAME_PATTERN, Namespace
+from datarecs_core_api.outputs import AppliedOut, Page, ResourceOut
+from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
+from datarecs_core_api.transactions import repeated
+from datarecs_core_api.views import applied_view, created_once, resource_view
+from datarecs_specs.documents import Expected
 from datarecs_specs.kinds import KINDS, KindEntry
-from datarecs_specs.reading import Surroundings
 
-router = APIRouter(prefix="/api/v1", tags=["resources"])
-Reader = Annotated[Principal, needs(Permission.READ)]
+router = APIRouter(prefix="/api/v1", tags=["resources"], route_class=GuardedRoute)
 Writer = Annotated[Principal, needs(Permission.RESOURCE_WRITE)]
-YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+Namespaces = Annotated[
+    str, Query(pattern=rf"^\*$|{NAME_PATTERN}", description="A project of the tenant; * for all.")
+]
+IfMatch = Annotated[str | None, Header(description="The object's ETag, or *.")]
+EVERYWHERE = "*"
 
 
-async def _spec_body(request: Request) -> bytes:
-    return await read_bytes(request, limit=MAX_SPEC_BYTES, media=("application/json", *YAML))
+class _DryRunError(Exception):
+    """Carries the answer out of a transaction that must not commit."""
 
-
-SpecBytes = Annotated[bytes, Depends(_spec_body)]
-
-
-def resource_view(resource: Resource) -> dict[str, object]:
-    """The object as JSON; the envelope keeps its Kubernetes spelling."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {
-            "name": resource.name,
-            "namespace": resource.namespace,
-            "uid": str(resource.uid),
-            "generation": resource.generation,
-            "resourceVersion": str(resource.rv),
-            "creationTimestamp": instant_text(resource.created_at),
-            "deletionTimestamp": None
-            if resource.deletion_at is None
-            else instant_text(resource.deletion_at),
-            "labels": dict(resource.labels),
-            "annotations": dict(resource.annotations),
-            "finalizers": list(resource.finalizers),
-        },
-        "spec": plain(resource.spec),
-        "status": {**dict(resource.status), "observed_generation": resource.observed_generation},
-    }
-
-
-def invalid_spec(error: InvalidSpecError) -> ProblemError:
-    """Every fault of a declaration with its pointer and, for YAML, its place."""
-    faults = [
-        Fault(
-            code=one.code.docs_id,
-            pointer=one.pointer,
-            line=one.line,
-            column=one.column,
-            message=one.message,
-            hint=one.hint or None,
-        )
-        for one in error.findings
-    ]
-    return ProblemError(
-        code=ApiCode.INVALID_SPEC, detail="the declaration has faults", faults=faults
-    )
-
-
-def _surroundings(use: Ports, caller: Principal) -> Surroundings:
-    profile = use.profile
-    return Surroundings(
-        webhooks=UrlRules(
-            policy=Policy(
-                purpose=Purpose.WEBHOOK,
-                profile=profile,
-                allowed_cidrs=use.egress.allowed_cidrs.webhook,
-                denied_cidrs=use.egress.denied_cidrs,
-            ),
-            allowed_ports=use.egress.allowed_ports,
-            allowed_hosts=use.egress.allowed_hosts,
-        ),
-        connections=UrlRules(policy=Policy(purpose=Purpose.CONNECTION, profile=profile)),
-        references=use.reference_rules(caller.tenant_id),
-    )
-
-
-def _declared(
-    request: Request, body: bytes, use: Ports, caller: Principal, expected: Expected
-) -> Declared:
-    media = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    surroundings = _surroundings(use, caller)
-    if media in YAML:
-        documents = decode_yaml(body, surroundings=surroundings, expected=expected)
-        if len(documents) > 1:
-            raise ProblemError(
-                code=ApiCode.INVALID_INPUT,
-                detail="send one document; `datarecs apply` splits files",
-            )
-        decoded = documents[0]
-    else:
-        decoded = decode_json(parse_object(body), surroundings=surroundings, expected=expected)
-    try:
-        declared, _ = decoded.require()
-    except InvalidSpecError as cause:
-        raise invalid_spec(cause) from cause
-    signing = declared.spec.get("signing")
-    if isinstance(signing, Mapping) and not caller.may(Permission.SECRET_WRITE):
-        raise ProblemError(
-            code=SecurityCode.FORBIDDEN, detail="this key lacks the permission secret.write"
-        )
-    return declared
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 def _making(use: Ports) -> Making:
@@ -152,107 +62,191 @@ def _making(use: Ports) -> Making:
 
 
 def _answer(entry: KindEntry, applied: Applied) -> Answer:
-    resource = applied.resource
-    secret = applied.generated_secret
+    resource, secret = applied.resource, applied.generated_secret
+    shown = applied_view(applied)
     created = applied.outcome is Outcome.CREATED
     headers = {"ETag": resource.etag}
     if created:
-        headers["Location"] = f"/api/v1/{entry.path}/{resource.name}"
+        headers["Location"] = _place(entry, resource)
     return Answer(
         status=201 if created else 200,
-        body={**resource_view(resource), "outcome": applied.outcome},
+        body=shown if secret is None else created_once(applied, secret),
+        kept=shown,
         headers=headers,
-        shown_once={} if secret is None else {"generated_secret": secret},
     )
+
+
+def _place(entry: KindEntry, resource: Resource) -> str:
+    elsewhere = resource.namespace != DEFAULT_NAMESPACE
+    query = f"?namespace={quote(resource.namespace)}" if elsewhere else ""
+    return f"/api/v1/{entry.path}/{resource.name}{query}"
 
 
 def _reading_routes(entry: KindEntry) -> None:
     """List and get of one kind."""
     path, noun = f"/{entry.path}", entry.path.replace("-", "_")
 
-    @router.get(path, operation_id=f"list_{noun}")
+    @router.get(
+        path,
+        operation_id=f"list_{noun}",
+        summary=f"List {entry.path}",
+        responses={200: {"model": Page[ResourceOut]}},
+    )
     def list_resources(
-        use: Using,
         caller: Reader,
-        namespace: str | None = None,
+        request: Request,
+        use: Using,
+        namespace: Namespaces = DEFAULT_NAMESPACE,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT,
         cursor: str | None = None,
-    ) -> dict[str, object]:
-        return _page(use, caller, entry, namespace=namespace, limit=limit, cursor=cursor)
+    ) -> Response:
+        """Newest first; `next` is the cursor of the following page."""
+        page = _page(use, caller, entry, namespace=namespace, limit=limit, cursor=cursor)
+        return json_answer(page, headers=next_link(request, page.next))
 
-    @router.get(f"{path}/{{name}}", operation_id=f"get_{noun}")
-    def get(
+    @router.get(
+        f"{path}/{{name}}",
+        operation_id=f"get_{_one(entry)}",
+        summary=f"Get one of the {entry.path}",
+        responses={200: {"model": ResourceOut}, 304: {}},
+    )
+    def get_resource(
         name: str,
-        use: Using,
         caller: Reader,
-        namespace: str = DEFAULT_NAMESPACE,
+        use: Using,
+        namespace: Namespace = DEFAULT_NAMESPACE,
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Response:
+        """By its name, or by its uid."""
         with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-            found = get_resource(tx, Key(kind=entry.kind, name=name, namespace=namespace))
-        headers = {"ETag": found.etag}
-        if if_none_match == found.etag:
-            return Response(status_code=304, headers=headers)
-        return JSONResponse(resource_view(found), headers=headers)
+            found = found_resource(tx, entry, name, namespace=namespace)
+        return unless_known(resource_view(found), etag=found.etag, if_none_match=if_none_match)
 
 
-def _writing_routes(entry: KindEntry) -> None:
-    """Create, replace and delete of one kind."""
-    path, noun = f"/{entry.path}", entry.path.replace("-", "_")
-
-    @router.post(path, operation_id=f"create_{noun}", status_code=201)
-    def create(
-        request: Request,
-        body: SpecBytes,
-        use: Using,
+def _creating_route(entry: KindEntry) -> None:
+    @router.post(
+        f"/{entry.path}",
+        operation_id=f"create_{_one(entry)}",
+        summary=f"Create one of the {entry.path}",
+        status_code=201,
+        responses={201: {"model": AppliedOut}, 200: {"model": AppliedOut}, 409: {}},
+    )
+    def create_one(
         caller: Writer,
-        namespace: str = DEFAULT_NAMESPACE,
+        request: Request,
+        body: Annotated[Declaration, Depends(DeclarationBody(entry))],
+        use: Using,
+        namespace: Namespace = DEFAULT_NAMESPACE,
+        *,
+        dry_run: bool = False,
     ) -> Response:
+        """A secret that is made for it stands in this answer alone. `dry_run` writes nothing."""
         expected = Expected(kind=entry.kind, namespace=namespace)
-        declared = _declared(request, body, use, caller, expected)
+        wanted = declared(request, body, use=use, caller=caller, expected=expected)
 
         def act(tx: Transaction, _key: str | None) -> Answer:
-            return _answer(entry, create_resource(tx, caller, declared, making=_making(use)))
+            answer = _answer(entry, create_resource(tx, caller, wanted, making=_making(use)))
+            return _unless_dry(answer, dry_run=dry_run)
 
-        return once(request, body, unit=use.unit, caller=caller, act=act)
+        try:
+            return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
+        except _DryRunError as dry:
+            return dry.answer.first()
 
-    @router.put(f"{path}/{{name}}", operation_id=f"put_{noun}")
-    def put(
+
+def _replacing_route(entry: KindEntry) -> None:
+    @router.put(
+        f"/{entry.path}/{{name}}",
+        operation_id=f"replace_{_one(entry)}",
+        summary=f"Replace one of the {entry.path}",
+        responses={
+            200: {"model": AppliedOut},
+            201: {"model": AppliedOut},
+            409: {},
+            412: {},
+            428: {},
+        },
+    )
+    def replace_one(
         name: str,
+        caller: Writer,
         request: Request,
-        body: SpecBytes,
+        body: Annotated[Declaration, Depends(DeclarationBody(entry))],
         use: Using,
-        caller: Writer,
-        namespace: str = DEFAULT_NAMESPACE,
-        apply: bool = False,  # noqa: FBT001, FBT002  a query parameter
-        if_match: Annotated[str | None, Header()] = None,
+        namespace: Namespace = DEFAULT_NAMESPACE,
+        if_match: IfMatch = None,
+        *,
+        apply: bool = False,
+        dry_run: bool = False,
     ) -> Response:
-        """Replace; with `apply` and If-Match `*` create it when it is not there."""
-        expected = Expected(kind=entry.kind, name=name, namespace=namespace)
-        declared = _declared(request, body, use, caller, expected)
-        match, making = _required(if_match), _making(use)
-        with use.unit.begin(caller.tenant_id, feed=8) as tx:
-            if apply and match == ANY:
-                applied = apply_resource(tx, caller, declared, making=making)
-            else:
-                applied = replace_resource(tx, caller, declared, match=match, making=making)
-        answer = _answer(entry, applied)
-        return respond(answer.first())
+        """With `apply` and `If-Match: *` it is created when it is not there."""
+        match, making = required(if_match), _making(use)
+        known = _known_name(use, caller, entry, name, namespace=namespace)
+        expected = Expected(kind=entry.kind, name=known.name, namespace=known.namespace)
+        wanted = declared(request, body, use=use, caller=caller, expected=expected)
 
-    @router.delete(f"{path}/{{name}}", operation_id=f"delete_{noun}")
-    def delete(
+        def work(tx: Transaction) -> Answer:
+            if apply and match == ANY:
+                applied = apply_resource(tx, caller, wanted, making=making)
+            else:
+                applied = replace_resource(tx, caller, wanted, match=match, making=making)
+            return _unless_dry(_answer(entry, applied), dry_run=dry_run)
+
+        try:
+            return repeated(use.unit, caller.tenant_id, work, feed=True).first()
+        except _DryRunError as dry:
+            return dry.answer.first()
+
+
+def _deleting_route(entry: KindEntry) -> None:
+    @router.delete(
+        f"/{entry.path}/{{name}}",
+        operation_id=f"delete_{_one(entry)}",
+        summary=f"Delete one of the {entry.path}",
+        responses={
+            200: {"model": ResourceOut},
+            202: {"model": ResourceOut},
+            409: {},
+            412: {},
+            428: {},
+        },
+    )
+    def delete_one(
         name: str,
-        use: Using,
         caller: Writer,
-        namespace: str = DEFAULT_NAMESPACE,
-        if_match: Annotated[str | None, Header()] = None,
+        use: Using,
+        namespace: Namespace = DEFAULT_NAMESPACE,
+        if_match: IfMatch = None,
     ) -> Response:
-        match = _required(if_match)
-        with use.unit.begin(caller.tenant_id, feed=8) as tx:
-            key = Key(kind=entry.kind, name=name, namespace=namespace)
-            deleted = delete_resource(tx, caller, key, match=match)
+        """200 with its last state; 202 while finalizers remain."""
+        match = required(if_match)
+        key = _known_name(use, caller, entry, name, namespace=namespace)
+
+        def work(tx: Transaction) -> Deleted:
+            return delete_resource(tx, caller, key, match=match)
+
+        deleted = repeated(use.unit, caller.tenant_id, work, feed=True)
         status = 200 if deleted.is_gone else 202
-        return JSONResponse(resource_view(deleted.resource), status_code=status)
+        return json_answer(resource_view(deleted.resource), status=status)
+
+
+def _unless_dry(answer: Answer, *, dry_run: bool) -> Answer:
+    """Raises _DryRunError, so that the transaction rolls back; no secret is told of it."""
+    if dry_run:
+        raise _DryRunError(Answer(status=200, body=answer.kept or answer.body))
+    return answer
+
+
+def _known_name(
+    use: Ports, caller: Principal, entry: KindEntry, name: str, *, namespace: str
+) -> Key:
+    """The key that a name or a uid in the path means."""
+    with use.unit.begin(caller.tenant_id, read_only=True) as tx:
+        return key_of(tx, entry, name, namespace=namespace)
+
+
+def _one(entry: KindEntry) -> str:
+    return entry.path.replace("-", "_").removesuffix("s")
 
 
 def _page(
@@ -260,34 +254,28 @@ def _page(
     caller: Principal,
     entry: KindEntry,
     *,
-    namespace: str | None,
+    namespace: str,
     limit: int,
     cursor: str | None,
-) -> dict[str, object]:
-    scope, now = {"list": entry.path, "namespace": namespace or "*"}, use.clock.now()
+) -> Page[ResourceOut]:
+    scope, now = {"list": entry.path, "namespace": namespace}, use.clock.now()
     before = None
     if cursor is not None:
         at = use.cursors.read(cursor, tenant=caller.tenant_id, where=scope, now=now)
         before = (at.created_at, ResourceUid(at.id))
+    within = None if namespace == EVERYWHERE else namespace
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-        found = tx.resources.page(entry.kind, namespace=namespace, limit=limit + 1, before=before)
+        found = tx.resources.page(entry.kind, namespace=within, limit=limit + 1, before=before)
     following = None
     if len(found) > limit:
         last = found[limit - 1]
         position = Position(created_at=last.created_at, id=last.uid)
         following = use.cursors.write(position, tenant=caller.tenant_id, where=scope, now=now)
-    return {"items": [resource_view(one) for one in found[:limit]], "next": following}
-
-
-def _required(if_match: str | None) -> str:
-    if if_match is None:
-        raise ProblemError(
-            code=ApiCode.PRECONDITION_REQUIRED,
-            detail="send If-Match with the object's ETag, or * to overwrite whatever stands there",
-        )
-    return if_match
+    return Page(items=[resource_view(one) for one in found[:limit]], next=following)
 
 
 for _entry in KINDS.values():
     _reading_routes(_entry)
-    _writing_routes(_entry)
+    _creating_route(_entry)
+    _replacing_route(_entry)
+    _deleting_route(_entry)

@@ -1,56 +1,73 @@
-"""Runs: trigger, cancel, list, read, follow, and what a finished one left behind."""
+"""Runs: trigger, cancel, list, read and follow."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
-from uuid import UUID
 
-from datarecs_reports.differences import DifferenceFilter, read_differences
-from datarecs_reports.html import error_report, run_report
-from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from datarecs_application.ports.outside import BlobStore
 from datarecs_application.ports.state import AuditEntry, RunFilter, Transaction
 from datarecs_application.runs import CancelOutcome, request_cancel, trigger_run
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
-from datarecs_core.catalog.layout import differences_prefix, run_document
-from datarecs_core.errors.storage import BlobNotFoundError
+from datarecs_core.errors.api import ApiCode
+from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
-from datarecs_core.runs.model import Run
+from datarecs_core.runs.model import Run, RunMode, RunResult, RunStatus
 from datarecs_core.values import EventId, JobId, RunId
-from datarecs_core_api.auth import needs
+from datarecs_core_api.addressing import found_resource
+from datarecs_core_api.audit import asker
+from datarecs_core_api.auth import Reader, authenticator, needs
+from datarecs_core_api.conditional import json_answer, unless_known
 from datarecs_core_api.dependencies import Ports, Using
+from datarecs_core_api.exact_json import exact_json
+from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
-from datarecs_core_api.inputs import In, JsonBytes, parsed
+from datarecs_core_api.inputs import (
+    CanonicalUuid,
+    In,
+    Instant,
+    JsonBody,
+    Name,
+    Namespace,
+    Sent,
+    ShortText,
+    canonical_uuid,
+)
 from datarecs_core_api.live import Stream, terminal_within
-from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position
-from datarecs_core_api.problems import not_found
+from datarecs_core_api.outputs import EventPage, Page, RunOut
+from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
+from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.triggering import TriggerIn, command_of
-from datarecs_core_api.views import entry_view, etag, run_view
+from datarecs_core_api.views import entry_view, run_etag, run_view
+from datarecs_specs.kinds import KINDS
 
-router = APIRouter(prefix="/api/v1", tags=["runs"])
-Reader = Annotated[Principal, needs(Permission.READ)]
-SampleReader = Annotated[Principal, needs(Permission.SAMPLE_READ)]
+router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=GuardedRoute)
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
+Prefer = Annotated[str | None, Header(description="`wait=N`, N from 1 to 30 seconds.")]
 MAX_WAIT_S = 30
+ACCEPTED = 202
+SEQUENCES = 2**63 - 1
+"""The largest number an entry can have."""
 
 
 class CancelIn(In):
-    reason: str | None = None
+    """Why a run is to end."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the wrong month"}]})
+
+    reason: ShortText | None = None
+    """Kept on the run and in the audit."""
 
 
-def _known(use: Ports, caller: Principal, run_id: str) -> Run:
+def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
     """404 for an unknown id, another tenant's, and every spelling but the canonical one."""
-    try:
-        found = UUID(run_id)
-    except ValueError as cause:
-        raise not_found("run") from cause
-    run = use.queries.run(caller.tenant_id, RunId(found)) if str(found) == run_id else None
+    found = canonical_uuid(run_id)
+    run = None if found is None else use.queries.run(caller.tenant_id, RunId(found))
     if run is None:
         raise not_found("run")
     return run
@@ -60,122 +77,150 @@ def _wait(prefer: str | None) -> timedelta | None:
     """`Prefer: wait=N`, N from 1 to 30 seconds; anything else is not obeyed."""
     for part in (prefer or "").split(","):
         name, _, value = part.strip().partition("=")
-        if name.lower() == "wait" and value.isdigit() and 1 <= int(value) <= MAX_WAIT_S:
+        digits = value.isascii() and value.isdigit() and len(value) <= 2  # noqa: PLR2004  digits of MAX_WAIT_S
+        if name.lower() == "wait" and digits and 1 <= int(value) <= MAX_WAIT_S:
             return timedelta(seconds=int(value))
     return None
 
 
 async def _waited(use: Ports, caller: Principal, answer: Response, prefer: str | None) -> Response:
+    """The answer when the run has ended or the time is up; headers of the first one stay."""
     limit = _wait(prefer)
-    if limit is None or answer.status_code != 202:  # noqa: PLR2004  only an accepted wish is waited for
+    if limit is None or answer.status_code != ACCEPTED:
         return answer
     run_id = json.loads(bytes(answer.body))["run_id"]
-    run = await terminal_within(
-        use.queries, use.runs_changed, _known(use, caller, run_id), limit=limit
-    )
-    status = 200 if run.status.is_terminal else 202
-    headers = {"Location": f"/api/v1/runs/{run_id}", "Preference-Applied": "wait"}
-    return JSONResponse(run_view(run), status_code=status, headers=headers)
+    run = await run_in_threadpool(known_run, use, caller, run_id)
+    run = await terminal_within(use.queries, use.following, run, limit=limit)
+    headers = dict(answer.headers) | {"Preference-Applied": f"wait={int(limit.total_seconds())}"}
+    for name in ("content-length", "content-type"):
+        del headers[name]
+    if run.status.is_terminal:
+        headers.pop("retry-after", None)
+        return json_answer(run_view(run), status=200, headers=headers)
+    return json_answer(run_view(run), status=ACCEPTED, headers=headers)
 
 
-@router.post("/jobs/{name}/runs", status_code=202, operation_id="trigger_run")
+@router.post(
+    "/jobs/{name}/runs",
+    status_code=ACCEPTED,
+    operation_id="trigger_run",
+    responses={202: {"model": RunOut}, 200: {"model": RunOut}, 409: {}},
+)
 async def trigger(
     name: str,
-    request: Request,
-    body: JsonBytes,
-    use: Using,
     caller: Annotated[Principal, needs(Permission.RUN_TRIGGER)],
-    namespace: str = DEFAULT_NAMESPACE,
-    prefer: Annotated[str | None, Header()] = None,
+    request: Request,
+    body: Annotated[Sent[TriggerIn], Depends(JsonBody(TriggerIn))],
+    use: Using,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    prefer: Prefer = None,
 ) -> Response:
     """Ask the job's question now. 202 with the run; `Prefer: wait=N` holds until it has ended."""
-    wanted = parsed(TriggerIn, body)
+    wanted = body.value
 
     def act(tx: Transaction, key: str | None) -> Answer:
-        job = tx.resources.get(Kind.RECONCILIATION_JOB, namespace, name)
-        if job is None or job.deletion_at is not None:
-            raise not_found("job")
+        entry = KINDS[Kind.RECONCILIATION_JOB]
+        job = found_resource(tx, entry, name, namespace=namespace)
+        if job.deletion_at is not None:
+            raise not_found(str(entry.kind))
         command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
         run = trigger_run(
-            tx,
-            replace(command, idempotency_key=key, traceparent=request.state.traceparent),
+            tx, replace(command, idempotency_key=key, traceparent=request.state.traceparent)
         )
+        detail = {"job": job.name, "namespace": job.namespace, "reason": wanted.reason or ""}
         tx.audit.append(
             AuditEntry(
-                actor=caller.subject,
-                actor_kind="key",
+                **asker(request, caller),
                 action="run.trigger",
                 resource_kind="Run",
                 resource_uid=str(run.run_id),
-                detail={"job": name, "reason": wanted.reason or ""},
+                detail=detail,
             )
         )
         return Answer(
-            status=202,
-            body=run_view(run),
+            status=ACCEPTED,
+            body=run_view(tx.runs.get(run.run_id) or run),
             headers={"Location": f"/api/v1/runs/{run.run_id}", "Retry-After": "1"},
         )
 
-    answer = await run_in_threadpool(once, request, body, unit=use.unit, caller=caller, act=act)
+    answer = await run_in_threadpool(
+        once, request, body.canonical, unit=use.unit, caller=caller, act=act
+    )
     return await _waited(use, caller, answer, prefer)
 
 
-@router.post("/runs/{run_id}/cancel", status_code=202, operation_id="cancel_run")
+@router.post(
+    "/runs/{run_id}/cancel",
+    status_code=ACCEPTED,
+    operation_id="cancel_run",
+    responses={202: {"model": RunOut}, 200: {"model": RunOut}, 409: {}},
+)
 async def cancel(
     run_id: str,
-    request: Request,
-    body: JsonBytes,
-    use: Using,
     caller: Annotated[Principal, needs(Permission.RUN_CANCEL)],
-    prefer: Annotated[str | None, Header()] = None,
+    request: Request,
+    body: Annotated[Sent[CancelIn], Depends(JsonBody(CancelIn))],
+    use: Using,
+    prefer: Prefer = None,
 ) -> Response:
     """Ask a run to stop; its end decides what it becomes. 409 when it has ended already."""
-    wanted = parsed(CancelIn, body)
-    known = await run_in_threadpool(_known, use, caller, run_id)
+    known = await run_in_threadpool(known_run, use, caller, run_id)
+    reason = body.value.reason
 
     def act(tx: Transaction, _key: str | None) -> Answer:
         fact_id = EventId(use.ids.new())
-        answer = request_cancel(
-            tx, known.run_id, by=caller.subject, reason=wanted.reason, fact_id=fact_id
-        )
+        answer = request_cancel(tx, known.run_id, by=caller.subject, reason=reason, fact_id=fact_id)
         if answer is None:
             raise not_found("run")
         run, outcome = answer
         tx.audit.append(
             AuditEntry(
-                actor=caller.subject,
-                actor_kind="key",
+                **asker(request, caller),
                 action="run.cancel",
                 resource_kind="Run",
                 resource_uid=run_id,
-                detail={"outcome": outcome},
+                detail={"outcome": str(outcome), "reason": reason or ""},
             )
         )
         done = outcome is CancelOutcome.ALREADY_CANCELLED
-        return Answer(status=200 if done else 202, body=run_view(run))
+        return Answer(
+            status=200 if done else ACCEPTED,
+            body=run_view(tx.runs.get(run.run_id) or run),
+            headers={"Location": f"/api/v1/runs/{run_id}"},
+        )
 
-    answer = await run_in_threadpool(once, request, body, unit=use.unit, caller=caller, act=act)
+    answer = await run_in_threadpool(
+        once, request, body.canonical, unit=use.unit, caller=caller, act=act
+    )
     return await _waited(use, caller, answer, prefer)
 
 
-@router.get("/runs", operation_id="list_runs")
+@router.get("/runs", operation_id="list_runs", responses={200: {"model": Page[RunOut]}})
 def list_runs(
-    use: Using,
     caller: Reader,
-    job: str | None = None,
-    job_id: UUID | None = None,
-    status: str | None = None,
-    result: str | None = None,
-    error_code: str | None = None,
-    mode: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    request: Request,
+    use: Using,
+    job: Name | None = None,
+    job_id: CanonicalUuid | None = None,
+    status: RunStatus | None = None,
+    result: RunResult | None = None,
+    error_code: RunErrorCode | None = None,
+    mode: RunMode | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
     *,
     cancel_requested: bool | None = None,
+    id_prefix: Annotated[str | None, Query(pattern=r"^[0-9a-f-]{8,36}$")] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: str | None = None,
-) -> dict[str, object]:
-    """Newest first; `next` is the cursor of the following page, bound to these filters."""
+) -> Response:
+    """Newest first, created in [since, until); `next` is the cursor of the following page.
+
+    With `id_prefix` no other filter counts: at most two runs whose id starts so, which tells
+    whether an abbreviated id is unique.
+    """
+    if id_prefix is not None:
+        return json_answer(_starting_with(use, caller, id_prefix))
     where = RunFilter(
         job_id=None if job_id is None else JobId(job_id),
         job_name=job,
@@ -187,8 +232,20 @@ def list_runs(
         until=until,
         cancel_requested=cancel_requested,
     )
-    scope = {"list": "runs", "where": repr(where)}
-    now = use.clock.now()
+    page = _page(use, caller, where, limit=limit, cursor=cursor)
+    return json_answer(page, headers=next_link(request, page.next))
+
+
+def _starting_with(use: Ports, caller: Principal, prefix: str) -> Page[RunOut]:
+    ids = use.queries.runs_with_prefix(caller.tenant_id, prefix)
+    runs = [use.queries.run(caller.tenant_id, run_id) for run_id in ids]
+    return Page(items=[run_view(run) for run in runs if run is not None])
+
+
+def _page(
+    use: Ports, caller: Principal, where: RunFilter, *, limit: int, cursor: str | None
+) -> Page[RunOut]:
+    scope, now = {"list": "runs", "where": repr(where)}, use.clock.now()
     before = None
     if cursor is not None:
         at = use.cursors.read(cursor, tenant=caller.tenant_id, where=scope, now=now)
@@ -199,137 +256,81 @@ def list_runs(
         last = runs[limit - 1]
         position = Position(created_at=last.created_at, id=last.run_id)
         following = use.cursors.write(position, tenant=caller.tenant_id, where=scope, now=now)
-    return {"items": [run_view(run) for run in runs[:limit]], "next": following}
+    return Page(items=[run_view(run) for run in runs[:limit]], next=following)
 
 
-@router.get("/runs/{run_id}", operation_id="get_run")
+@router.get("/runs/{run_id}", operation_id="get_run", responses={200: {"model": RunOut}, 304: {}})
 def get_run(
     run_id: str,
-    use: Using,
     caller: Reader,
+    use: Using,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The run as it stands; 304 while it has not changed."""
-    run = _known(use, caller, run_id)
-    headers = {"ETag": etag(run)}
-    if if_none_match == etag(run):
-        return Response(status_code=304, headers=headers)
-    return JSONResponse(run_view(run), headers=headers)
+    run = known_run(use, caller, run_id)
+    return unless_known(run_view(run), etag=run_etag(run), if_none_match=if_none_match)
 
 
-@router.get("/runs/{run_id}/events", operation_id="list_run_events")
+@router.get(
+    "/runs/{run_id}/events",
+    operation_id="list_run_events",
+    responses={
+        200: {
+            "model": EventPage,
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+        406: {},
+    },
+)
 async def run_events(
     run_id: str,
-    use: Using,
     caller: Reader,
-    after: Annotated[int, Query(ge=0)] = 0,
+    request: Request,
+    use: Using,
+    after: Annotated[int, Query(ge=0, le=SEQUENCES)] = 0,
     limit: Limit = MAX_LIMIT,
-    accept: Annotated[str, Header()] = "application/json",
+    accept: Annotated[str, Header()] = "*/*",
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The run's history: a JSON page, or with `Accept: text/event-stream` live until the end."""
-    run = await run_in_threadpool(_known, use, caller, run_id)
-    if "text/event-stream" in accept:
-        seen = int(last_event_id) if last_event_id and last_event_id.isdigit() else after
+    run = await run_in_threadpool(known_run, use, caller, run_id)
+    media = _media(accept)
+    if media is None:
+        detail = "this route answers application/json or text/event-stream"
+        raise ProblemError(code=ApiCode.NOT_ACCEPTABLE, detail=detail)
+    if media == "text/event-stream":
+        keys = authenticator(request)
         stream = Stream(
             queries=use.queries,
-            changed=use.runs_changed,
-            tenant=caller.tenant_id,
+            following=use.following,
+            caller=caller,
+            may_see=lambda: keys.still(caller),
             run_id=run.run_id,
-            after=seen,
+            after=_seen(last_event_id, after),
         )
-        return StreamingResponse(stream.frames(), media_type="text/event-stream")
+        headers = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(await stream.started(), media_type=media, headers=headers)
     entries = await run_in_threadpool(
         lambda: use.queries.run_events(caller.tenant_id, run.run_id, after=after, limit=limit)
     )
-    full = len(entries) == limit
-    return JSONResponse(
-        {
-            "items": [entry_view(entry) for entry in entries],
-            "next": entries[-1].sequence if full else None,
-        }
-    )
+    page = {
+        "items": [entry_view(run, entry) for entry in entries],
+        "next": entries[-1].sequence if len(entries) == limit else None,
+    }
+    return Response(exact_json(page), media_type="application/json")
 
 
-def _document(blobs: BlobStore, run: Run) -> Mapping[str, object]:
-    try:
-        data = blobs.get(run_document(run.tenant_id, run.run_id))
-    except BlobNotFoundError as cause:
-        raise not_found("document: the run has not left one (yet)") from cause
-    found = json.loads(data)
-    if not isinstance(found, dict):
-        raise not_found("document")
-    return found
+def _media(accept: str) -> str | None:
+    """Which of the two answers is wanted; a stream only when it is named."""
+    wanted = {one.split(";")[0].strip().lower() for one in accept.split(",")}
+    if "text/event-stream" in wanted:
+        return "text/event-stream"
+    return "application/json" if wanted & {"application/json", "application/*", "*/*"} else None
 
 
-@router.get("/runs/{run_id}/stages", operation_id="list_stages")
-def stages(run_id: str, use: Using, caller: Reader) -> dict[str, object]:
-    """Every stage of a finished run with its counts and measures."""
-    run = _known(use, caller, run_id)
-    document = _document(use.blobs.of(caller.tenant_id), run)
-    return {"items": _stages_of(document), "next": None}
-
-
-@router.get("/runs/{run_id}/stages/{stage}", operation_id="get_stage")
-def stage(run_id: str, stage: str, use: Using, caller: Reader) -> dict[str, object]:
-    """One stage, complete; the target of `dataref` in events."""
-    run = _known(use, caller, run_id)
-    for one in _stages_of(_document(use.blobs.of(caller.tenant_id), run)):
-        if one.get("name") == stage:
-            return one
-    raise not_found("stage")
-
-
-def _stages_of(document: Mapping[str, object]) -> list[dict[str, object]]:
-    proof = document.get("proof")
-    found = proof.get("stages") if isinstance(proof, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-@router.get("/runs/{run_id}/mismatches", operation_id="list_mismatches")
-def mismatches(
-    run_id: str,
-    use: Using,
-    caller: SampleReader,
-    stage: str | None = None,
-    measure: str | None = None,
-    only: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = DEFAULT_LIMIT,
-) -> dict[str, object]:
-    """Stored differences, largest first, with the values of every source side by side."""
-    run = _known(use, caller, run_id)
-    blobs = use.blobs.of(caller.tenant_id)
-    document = _document(blobs, run)
-    names = [str(one["name"]) for one in _stages_of(document) if stage in (None, one["name"])]
-    parts = (
-        blobs.get(info.key)
-        for name in names
-        for info in blobs.list(differences_prefix(run.tenant_id, run.run_id, name))
-    )
-    where = DifferenceFilter(measure=measure, only=only)
-    return {"items": read_differences(parts, where, limit=limit), "next": None}
-
-
-@router.get("/runs/{run_id}/report", operation_id="get_report")
-def report(
-    run_id: str,
-    use: Using,
-    caller: Reader,
-    format: str = "html",  # noqa: A002  the published name
-) -> Response:
-    """The self-contained report, or run.json; without sample rows unless they may be read."""
-    run = _known(use, caller, run_id)
-    blobs = use.blobs.of(caller.tenant_id)
-    if not run.status.is_terminal:
-        raise not_found("report: the run has not ended")
-    attachment = {"Content-Disposition": f'attachment; filename="{run_id}.{format}"'}
-    if format == "json":
-        data = json.dumps(_document(blobs, run)).encode()
-        return Response(data, media_type="application/json", headers=attachment)
-    if format != "html":
-        raise not_found("report format; there are html and json")
-    if run.result is None:
-        return Response(error_report(run_view(run)), media_type="text/html")
-    samples = caller.may(Permission.SAMPLE_READ)
-    page = run_report(_document(blobs, run), run_view(run), samples=samples)
-    return Response(page, media_type="text/html")
+def _seen(last_event_id: str | None, after: int) -> int:
+    """The header wins: a client that reconnects repeats its first URL."""
+    text = (last_event_id or "").strip()
+    if not (text.isascii() and text.isdigit()):
+        return after
+    return min(int(text[:20]), SEQUENCES)

@@ -1,0 +1,160 @@
+"""Declarations on their way to the server: what is sent, in which order, and what became of each.
+
+Apart from the command because `apply`, `run FILE` and `demo` send the same things the same way:
+nothing while one file has a fault, then what others refer to first.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.declared_files import DeclaredFile, in_apply_order, tell
+from datarecs_cli.invocation import Invocation
+from datarecs_cli.refusals import RefusedError
+from datarecs_core.resources.declared import Declared
+from datarecs_core.resources.resource import API_VERSION
+from datarecs_specs.findings import as_lines
+from datarecs_specs.kinds import KINDS, KindEntry
+
+_STOPPING = frozenset({401, 403, 429})
+"""What refuses one object would refuse the next one too."""
+_SERVER_FAULT = 500
+
+
+class Outcome(StrEnum):
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of one object."""
+
+    name: str
+    """Such as `job/ledger-vs-exports`."""
+    outcome: Outcome
+    secret: str | None = None
+    """A signing secret that the server made just now and never shows again."""
+    refusal: RefusedError | None = None
+    changes: tuple[str, ...] = ()
+    """Field by field, of an object that was only compared."""
+
+
+def shown_name(entry: KindEntry, name: str) -> str:
+    return f"{entry.path.removesuffix('s')}/{name}"
+
+
+def sound(files: Sequence[DeclaredFile], invocation: Invocation) -> tuple[Declared, ...]:
+    """What may be sent, in order; nothing when a file has a fault, and then every fault is shown.
+
+    Warnings are told on stderr.
+    """
+    if any(file.faults for file in files):
+        tell(files, invocation)
+        return ()
+    for file in files:
+        for line in as_lines(file.findings, file=file.name, text=file.text):
+            invocation.say(line)
+    documents = in_apply_order(files)
+    return tuple(one.declared for one in documents if one.declared is not None)
+
+
+def apply_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
+    """Create or replace one after the other; a refused one does not hold up the rest.
+
+    Raises:
+        RefusedError: the key may do none of it, or the server is at its end.
+        ServerUnreachableError: nobody answers.
+    """
+    for one in declared:
+        entry = KINDS[one.kind]
+        name = shown_name(entry, one.name)
+        try:
+            body = api.ask(_put(entry, one)).json()
+        except RefusedError as refused:
+            if refused.status in _STOPPING or refused.status >= _SERVER_FAULT:
+                raise
+            yield Applied(name=name, outcome=Outcome.FAILED, refusal=refused)
+            continue
+        secret = body.get("generated_secret")
+        yield Applied(
+            name=name,
+            outcome=Outcome(str(body.get("outcome", Outcome.CONFIGURED))),
+            secret=secret if isinstance(secret, str) else None,
+        )
+
+
+def compare_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
+    """What `apply_each` would do, by comparing with what the server holds; nothing is written."""
+    for one in declared:
+        entry = KINDS[one.kind]
+        name = shown_name(entry, one.name)
+        stored = _stored(api, entry, one)
+        if stored is None:
+            yield Applied(name=name, outcome=Outcome.CREATED)
+            continue
+        changes = tuple(differences(stored.get("spec"), one.spec, "spec"))
+        changes += tuple(_label_changes(stored, one))
+        outcome = Outcome.CONFIGURED if changes else Outcome.UNCHANGED
+        yield Applied(name=name, outcome=outcome, changes=changes)
+
+
+def _put(entry: KindEntry, declared: Declared) -> Ask:
+    return Ask(
+        method="PUT",
+        path=path_of(entry.path, declared.name),
+        params={"namespace": declared.namespace, "apply": "true"},
+        headers={"If-Match": "*"},
+        body=document_of(declared),
+    )
+
+
+def document_of(declared: Declared) -> Json:
+    """The declaration as the API takes it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": declared.kind.value,
+        "metadata": {
+            "name": declared.name,
+            "namespace": declared.namespace,
+            "labels": dict(declared.labels),
+            "annotations": dict(declared.annotations),
+            "finalizers": list(declared.finalizers),
+        },
+        "spec": declared.spec,
+    }
+
+
+def _stored(api: Api, entry: KindEntry, declared: Declared) -> Json | None:
+    try:
+        return api.get(entry.path, declared.name, namespace=declared.namespace)
+    except RefusedError as refused:
+        if refused.status == 404:  # noqa: PLR2004  it does not exist yet
+            return None
+        raise
+
+
+def _label_changes(stored: Json, declared: Declared) -> Iterator[str]:
+    metadata = stored.get("metadata")
+    held: Mapping[str, object] = metadata if isinstance(metadata, Mapping) else {}
+    wanted = {"labels": dict(declared.labels), "annotations": dict(declared.annotations)}
+    for member, value in wanted.items():
+        yield from differences(held.get(member) or {}, value, f"metadata.{member}")
+
+
+def differences(held: object, wanted: object, path: str) -> Iterator[str]:
+    """`~ spec.stages[0].name: "a" -> "b"` for every field that differs."""
+    match held, wanted:
+        case Mapping(), Mapping():
+            for name in sorted({*held, *wanted}):
+                yield from differences(held.get(name), wanted.get(name), f"{path}.{name}")
+        case ((list() | tuple()), (list() | tuple())):
+            for index in range(max(len(held), len(wanted))):
+                pair = [side[index] if index < len(side) else None for side in (held, wanted)]
+                yield from differences(pair[0], pair[1], f"{path}[{index}]")
+        case _ if held != wanted:
+            yield f"~ {path}: {json.dumps(held)} -> {json.dumps(wanted)}"

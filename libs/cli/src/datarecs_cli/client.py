@@ -1,0 +1,243 @@
+"""The REST API as the commands use it: one authenticated call, its bounded retries, its refusals.
+
+Retries are for calls that may be repeated without harm: reads, writes of a whole object, and POST
+with an Idempotency-Key. Imported lazily, because httpx takes its time.
+"""
+
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+import httpx
+
+from datarecs_application.ports.outside import Clock
+from datarecs_cli.commands.version import release
+from datarecs_cli.config import Access, access_of
+from datarecs_cli.invocation import Invocation
+from datarecs_cli.refusals import RefusedError, ServerUnreachableError, UnexpectedAnswerError
+from datarecs_core.errors.api import ApiCode
+from datarecs_runtime.clock import SystemClock
+from datarecs_runtime.environment import process_environment
+
+Json = Mapping[str, object]
+RETRIES = 3
+MAX_PAGE = 200
+LONGEST_PAUSE_S = 10.0
+"""A server that wants a longer pause is told to the user instead of waited for."""
+ANSWER_LIMIT_S = 30.0
+STREAM_SILENCE_S = 40.0
+"""The server pings a stream every 15 s."""
+_BUSY = frozenset({429, 503})
+_ERRORS_FROM = 400
+_PROBLEM = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    content: bytes
+    where: str
+    """Method and path, for messages."""
+
+    def json(self) -> Json:
+        """The object of the body.
+
+        Raises:
+            UnexpectedAnswerError: there is none.
+        """
+        try:
+            found = json.loads(self.content, parse_float=Decimal)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise UnexpectedAnswerError(where=self.where, what=f"{self.status} without JSON")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request; `path` starts behind the server and is made of quoted parts (`path_of`)."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Json | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        return self.method != "POST" or "Idempotency-Key" in self.headers
+
+    @property
+    def where(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def path_of(*parts: str) -> str:
+    """`/api/v1/…` of names that may hold anything."""
+    return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def connect(invocation: Invocation) -> "Api":
+    """The API that this invocation means; close it after use.
+
+    Raises:
+        NoServerKnownError, ServerNotTrustedError, CredentialsUnreadableError: see `access_of`.
+    """
+    access = access_of(
+        invocation, process_environment(), folder=Path.cwd(), home=Path("~").expanduser()
+    )
+    return Api(access, limit_s=invocation.timeout_s)
+
+
+class Api:
+    """One server under one key. Safe from several threads."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        limit_s: float | None = None,
+        clock: Clock | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`limit_s` shortens the time one answer may take; `transport` replaces the network."""
+        self.server = access.server
+        self.limit_s = limit_s
+        self.clock = clock or SystemClock()
+        self._client = httpx.Client(
+            base_url=access.server,
+            headers={
+                "Authorization": f"Bearer {access.api_key}",
+                "User-Agent": f"datarecs-cli/{release()}",
+            },
+            timeout=min(ANSWER_LIMIT_S, limit_s or ANSWER_LIMIT_S),
+            verify=ssl.create_default_context(),
+            trust_env=not access.is_local,  # a proxy leads away from this machine
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Safe to repeat."""
+        self._client.close()
+
+    def get(self, *parts: str, **params: str) -> Json:
+        """The JSON object at `/api/v1/<parts>`."""
+        return self.ask(Ask(method="GET", path=path_of(*parts), params=params)).json()
+
+    def pages(self, *parts: str, limit: int, params: Mapping[str, str]) -> Iterator[Json]:
+        """At most `limit` items of a list, page after page."""
+        left, more = limit, dict[str, str]()
+        while left > 0:
+            page = self.get(*parts, **params, limit=str(min(left, MAX_PAGE)), **more)
+            items = page.get("items")
+            for item in items if isinstance(items, list) else []:
+                left -= 1
+                yield item
+            cursor = page.get("next")
+            if not isinstance(cursor, str):
+                return
+            more = {"cursor": cursor}
+
+    def ask(self, ask: Ask) -> Answer:
+        """The answer below 400, after at most three more tries where a try does no harm.
+
+        Raises:
+            RefusedError: the server said no.
+            ServerUnreachableError: nobody answered.
+            UnexpectedAnswerError: somebody else answered.
+        """
+        for pause in range(RETRIES):
+            try:
+                answer = self._once(ask)
+            except ServerUnreachableError:
+                if not ask.is_repeatable:
+                    raise
+                self.clock.wait(timedelta(seconds=0.2 * 4**pause))
+                continue
+            again_s = _pause_s(answer, default=float(2**pause))
+            if again_s is None or not ask.is_repeatable or again_s > LONGEST_PAUSE_S:
+                return _accepted(answer)
+            self.clock.wait(timedelta(seconds=again_s))
+        return _accepted(self._once(ask))
+
+    @contextmanager
+    def lines(self, ask: Ask) -> Iterator[Iterator[str]]:
+        """The lines of an answer that goes on for long, not retried.
+
+        Raises:
+            RefusedError, ServerUnreachableError, UnexpectedAnswerError: also while it is read.
+        """
+        timeout = httpx.Timeout(ANSWER_LIMIT_S, read=STREAM_SILENCE_S)
+        try:
+            with self._client.stream(
+                ask.method,
+                ask.path,
+                params=dict(ask.params),
+                headers=dict(ask.headers),
+                timeout=timeout,
+            ) as answer:
+                if answer.status_code >= _ERRORS_FROM:
+                    answer.read()
+                    _accepted(_answer_of(answer, ask))
+                yield answer.iter_lines()
+        except httpx.TransportError as cause:
+            raise self._unreachable(cause) from cause
+
+    def _once(self, ask: Ask) -> Answer:
+        try:
+            answer = self._client.request(
+                ask.method,
+                ask.path,
+                params=dict(ask.params),
+                headers=dict(ask.headers),
+                json=ask.body,
+            )
+        except httpx.TransportError as cause:
+            raise self._unreachable(cause) from cause
+        return _answer_of(answer, ask)
+
+    def _unreachable(self, cause: httpx.TransportError) -> ServerUnreachableError:
+        reason = str(cause) or type(cause).__name__
+        return ServerUnreachableError(server=self.server, reason=reason)
+
+
+def _answer_of(answer: httpx.Response, ask: Ask) -> Answer:
+    return Answer(
+        status=answer.status_code,
+        headers={name.lower(): value for name, value in answer.headers.items()},
+        content=answer.content,
+        where=ask.where,
+    )
+
+
+def _pause_s(answer: Answer, *, default: float) -> float | None:
+    """Seconds after which the same request may be sent again; None when it should not."""
+    busy_key = answer.status == 409 and f'"{ApiCode.IDEMPOTENCY_KEY_BUSY.docs_id}"'.encode()  # noqa: PLR2004  conflict
+    if answer.status not in _BUSY and not (busy_key and busy_key in answer.content):
+        return None
+    wanted = answer.headers.get("retry-after", "")
+    return float(wanted) if wanted.isdigit() else default
+
+
+def _accepted(answer: Answer) -> Answer:
+    if answer.status < 300:  # noqa: PLR2004  the API answers no redirects
+        return answer
+    if answer.headers.get("content-type", "").startswith(_PROBLEM):
+        raise RefusedError(where=answer.where, status=answer.status, problem=answer.json())
+    raise UnexpectedAnswerError(where=answer.where, what=f"{answer.status}, not as our API does")

@@ -1,0 +1,112 @@
+"""`datarecs compare`: files, or a job file, compared on this machine without a server."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode, Gate, exit_code_of_run
+from datarecs_cli.invocation import Invocation, Output, UsageFault, current
+from datarecs_cli.local.folder import DEFAULT, OutFolder
+from datarecs_cli.parameters import named_values
+
+if TYPE_CHECKING:
+    from datarecs_cli.local.engines import EngineChoice
+    from datarecs_cli.local.telling import LocalTold
+
+ENGINES = "auto, spark or reference"
+
+
+def compare(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE | SOURCE SOURCE…", help="a job, or files; first = reference"),
+    ],
+    *,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="columns that name a row")
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN[=LIMIT]", help="amount=0.01, qty=1%, at=PT1S; else equal"),
+    ] = None,
+    left_out: Annotated[
+        list[str] | None,
+        typer.Option("--except", metavar="A,B", help="columns not to compare, without --measure"),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
+    ] = None,
+    gate: Annotated[
+        Gate | None, typer.Option(help="acceptance: the job's `accept` limits decide the exit code")
+    ] = None,
+    engine: Annotated[str, typer.Option(help=ENGINES)] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="folder for run.json, report.html and differences")
+    ] = None,
+) -> ExitCode:
+    """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored."""
+    from datarecs_cli.local.question import Flags, asked
+    from datarecs_cli.local.running import Local, compare_locally
+    from datarecs_cli.local.telling import LocalTold
+    from datarecs_cli.screen import Screen
+    from datarecs_runtime.clock import SystemClock, UuidV7Ids
+    from datarecs_runtime.environment import process_environment
+
+    invocation, clock = current(), SystemClock()
+    _refuse_unknown_form(invocation)
+    flags = Flags(
+        sources=tuple(sources),
+        keys=_columns(key),
+        measures=tuple(measure or ()),
+        left_out=_columns(left_out),
+        parameters=named_values(param or []),
+    )
+    found = asked(flags, now=clock.now(), invocation=invocation)
+    if found is None:
+        return ExitCode.USAGE
+    told = LocalTold(Screen.of(invocation, process_environment()), invocation)
+    local = Local(
+        run_id=str(UuidV7Ids().new()),
+        out=OutFolder(out or DEFAULT / found.question.job.name),
+        engine=_engine(engine),
+        told=told,
+        clock=clock,
+    )
+    try:
+        document = compare_locally(found, local)
+    finally:
+        told.done()
+    return _print(document, local.out, told, gate)
+
+
+def _engine(name: str) -> "EngineChoice":
+    from datarecs_cli.local.engines import EngineChoice
+
+    try:
+        return EngineChoice(name)
+    except ValueError:
+        raise UsageFault(f"--engine {name}: known are {ENGINES}") from None
+
+
+def _columns(values: list[str] | None) -> tuple[str, ...]:
+    """Names between commas; the flag may be repeated."""
+    names = [name.strip() for value in values or () for name in value.split(",")]
+    return tuple(name for name in names if name)
+
+
+def _refuse_unknown_form(invocation: Invocation) -> None:
+    if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON, Output.NAME):
+        raise UsageFault(f"-o {invocation.output} is not a form of this command")
+
+
+def _print(
+    document: Mapping[str, object], out: OutFolder, told: "LocalTold", gate: Gate | None
+) -> ExitCode:
+    from datarecs_cli.local.view import print_result
+    from datarecs_reports.decoding import run_facts
+
+    facts = run_facts(document)
+    print_result(document, facts, out, not_compared=told.not_compared)
+    return exit_code_of_run("COMPLETED", facts.result, acceptance=facts.acceptance, gate=gate)

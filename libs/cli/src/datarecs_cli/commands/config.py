@@ -1,0 +1,61 @@
+"""`datarecs config`: every setting with its meaning, what it is now, and which files count."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import current
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Settings.")
+SCHEMA = "datarecs.cli.config/1"
+
+
+@app.command("show")
+def show(
+    *,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="every setting, commented, as a datarecs.toml")
+    ] = False,
+) -> ExitCode:
+    """Print the settings that are set and where each comes from; secrets are never printed."""
+    from datarecs_cli.effective_settings import commented, effective
+    from datarecs_runtime.environment import process_environment
+    from datarecs_runtime.settings import describe
+
+    if defaults:
+        print("\n".join(commented(describe())))
+        return ExitCode.DONE
+    found = effective(describe(), process_environment(), folder=Path.cwd())
+    if current().is_json:
+        items = [{"name": one.name, "value": one.value, "source": one.source} for one in found]
+        print(json.dumps({"schema": SCHEMA, "items": items}))
+        return ExitCode.DONE
+    for one in found:
+        print(f"{one.name}={one.value}  # {one.source}")
+    if not found:
+        current().say("nothing is set; see every setting with: datarecs config show --defaults")
+    return ExitCode.DONE
+
+
+@app.command("path")
+def path() -> ExitCode:
+    """Print the files that are read, in the order in which they win."""
+    from datarecs_cli.config import credential_files
+    from datarecs_runtime.settings import PROJECT_FILE, USER_FILE
+
+    home = Path("~").expanduser()
+    files = (
+        Path.cwd() / PROJECT_FILE,
+        USER_FILE.expanduser(),
+        *credential_files(Path.cwd(), home),
+    )
+    if current().is_json:
+        items = [{"path": str(one), "exists": one.is_file()} for one in files]
+        print(json.dumps({"schema": SCHEMA, "items": items}))
+        return ExitCode.DONE
+    for one in files:
+        print(f"{one}" if one.is_file() else f"{one}  (not there)")
+    return ExitCode.DONE

@@ -1,0 +1,86 @@
+"""`datarecs key`: API keys, made, listed, revoked; a new one is shown once, alone on stdout."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import UsageFault, current
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="API keys.")
+_DAYS = re.compile(r"([1-9][0-9]{0,2})d?")
+MOST_DAYS = 366
+
+
+@app.command("create")
+def create(
+    *,
+    name: Annotated[str, typer.Option(help="what it is for, such as ci")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="permission such as run.trigger; default all of yours")
+    ] = None,
+    expires: Annotated[str, typer.Option(help="days it is good for, such as 90d")] = "90d",
+) -> ExitCode:
+    """Make a key; the secret is printed this once, alone on stdout."""
+    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.output import print_json
+
+    body: dict[str, object] = {"name": name, "expires_days": _days(expires)}
+    if scope:
+        body["scopes"] = scope
+    invocation = current()
+    with connect(invocation) as api:
+        made = api.ask(Ask(method="POST", path=path_of("keys"), body=body)).json()
+    if invocation.is_json:
+        print_json("key", {"object": made})
+    else:
+        print(made["key"])
+    invocation.say(f"key {made['key_id']} expires {made['expires_at']}; it is shown this once")
+    return ExitCode.DONE
+
+
+def _days(text: str) -> int:
+    found = _DAYS.fullmatch(text)
+    if found is None or int(found[1]) > MOST_DAYS:
+        raise UsageFault(f"--expires {text}: 1d to {MOST_DAYS}d")
+    return int(found[1])
+
+
+@app.command("list")
+def list_keys(
+    *,
+    everybody: Annotated[bool, typer.Option("--all", help="of everybody in the tenant")] = False,
+) -> ExitCode:
+    """List keys: never their secrets."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.output import Column, print_list
+
+    invocation = current()
+    with connect(invocation) as api:
+        answer = api.get("keys", **({"everybody": "true"} if everybody else {}))
+    found = answer.get("items")
+    columns = [
+        Column(title=member.upper().replace("_", " "), member=member)
+        for member in ("key_id", "name", "subject", "expires_at", "revoked_at")
+    ]
+    print_list("key", columns, found if isinstance(found, list) else [], invocation)
+    return ExitCode.DONE
+
+
+@app.command("revoke")
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="its id, as `key list` shows it")],
+) -> ExitCode:
+    """End a key, within ten seconds everywhere."""
+    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.output import print_json
+
+    invocation = current()
+    with connect(invocation) as api:
+        api.ask(Ask(method="DELETE", path=path_of("keys", key_id)))
+    if invocation.is_json:
+        print_json("key", {"key_id": key_id, "revoked": True})
+    else:
+        print(f"{key_id} revoked")
+    return ExitCode.DONE

@@ -1,0 +1,192 @@
+"""`datarecs apply`, `get`, `delete`: declared objects on the server."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import Invocation, Output, UsageFault, current
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from datarecs_cli.applying import Applied
+    from datarecs_specs.kinds import KindEntry
+
+Namespace = Annotated[str, typer.Option("--namespace", help="project inside your tenant")]
+RUNS = frozenset({"run", "runs"})
+
+
+def apply(
+    files: Annotated[
+        list[str], typer.Option("-f", "--file", metavar="FILE", help="file, folder, - for stdin")
+    ],
+    *,
+    dry_run: Annotated[
+        str | None,
+        typer.Option(help="client: only check; server: show what would change"),
+    ] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="exit 1 when something would change")
+    ] = False,
+    secret_out: Annotated[
+        Path | None, typer.Option(help="where a new signing secret goes, instead of stderr")
+    ] = None,
+) -> ExitCode:
+    """Create or replace everything that the files declare; nothing while one has a fault."""
+    from datarecs_cli.applying import apply_each, compare_each, sound
+    from datarecs_cli.client import connect
+    from datarecs_cli.declared_files import load
+
+    if dry_run not in {None, "client", "server"}:
+        raise UsageFault(f"--dry-run {dry_run}: client or server")
+    invocation = current()
+    declared = sound(load(files), invocation)
+    if not declared:
+        return ExitCode.USAGE
+    if dry_run == "client":
+        invocation.say(f"{len(declared)} objects are sound; nothing was sent")
+        return ExitCode.DONE
+    with connect(invocation) as api:
+        act = compare_each if dry_run else apply_each
+        applied = [_told(one, invocation) for one in act(api, declared)]
+    if invocation.is_json:
+        _print_applied(applied)
+    _hand_over([one.secret for one in applied if one.secret], secret_out, invocation)
+    refused = [one.refusal for one in applied if one.refusal is not None]
+    if refused:
+        return refused[0].exit_code
+    changed = dry_run is not None and any(one.outcome != "unchanged" for one in applied)
+    return ExitCode.DIFFERENT if exit_code and changed else ExitCode.DONE
+
+
+def _told(one: "Applied", invocation: Invocation) -> "Applied":
+    """Said as soon as it is known."""
+    from datarecs_cli.error_text import as_text
+
+    if not invocation.is_json:
+        print(f"{one.name} {one.outcome}", flush=True)
+        for line in one.changes:
+            print(f"  {line}")
+    if one.refusal is not None:
+        print(as_text(one.refusal), file=sys.stderr)
+    return one
+
+
+def _print_applied(applied: Sequence["Applied"]) -> None:
+    from datarecs_cli.output import print_json
+
+    items = [
+        {
+            "name": one.name,
+            "outcome": one.outcome,
+            **({"changes": list(one.changes)} if one.changes else {}),
+            **({"error": str(one.refusal)} if one.refusal else {}),
+        }
+        for one in applied
+    ]
+    print_json("apply", {"items": items})
+
+
+def _hand_over(secrets: Sequence[str], target: Path | None, invocation: Invocation) -> None:
+    """A new signing secret is shown once: into the file, or on stderr, also under --quiet."""
+    from datarecs_cli.stack.credentials import write_private
+
+    if not secrets:
+        return
+    if target is not None:
+        write_private(target, "".join(f"{secret}\n" for secret in secrets).encode())
+        invocation.say(f"the signing secret is in {target}; the server never shows it again")
+        return
+    for secret in secrets:
+        print(f"signing secret, shown this once: {secret}", file=sys.stderr)
+
+
+def get(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="jobs, connections, …, or runs")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="one of them")] = None,
+    *,
+    namespace: Annotated[str | None, typer.Option(help="only of this project")] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="without what the server owns, ready to apply")
+    ] = False,
+    job: Annotated[str | None, typer.Option(help="runs of this job")] = None,
+    status: Annotated[str | None, typer.Option(help="runs in this status")] = None,
+    result: Annotated[str | None, typer.Option(help="MATCHED or UNMATCHED")] = None,
+    since: Annotated[str | None, typer.Option(help="runs made since, RFC 3339")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
+) -> ExitCode:
+    """List objects or runs, or show one."""
+    from datarecs_cli import listing
+    from datarecs_cli.client import connect
+
+    invocation = current()
+    where = {"job": job, "status": status, "result": result, "since": since}
+    wanted = {key: value for key, value in where.items() if value is not None}
+    with connect(invocation) as api:
+        if kind.casefold() in RUNS and name is None:
+            listing.print_runs(api, wanted, limit, invocation)
+        elif kind.casefold() in RUNS and name is not None:
+            listing.print_run(api, name, invocation)
+        elif wanted:
+            raise UsageFault(f"--{next(iter(wanted))} belongs to `datarecs get runs`")
+        elif name is None:
+            listing.print_objects(
+                api, _entry(kind), namespace=namespace, limit=limit, invocation=invocation
+            )
+        else:
+            found = api.get(_entry(kind).path, name, namespace=namespace or DEFAULT_NAMESPACE)
+            listing.print_object(found, invocation, export=export)
+    return ExitCode.DONE
+
+
+def delete(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="of the object")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the object")],
+    *,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> ExitCode:
+    """Delete one object."""
+    from datarecs_cli.applying import shown_name
+    from datarecs_cli.client import Ask, connect, path_of
+
+    invocation, entry = current(), _entry(kind)
+    shown = shown_name(entry, name)
+    if not yes:
+        _confirm(shown, invocation)
+    ask = Ask(
+        method="DELETE",
+        path=path_of(entry.path, name),
+        params={"namespace": namespace},
+        headers={"If-Match": "*"},
+    )
+    with connect(invocation) as api:
+        answer = api.ask(ask)
+    outcome = "deleted" if answer.status == 200 else "deleting"  # noqa: PLR2004  202: finalizers are at work
+    if invocation.output is Output.JSON:
+        from datarecs_cli.output import print_json
+
+        print_json("delete", {"name": shown, "outcome": outcome})
+    else:
+        print(f"{shown} {outcome}")
+    return ExitCode.DONE
+
+
+def _confirm(shown: str, invocation: Invocation) -> None:
+    if invocation.no_input or not sys.stdin.isatty():
+        raise UsageFault(f"deleting {shown} without a terminal needs --yes")
+    if not typer.confirm(f"delete {shown}?", err=True):
+        raise UsageFault("not deleted")
+
+
+def _entry(word: str) -> "KindEntry":
+    from datarecs_specs.kinds import KINDS, kind_named
+
+    entry = kind_named(word)
+    if entry is None:
+        known = ", ".join([*(one.path for one in KINDS.values()), "runs"])
+        raise UsageFault(f"no kind is called {word!r}; there are {known}")
+    return entry

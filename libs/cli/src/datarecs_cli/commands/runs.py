@@ -1,0 +1,206 @@
+"""`datarecs run`, `watch`, `cancel`: ask a job's question, follow it, give it up."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode, Gate
+from datarecs_cli.invocation import Invocation, Output, UsageFault, current
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+
+if TYPE_CHECKING:
+    from datarecs_cli.client import Api, Json
+    from datarecs_cli.watching import Telling
+
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="id, its first 8 characters, @latest:JOB")
+]
+GateOption = Annotated[
+    Gate | None, typer.Option(help="acceptance: the job's `accept` limits decide the exit code")
+]
+_FILES = (".yaml", ".yml", ".json")
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="JOB|FILE", help="a file is applied first")],
+    *,
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="do not wait for the end")] = False,
+    no_apply: Annotated[bool, typer.Option("--no-apply", help="run FILE's job as it is")] = False,
+    reason: Annotated[str | None, typer.Option(help="why, for the audit")] = None,
+    report: Annotated[Path | None, typer.Option(help="where to save the HTML report")] = None,
+    gate: GateOption = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="the same key never makes a second run")
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="of the job")] = DEFAULT_NAMESPACE,
+) -> ExitCode:
+    """Run a job and wait for its verdict: exit 0 matched, 1 unmatched, 3 errored, 4 cancelled."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.parameters import named_values
+    from datarecs_cli.run_ending import save_report
+    from datarecs_cli.triggering import trigger
+
+    invocation = current()
+    body: dict[str, object] = {"parameters": named_values(param or [])}
+    if reason is not None:
+        body["reason"] = reason
+    with connect(invocation) as api:
+        job = _job(api, target, namespace, invocation, send=not no_apply)
+        if job is None:
+            return ExitCode.USAGE
+        made = trigger(api, job, body, key=idempotency_key)
+        run_id = str(made["run_id"])
+        if detach:
+            _print_started(made, invocation)
+            return ExitCode.DONE
+        code = _to_its_end(api, "run", run_id, invocation, gate=gate)
+        if report is not None:
+            save_report(api, run_id, report)
+            invocation.say(f"report   {report}")
+    return code
+
+
+def _job(
+    api: "Api", target: str, namespace: str, invocation: Invocation, *, send: bool
+) -> tuple[str, str] | None:
+    """(namespace, name) of the job; None when the file has faults, which are shown."""
+    is_file = target == "-" or target.endswith(_FILES) or os.path.sep in target
+    if not is_file:
+        return namespace, target
+    from datarecs_cli.applying import apply_each, sound
+    from datarecs_cli.declared_files import load
+
+    declared = sound(load([target]), invocation)
+    if not declared:
+        return None
+    jobs = [one for one in declared if one.kind is Kind.RECONCILIATION_JOB]
+    if len(jobs) != 1:
+        raise UsageFault(f"{target} declares {len(jobs)} jobs; apply it, then run one by its name")
+    if send:
+        for one in apply_each(api, declared):
+            if one.refusal is not None:
+                raise one.refusal
+            invocation.say(f"{one.name} {one.outcome}")
+            if one.secret is not None:
+                invocation.say(f"signing secret, shown this once: {one.secret}")
+    return jobs[0].namespace, jobs[0].name
+
+
+def _print_started(made: "Json", invocation: Invocation) -> None:
+    from datarecs_cli.output import print_json
+
+    if invocation.output is Output.JSON:
+        print_json("run", {"run": made})
+    else:
+        print(made["run_id"])
+    invocation.say(f"watch it with: datarecs watch {made['run_id']}")
+
+
+def _telling(api: "Api", run: "Json", invocation: Invocation) -> "Telling":
+    from datarecs_cli.output import stdout_words
+    from datarecs_cli.screen import Screen
+    from datarecs_cli.triggering import source_names
+    from datarecs_cli.watching import Telling
+    from datarecs_runtime.environment import process_environment
+
+    environment = process_environment()
+    return Telling(
+        screen=Screen.of(invocation, environment),
+        words=stdout_words(environment),
+        sources=source_names(api, run),
+    )
+
+
+def _to_its_end(
+    api: "Api", command: str, run_id: str, invocation: Invocation, *, gate: Gate | None = None
+) -> ExitCode:
+    from datarecs_cli.run_ending import ending_of, print_ending
+    from datarecs_cli.watching import wait_for_end
+
+    telling = _telling(api, api.get("runs", run_id), invocation)
+    ended = wait_for_end(api, run_id, telling, limit_s=invocation.timeout_s)
+    ending = ending_of(api, ended)
+    print_ending(command, ending, telling.words, _in_ci(invocation))
+    return ending.exit_code(gate)
+
+
+def _in_ci(invocation: Invocation) -> Invocation:
+    from datarecs_cli.commands.validate import in_ci
+
+    return in_ci(invocation)
+
+
+def watch(
+    run: RunName,
+    *,
+    events: Annotated[
+        bool, typer.Option("--events", help="every event as JSON on stdout instead of progress")
+    ] = False,
+    gate: GateOption = None,
+) -> ExitCode:
+    """Follow a run from its beginning to its end; exit codes as `run`."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.run_names import run_named
+
+    invocation = current()
+    with connect(invocation) as api:
+        run_id = run_named(api, run)
+        if events:
+            return _events_to_the_end(api, run_id, invocation, gate)
+        return _to_its_end(api, "watch", run_id, invocation, gate=gate)
+
+
+def _events_to_the_end(
+    api: "Api", run_id: str, invocation: Invocation, gate: Gate | None
+) -> ExitCode:
+    from dataclasses import replace
+
+    from datarecs_cli.event_lines import print_cloud_event
+    from datarecs_cli.run_ending import Ending
+    from datarecs_cli.watching import wait_for_end
+
+    telling = replace(_telling(api, {}, invocation), happened=print_cloud_event)
+    ended = wait_for_end(api, run_id, telling, limit_s=invocation.timeout_s)
+    return Ending(run=ended, document=None, largest=None).exit_code(gate)
+
+
+def cancel(
+    run: RunName,
+    *,
+    reason: Annotated[str | None, typer.Option(help="why")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="until it has ended, however it does")
+    ] = False,
+) -> ExitCode:
+    """Ask a run to stop; a run that has finished stays finished."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.output import print_json
+    from datarecs_cli.run_names import run_named
+    from datarecs_cli.watching import cancel as ask_to_stop
+
+    invocation = current()
+    with connect(invocation) as api:
+        run_id = run_named(api, run)
+        answer = ask_to_stop(api, run_id, reason=reason)
+        if wait:
+            return _to_its_end(api, "cancel", run_id, invocation)
+        state = answer or api.get("runs", run_id)
+    if invocation.is_json:
+        print_json("cancel", {"run": state})
+    else:
+        print(_cancel_words(state, asked=answer is not None))
+    return ExitCode.DONE if answer is not None else ExitCode.SERVER
+
+
+def _cancel_words(run: Mapping[str, object], *, asked: bool) -> str:
+    if not asked:
+        return f"{run['run_id']} had ended: {run.get('result') or run['status']}"
+    if run["status"] == "CANCELLED":
+        return f"{run['run_id']} cancelled"
+    return f"{run['run_id']} cancel requested"

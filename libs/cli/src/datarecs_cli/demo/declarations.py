@@ -1,0 +1,100 @@
+"""What the demo declares: two connections, the job, who is told.
+
+The job is a text a person reads and edits, so it is written as one; the rest holds addresses of
+this machine and is made for it.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from datarecs_cli.demo.books import LedgerPlace
+
+JOB = "ledger-vs-exports"
+EXPORTS = "exports.parquet"
+JOB_FILE = "ledger.recon.yaml"
+SURROUNDINGS_FILE = "platform.yaml"
+ENDPOINT = "demo-receiver"
+RECIPIENT = "finance@demo.localhost"
+FINALISED = "io.datarecs.reconciliation.run.finalised"
+JOB_TEXT = f"""\
+# Does every account of the ledger add up to the same amount in the exports?
+# Written by `datarecs demo`, which writes it anew each time. Change something, then:
+#   datarecs validate demo/{JOB_FILE}
+#   datarecs run demo/{JOB_FILE}
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {{name: {JOB}}}
+spec:
+  description: Sums by account, ledger against exports
+  owner: finance
+  sources:
+    - {{name: ledger, kind: postgres, connection: demo-ledger, relation: demo.ledger}}
+    - {{name: exports, kind: parquet, connection: demo-files, path: {EXPORTS}}}
+  reference: ledger
+  stages:
+    - name: balance-check
+      type: aggregate
+      dimensions: [account]
+      measures:
+        - name: total_amount
+          function: sum
+          column: amount
+          tolerances: [{{type: ABSOLUTE, value: "0.01"}}]
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Addresses and folders of this machine."""
+
+    ledger: LedgerPlace
+    password_file: Path
+    """Of the reader's role, in the tenant's folder of secrets."""
+    folder: Path
+    """Of the exports."""
+    receiver_url: str
+
+
+def surroundings_text(places: Places) -> str:
+    """Connections, endpoint and rule as one YAML file; every value is quoted as JSON."""
+    ledger = places.ledger
+    quoted = json.dumps
+    return f"""\
+# What the demo's job needs around it, with the addresses of this machine.
+# Written by `datarecs demo`, which writes it anew each time.
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {{name: demo-ledger}}
+spec:
+  type: postgres
+  config:
+    host: {quoted(ledger.host)}
+    port: {ledger.port}
+    database: {quoted(ledger.database)}
+    user: {quoted(ledger.user)}
+    sslmode: prefer
+  auth: {{password: {quoted(f"file:{places.password_file}")}}}
+---
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {{name: demo-files}}
+spec:
+  type: files
+  config: {{root: {quoted(str(places.folder))}}}
+---
+apiVersion: datarecs.io/v1
+kind: WebhookEndpoint
+metadata: {{name: {ENDPOINT}}}
+spec:
+  url: {quoted(places.receiver_url)}
+  filter: {{types: [reconciliation.run.finalised]}}
+---
+apiVersion: datarecs.io/v1
+kind: NotificationRule
+metadata: {{name: demo-finance}}
+spec:
+  match: {{jobs: [{JOB}]}}
+  notify: every_run
+  to: [{{address: {RECIPIENT}}}]
+"""

@@ -1,0 +1,234 @@
+"""The demo from its data to its two verdicts: what is done in which order, and what is shown.
+
+It speaks to the platform as any client does: data into the sources, declarations and runs over
+REST, mail from the maildir, webhooks at a receiver of its own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from datarecs_cli.applying import Applied, apply_each, sound
+from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.declared_files import load
+from datarecs_cli.demo import declarations, expected
+from datarecs_cli.demo.books import load_ledger, write_exports
+from datarecs_cli.demo.entries import exports, ledger
+from datarecs_cli.invocation import Invocation
+from datarecs_cli.output import Words
+from datarecs_cli.receiver import Received, Receiver
+from datarecs_cli.run_ending import Ending, ending_of, ending_text, save_report
+from datarecs_cli.screen import Screen
+from datarecs_cli.stack.credentials import LocalSecrets
+from datarecs_cli.stack.failures import DemoFailedError
+from datarecs_cli.stack.layout import Layout
+from datarecs_cli.stack.psql import Login
+from datarecs_cli.triggering import trigger
+from datarecs_cli.watching import Telling, wait_for_end
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE
+from datarecs_core.webhooks.signature import secret_key
+from datarecs_runtime.clock import SystemClock
+
+RUN_LIMIT_S = 300.0
+ARRIVAL_LIMIT_S = 60.0
+"""For mail and webhook after the run has ended."""
+LOOK = timedelta(seconds=0.1)
+INDENT = " " * 9
+READER_SECRET, WEBHOOK_SECRET = "demo-ledger", "demo-webhook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Where the demo plays."""
+
+    layout: Layout
+    tenant_id: str
+    folder: Path
+    """`demo` beside the user's files; below the platform's project."""
+    login: Login
+    """Of the database server's administrator."""
+    api: Api
+    words: Words
+    invocation: Invocation
+    show: Callable[[str], None]
+    """A line of the result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What both runs became."""
+
+    endings: tuple[Ending, Ending]
+    reports: tuple[Path, Path]
+    mail: Path
+
+
+def play(scene: Scene) -> Played:
+    """Both runs; every number is the one it must be when this returns.
+
+    Raises:
+        DemoFailedError: a step failed, or a number differs.
+        DatarecsError: the API refused or nobody answered.
+    """
+    clock = SystemClock()
+    with Receiver(keys=(), clock=clock) as receiver:
+        with _timed(scene, "demo data: ledger (Postgres, 1,000 rows), exports (Parquet, 1,005)"):
+            _prepare(scene, receiver)
+        receiver.keys = (secret_key(_signing_secret(scene)),)
+        first = _run(scene, number=1, wanted=expected.FIRST)
+        _check_gap(first)
+        mail = _show_mail(scene, first.run_id)
+        _show_webhook(scene, receiver, first.run_id)
+        scene.show("  ... the demo corrects the exports and runs again")
+        write_exports(scene.folder / declarations.EXPORTS, exports(corrected=True))
+        second = _run(scene, number=2, wanted=expected.SECOND)
+        _show_webhook(scene, receiver, second.run_id)
+    reports = (_saved_report(scene, first, 1), _saved_report(scene, second, 2))
+    dot = f" {scene.words.dot} "
+    scene.show(f"  report    {dot.join(shown_path(one) for one in reports)}")
+    edit = f"edit {shown_path(scene.folder / declarations.JOB_FILE)}"
+    steps = dot.join((f"datarecs diff {first.run_id}", edit, "datarecs down"))
+    scene.show(f"  next      {steps}")
+    return Played(endings=(first, second), reports=reports, mail=mail)
+
+
+@contextmanager
+def _timed(scene: Scene, text: str) -> Iterator[None]:
+    clock = SystemClock()
+    began = clock.monotonic()
+    yield
+    took_s = clock.monotonic() - began
+    scene.invocation.say(f"  {scene.words.tick} {text:64} {took_s:5.1f} s")
+
+
+def _prepare(scene: Scene, receiver: Receiver) -> None:
+    """Data, files and declarations; an endpoint whose secret is lost is made anew."""
+    scene.folder.mkdir(parents=True, exist_ok=True)
+    secrets = scene.layout.tenant_secrets / scene.tenant_id
+    secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+    password = LocalSecrets(secrets).password(READER_SECRET)
+    places = declarations.Places(
+        ledger=load_ledger(scene.login, ledger(), password),
+        password_file=secrets / READER_SECRET,
+        folder=scene.folder,
+        receiver_url=receiver.url,
+    )
+    write_exports(scene.folder / declarations.EXPORTS, exports(corrected=False))
+    job = scene.folder / declarations.JOB_FILE
+    job.write_text(declarations.JOB_TEXT, encoding="utf-8")
+    around = scene.folder / declarations.SURROUNDINGS_FILE
+    around.write_text(declarations.surroundings_text(places), encoding="utf-8")
+    applied = _applied(scene, (str(around), str(job)))
+    known = _secret_file(scene).exists()
+    if not known and not any(one.secret for one in applied):
+        _forget_endpoint(scene)
+        applied = _applied(scene, (str(around),))
+    for one in applied:
+        if one.secret is not None:
+            LocalSecrets(scene.layout.secrets).put(WEBHOOK_SECRET, one.secret)
+
+
+def _applied(scene: Scene, files: tuple[str, ...]) -> list[Applied]:
+    declared = sound(load(files), scene.invocation)
+    if not declared:
+        raise DemoFailedError(step="its declarations", reason="they have faults, shown above")
+    applied = list(apply_each(scene.api, declared))
+    for one in applied:
+        if one.refusal is not None:
+            raise DemoFailedError(step=f"applying {one.name}", reason=str(one.refusal))
+    return applied
+
+
+def _forget_endpoint(scene: Scene) -> None:
+    ask = Ask(
+        method="DELETE",
+        path=path_of("webhook-endpoints", declarations.ENDPOINT),
+        headers={"If-Match": "*"},
+    )
+    scene.api.ask(ask)
+
+
+def _secret_file(scene: Scene) -> Path:
+    return LocalSecrets(scene.layout.secrets).path(WEBHOOK_SECRET)
+
+
+def _signing_secret(scene: Scene) -> str:
+    return _secret_file(scene).read_text(encoding="utf-8")
+
+
+def _run(scene: Scene, *, number: int, wanted: Mapping[str, object]) -> Ending:
+    compared: list[Json] = []
+
+    def happened(entry: Json) -> None:
+        if entry["type"] == expected.COMPARED:
+            compared.append(entry)
+
+    made = trigger(scene.api, (DEFAULT_NAMESPACE, declarations.JOB), {})
+    telling = Telling(screen=Screen(quiet=True, moves=False), words=scene.words, happened=happened)
+    run = wait_for_end(scene.api, str(made["run_id"]), telling, limit_s=RUN_LIMIT_S)
+    ending = ending_of(scene.api, run)
+    head, *rest = ending_text(ending, scene.words, scene.invocation)
+    scene.show(f"  run {number}  {head}")
+    for line in rest:
+        scene.show(line)
+    if not compared or ending.facts is None:
+        raise DemoFailedError(step=f"run {number}", reason=f"it ended {ending.outcome}")
+    wrong = list(expected.departures(wanted, compared[-1].get("data")))
+    if wrong:
+        raise DemoFailedError(step=f"run {number}", reason="; ".join(wrong))
+    return ending
+
+
+def _check_gap(ending: Ending) -> None:
+    facts = ending.facts
+    gaps = [
+        measure.gaps[1]
+        for stage in (facts.stages if facts else ())
+        if stage.executed is not None
+        for measure in stage.executed.measures
+    ]
+    if gaps != [expected.GAP]:
+        raise DemoFailedError(step="run 1", reason=f"the gap is {gaps} instead of {expected.GAP}")
+
+
+def _show_mail(scene: Scene, run_id: str) -> Path:
+    """The one mail about the run, as soon as it lies in the maildir."""
+    folder, clock = scene.layout.mail / "new", SystemClock()
+    deadline = clock.monotonic() + ARRIVAL_LIMIT_S
+    while clock.monotonic() < deadline:
+        found = sorted(folder.glob(f"run.{run_id}.*"))
+        if found:
+            scene.show(f"{INDENT}mail     to {declarations.RECIPIENT}   {shown_path(found[0])}")
+            return found[0]
+        clock.wait(LOOK)
+    raise DemoFailedError(step="the mail", reason=f"none came within {ARRIVAL_LIMIT_S:.0f} s")
+
+
+def _show_webhook(scene: Scene, receiver: Receiver, run_id: str) -> None:
+    def of_this_run(received: Received) -> bool:
+        told = received.event_type == declarations.FINALISED
+        return told and received.data.get("run_id") == run_id
+
+    received = receiver.wait_for(of_this_run, limit_s=ARRIVAL_LIMIT_S)
+    if received is None:
+        raise DemoFailedError(
+            step="the webhook", reason=f"none came within {ARRIVAL_LIMIT_S:.0f} s"
+        )
+    if not received.verified:
+        raise DemoFailedError(step="the webhook", reason=received.fault or "it was not signed")
+    told = "run.finalised delivered, signature verified"
+    scene.show(f"{INDENT}webhook  {told}, attempt {received.attempt}")
+
+
+def _saved_report(scene: Scene, ending: Ending, number: int) -> Path:
+    target = scene.layout.root / "demo" / f"report-{number}.html"
+    save_report(scene.api, ending.run_id, target)
+    return target
+
+
+def shown_path(path: Path) -> str:
+    """Relative to where the user stands, when it lies below."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

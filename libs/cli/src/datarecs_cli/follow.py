@@ -1,0 +1,245 @@
+"""Following one run from its first event to its end, whatever happens to the connection.
+
+The stream is resumed behind the last number seen; when it cannot be had for five minutes the same
+history is polled. Nothing is told twice and nothing is left out. Source: spec experience 3.4.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+
+from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.refusals import RefusedError, ServerUnreachableError, UnexpectedAnswerError
+from datarecs_core.runs.model import RunStatus
+
+FIRST_PAUSE = timedelta(seconds=0.5)
+LONGEST_PAUSE = timedelta(seconds=10)
+STREAM_PATIENCE_S = 300.0
+"""Without anything new over the stream; then the history is polled."""
+POLL = timedelta(seconds=5)
+POLL_PATIENCE_S = 300.0
+"""Without any answer at all; then the failure is the command's."""
+PAGE = 200
+_PASSING = frozenset({429, 500, 503})
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One line of the run's history."""
+
+    entry: Json
+
+    @property
+    def sequence(self) -> int:
+        return int(str(self.entry["runsequence"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The run's row as it stands."""
+
+    run: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The connection was lost; following goes on by itself."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A sign of life without news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run is terminal and everything before it was told."""
+
+
+Seen = Happened | Snapshot | Dropped | Quiet
+
+
+def is_terminal(run: Json) -> bool:
+    return RunStatus(str(run["status"])).is_terminal
+
+
+def follow(api: Api, run_id: str, *, after: int = 0) -> Iterator[Seen]:
+    """Everything behind the event `after`, in order, each once; ends with the run.
+
+    Raises:
+        RefusedError: the run is unknown, or the key may not read it.
+        ServerUnreachableError: no answer for five minutes of streaming and five of polling.
+    """
+    following = _Following(api, run_id, after)
+    yield from following.streamed()
+    if not following.has_ended():
+        yield from following.polled()
+
+
+class _Following:
+    """Where one reader stands."""
+
+    def __init__(self, api: Api, run_id: str, after: int) -> None:
+        self._api, self._run_id, self._after = api, run_id, after
+        self._ended = False
+
+    def has_ended(self) -> bool:
+        return self._ended
+
+    def streamed(self) -> Iterator[Seen]:
+        """By server-sent events; comes back when the run has ended or patience has."""
+        clock, pause = self._api.clock, FIRST_PAUSE
+        last_news = clock.monotonic()
+        while not self._ended:
+            reason = "the server closed the stream"
+            try:
+                for seen in self._frames():
+                    if not isinstance(seen, Quiet):
+                        last_news, pause = clock.monotonic(), FIRST_PAUSE
+                    yield seen
+            except (ServerUnreachableError, UnexpectedAnswerError, RefusedError) as lost:
+                if isinstance(lost, RefusedError) and lost.status not in _PASSING:
+                    raise
+                reason = str(lost)
+            if self.has_ended():
+                return
+            yield Dropped(reason)
+            if clock.monotonic() - last_news >= STREAM_PATIENCE_S:
+                return
+            clock.wait(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def polled(self) -> Iterator[Seen]:
+        """By asking every five seconds."""
+        clock = self._api.clock
+        last_answer, version = clock.monotonic(), None
+        while not self._ended:
+            try:
+                # The row first: what it says is done stands in the entries that are read after it.
+                run = self._api.get("runs", self._run_id)
+                yield from self._pages()
+            except (ServerUnreachableError, UnexpectedAnswerError) as lost:
+                if clock.monotonic() - last_answer >= POLL_PATIENCE_S:
+                    raise
+                yield Dropped(str(lost))
+            else:
+                last_answer = clock.monotonic()
+                if run != version:
+                    version = run
+                    yield Snapshot(run)
+                self._ended = is_terminal(run) and self._after >= int(str(run["last_sequence"]))
+            if not self._ended:
+                yield Quiet()
+                clock.wait(POLL)
+
+    def _frames(self) -> Iterator[Seen]:
+        ask = Ask(
+            method="GET",
+            path=path_of("runs", self._run_id, "events"),
+            headers={"Accept": "text/event-stream", "Last-Event-ID": str(self._after)},
+        )
+        with self._api.lines(ask) as lines:
+            for name, data in frames(lines):
+                match name:
+                    case "event":
+                        yield from self._told(_object(data, ask))
+                    case "run":
+                        yield Snapshot(_object(data, ask))
+                    case "end":
+                        self._ended = True
+                        return
+                    case _:
+                        yield Quiet()
+
+    def _pages(self) -> Iterator[Seen]:
+        while True:
+            page = self._api.get(
+                "runs", self._run_id, "events", after=str(self._after), limit=str(PAGE)
+            )
+            items = page.get("items")
+            for entry in items if isinstance(items, list) else []:
+                yield from self._told(entry)
+            if page.get("next") is None:
+                return
+
+    def _told(self, entry: Json) -> Iterator[Seen]:
+        happened = Happened(entry)
+        if happened.sequence > self._after:
+            self._after = happened.sequence
+            yield happened
+
+
+def _object(data: str, ask: Ask) -> Json:
+    try:
+        found = json.loads(data, parse_float=Decimal)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UnexpectedAnswerError(where=ask.where, what="a frame that is no JSON object")
+    return found
+
+
+def frames(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """(event, data) of a stream of server-sent events; a comment is an event without a name."""
+    name, data = "message", list[str]()
+    for line in lines:
+        member, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line:
+            if data:
+                yield name, "\n".join(data)
+            name, data = "message", []
+        elif not member:
+            yield "", value
+        elif member == "event":
+            name = value
+        elif member == "data":
+            data.append(value)
+
+
+class Pump:
+    """Reads on a thread of its own, so that the reader may look at the clock and hear Ctrl-C.
+
+    An interrupt costs nothing: the next call goes on where the last one was cut off.
+    """
+
+    def __init__(self, items: Iterator[Seen]) -> None:
+        self._items = items
+        self._queue: SimpleQueue[Seen | Ended | Exception] = SimpleQueue()
+        self._closed = Event()
+        self._thread = Thread(target=self._read, name="follow", daemon=True)
+        self._thread.start()
+
+    def next(self, within: timedelta) -> Seen | Ended | None:
+        """The next item, or None when nothing came in time.
+
+        Raises:
+            DatarecsError: what ended the reading.
+        """
+        try:
+            item = self._queue.get(timeout=within.total_seconds())
+        except Empty:
+            return None if self._thread.is_alive() or not self._queue.empty() else Ended()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """The thread ends at the next sign of life of the server; it is not waited for."""
+        self._closed.set()
+
+    def _read(self) -> None:
+        try:
+            for item in self._items:
+                self._queue.put(item)
+                if self._closed.is_set():
+                    return
+            self._queue.put(Ended())
+        except Exception as error:  # noqa: BLE001  handed to the thread that asks
+            self._queue.put(error)

@@ -1,0 +1,112 @@
+"""Lists of objects and runs, and one of them, as `get` shows them."""
+
+from collections.abc import Mapping
+
+from datarecs_cli.client import Api, Json
+from datarecs_cli.invocation import Invocation, Output
+from datarecs_cli.output import Column, as_yaml, print_json, print_list, table
+from datarecs_cli.run_names import run_named
+from datarecs_specs.kinds import KindEntry
+
+_OBJECTS = (
+    Column(title="NAME", member="name"),
+    Column(title="NAMESPACE", member="namespace"),
+    Column(title="GENERATION", member="generation", number=True),
+    Column(title="CREATED", member="created_at"),
+)
+_RUNS = (
+    Column(title="RUN", member="run_id"),
+    Column(title="JOB", member="job"),
+    Column(title="STATUS", member="status"),
+    Column(title="RESULT", member="result"),
+    Column(title="UNMATCHED", member="rows_unmatched", number=True),
+    Column(title="CREATED", member="created_at"),
+)
+_OWNED = ("uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+"""Metadata that only the server writes."""
+
+
+def print_objects(
+    api: Api, entry: KindEntry, *, namespace: str | None, limit: int, invocation: Invocation
+) -> None:
+    """Objects of one kind, newest first."""
+    where = {} if namespace is None else {"namespace": namespace}
+    items = list(api.pages(entry.path, limit=limit, params=where))
+    if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
+        print_list("get", _OBJECTS, items, invocation)
+        return
+    print_list("get", _OBJECTS, [_object_row(one) for one in items], invocation)
+    if not items:
+        invocation.say(f"no {entry.path}; make some with: datarecs apply -f FILE")
+
+
+def _object_row(one: Json) -> Json:
+    metadata = _metadata(one)
+    return {**metadata, "created_at": metadata.get("creationTimestamp")}
+
+
+def _metadata(one: Json) -> Mapping[str, object]:
+    found = one.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
+def print_object(found: Json, invocation: Invocation, *, export: bool) -> None:
+    """One object: a line of the list, or the whole of it as YAML or JSON."""
+    shown = exported(found) if export else found
+    if invocation.output is Output.JSON:
+        print_json("get", {"object": shown})
+    elif invocation.output is Output.YAML or (export and invocation.output is None):
+        print(as_yaml(shown))
+    else:
+        print_list("get", _OBJECTS, [_object_row(found)], invocation)
+
+
+def exported(found: Json) -> Json:
+    """The object without what the server owns, so that it can be applied again."""
+    metadata = {
+        name: value for name, value in _metadata(found).items() if name not in _OWNED and value
+    }
+    return {
+        "apiVersion": found["apiVersion"],
+        "kind": found["kind"],
+        "metadata": metadata,
+        "spec": found["spec"],
+    }
+
+
+def print_runs(api: Api, where: Mapping[str, str], limit: int, invocation: Invocation) -> None:
+    """Runs, newest first."""
+    items = list(api.pages("runs", limit=limit, params=where))
+    if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
+        print_list("get", _RUNS, items, invocation)
+        return
+    print_list("get", _RUNS, [_run_row(one) for one in items], invocation)
+    if not items:
+        invocation.say("no runs; start one with: datarecs run JOB")
+
+
+def _run_row(run: Json) -> Json:
+    summary = run.get("summary")
+    error = run.get("error")
+    code = error.get("code") if isinstance(error, Mapping) else None
+    unmatched = summary.get("rows_unmatched") if isinstance(summary, Mapping) else None
+    return {**run, "result": run.get("result") or code, "rows_unmatched": unmatched}
+
+
+def print_run(api: Api, name: str, invocation: Invocation) -> None:
+    """One run's record."""
+    run = api.get("runs", run_named(api, name))
+    match invocation.output:
+        case Output.JSON:
+            print_json("get", {"object": run})
+        case Output.YAML:
+            print(as_yaml(run))
+        case Output.NAME:
+            print(run["run_id"])
+        case _:
+            columns = (
+                Column(title="FIELD", member="field"),
+                Column(title="VALUE", member="value"),
+            )
+            rows = [{"field": field, "value": value} for field, value in run.items() if value]
+            print("\n".join(table(columns, rows)))

@@ -1,0 +1,134 @@
+"""Which engine answers a local comparison: the oracle at once, or Spark for anything larger.
+
+Apart from the run because the choice needs the plan and the rows that were read, and because
+nothing of Spark is imported before it is chosen.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from datarecs_application.ports.comparing import Engine
+from datarecs_cli.local.folder import OutFolder
+from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
+from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.grouping import MAX_ROWS
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.results import Difference
+from datarecs_core.comparison.scan import FileList, Scan
+from datarecs_core.jobs.vocabulary import SourceKind, Strategy
+from datarecs_memory.engine import MemoryEngine
+from datarecs_reports.difference_file import stored_below
+from datarecs_runtime.environment import process_environment
+
+if TYPE_CHECKING:
+    from datarecs_spark.session import SparkRuntime
+
+MAX_CELLS = 150_000
+"""Rows times columns, over all sources, up to which the oracle answers in about a second."""
+_MIB = 1024**2
+
+
+class EngineChoice(StrEnum):
+    AUTO = "auto"
+    SPARK = "spark"
+    REFERENCE = "reference"
+
+
+@dataclass(slots=True, kw_only=True)
+class Engines:
+    """Makes the engine of one run, and remembers which it was."""
+
+    wanted: EngineChoice
+    rows: Callable[[Scan], Iterable[tuple[object, ...]]]
+    """Delivers the rows of a scan to the oracle."""
+    out: OutFolder
+    scratch: Path
+    memory_bytes: int
+    say: Callable[[str], None]
+    open_things: ExitStack
+    used: EngineChoice = EngineChoice.REFERENCE
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the data that rules depend on, as the engine used them."""
+
+    def engine(self, plan: ComparisonPlan) -> Engine:
+        """The engine for the plan, whose sources have been read."""
+        self.used = chosen(plan) if self.wanted is EngineChoice.AUTO else self.wanted
+        if self.used is EngineChoice.REFERENCE:
+            self.versions = oracle_versions()
+            return MemoryEngine(self.rows, key=COMPARE_KEY, write=self._store)
+        self.say("starting Spark on this machine")
+        runtime = self._spark()
+        self.open_things.callback(runtime.close)
+        self.versions = runtime.versions()
+        made: Engine = runtime.engine(plan, key=COMPARE_KEY, directory=self.out.differences)
+        return made
+
+    def _store(self, stage: StagePlan, rows: Sequence[Difference]) -> str:
+        with self.out.storing():
+            return stored_below(self.out.differences)(stage, rows)
+
+    def _spark(self) -> "SparkRuntime":
+        from datarecs_cli.stack.java import Places, find_java, packaged_home
+        from datarecs_spark.session import SparkRuntime, SparkSettings
+
+        java = find_java(
+            process_environment(),
+            shim_home=self.scratch / "java",
+            places=Places(packaged=packaged_home()),
+        )
+        return SparkRuntime.start(
+            SparkSettings(
+                master="local[*]",
+                driver_memory=f"{self.memory_bytes // _MIB}m",
+                java_home=str(java.home),
+                scratch=self.scratch / "spark",
+            )
+        )
+
+
+def oracle_versions() -> Mapping[str, str]:
+    """Zone tables and Unicode data of this process."""
+    return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
+
+
+def chosen(plan: ComparisonPlan) -> EngineChoice:
+    """The oracle when it is quick enough and knows every condition, else Spark."""
+    forced = any(stage.strategy.requested is not Strategy.AUTO for stage in plan.stages)
+    rows = [rows_of(scan) for scan in plan.scans]
+    known = [each for each in rows if each is not None]
+    cells = sum(
+        each * len(scan.columns) for each, scan in zip(rows, plan.scans, strict=True) if each
+    )
+    small = len(known) == len(rows) and cells <= MAX_CELLS and max(known) <= MAX_ROWS
+    covered = all(_covers(condition) for condition in _conditions(plan))
+    return EngineChoice.REFERENCE if small and covered and not forced else EngineChoice.SPARK
+
+
+def rows_of(scan: Scan) -> int | None:
+    """Rows that were read, or that the footers of the pinned files promise; None if unknown."""
+    if scan.extract is not None:
+        return scan.extract.rows
+    if not isinstance(scan.pin, FileList):
+        return None
+    counted = [file.rows for file in scan.pin.files if file.rows is not None]
+    return sum(counted) if len(counted) == len(scan.pin.files) else None
+
+
+def _conditions(plan: ComparisonPlan) -> list[str]:
+    """Conditions that an engine evaluates; databases and text files filter by themselves."""
+    filters = [scan.filter for scan in plan.scans if scan.kind is SourceKind.PARQUET]
+    return [each for each in (*(stage.where for stage in plan.stages), *filters) if each]
+
+
+def _covers(condition: str) -> bool:
+    try:
+        parse_condition(condition)
+    except ConditionNotCoveredError:
+        return False
+    return True

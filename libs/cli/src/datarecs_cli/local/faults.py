@@ -1,0 +1,68 @@
+"""Why a local comparison ends without one: its question does not fit, or nothing can be stored."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_core.errors.base import DatarecsError, ErrorCode
+from datarecs_core.errors.run import RunDetail
+
+
+class Told(NamedTuple):
+    """One fault of a question, in the words of whoever asked."""
+
+    code: ErrorCode
+    where: str
+    """A flag as it was typed, a path of the job file, a file."""
+    message: str
+    hint: str
+
+
+class QuestionRefusedError(DatarecsError):
+    """The question does not fit the sources, or is none; every fault is told at once."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, faults: Sequence[Told]) -> None:
+        first, *more = faults
+        lines = [_line(first), *(f"{fault.code.docs_id} {_line(fault)}" for fault in more)]
+        super().__init__("\n".join(lines))
+        self.code = first.code
+        self.faults = tuple(faults)
+
+
+def _line(fault: Told) -> str:
+    lead = f"{fault.where}: " if fault.where else ""
+    return f"{lead}{fault.message}" + (f"; {fault.hint}" if fault.hint else "")
+
+
+class OutNotWritableError(DatarecsError):
+    """The results cannot be written where they belong."""
+
+    code = RunDetail.RESULT_STORE_FAILED
+    fix = "name another folder with --out, or free space on this disk"
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"{folder}: the results cannot be stored: {reason}")
+        self.folder = folder
+
+
+class ScratchNotWritableError(DatarecsError):
+    """Rows cannot be brought to this machine for comparing."""
+
+    code = RunDetail.SPILL_EXHAUSTED
+    fix = "free space where temporary files go, or set TMPDIR to another disk"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"temporary files cannot be written: {reason}")
+
+
+class TooLittleMemoryError(DatarecsError):
+    """The comparison did not fit into memory."""
+
+    code = RunDetail.OUT_OF_MEMORY
+    fix = "compare with --engine spark, which spills to disk"
+
+    def __init__(self) -> None:
+        super().__init__("the comparison needs more memory than this machine gives")

@@ -1,0 +1,68 @@
+"""The folder a local comparison leaves: run.json, report.html, differences/.
+
+Apart from the run because of what must never happen here: a verdict of an earlier run beside the
+error of this one, half a document, or a file of the user's swept away.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from datarecs_cli.local.faults import OutNotWritableError
+
+DEFAULT = Path("datarecs-compare")
+
+
+class OutFolder:
+    """One folder for one comparison; what an earlier one left there is replaced."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.run_json = root / "run.json"
+        self.report = root / "report.html"
+        self.differences = root / "differences"
+
+    def prepare(self) -> None:
+        """Make the folder and remove the files of an earlier comparison, and those alone.
+
+        Raises:
+            OutNotWritableError: the folder cannot be made or written.
+        """
+        with self.storing():
+            self.root.mkdir(parents=True, exist_ok=True)
+            self.run_json.unlink(missing_ok=True)
+            self.report.unlink(missing_ok=True)
+            for part in self.differences.glob("stage=*/part-*.parquet"):
+                part.unlink()
+            for folder in self.differences.glob("stage=*"):
+                folder.rmdir()
+            self.differences.mkdir(exist_ok=True)
+
+    def store(self, path: Path, content: bytes) -> None:
+        """Temporary name, then rename: a reader sees the whole file or none.
+
+        Raises:
+            OutNotWritableError: the file cannot be written, as on a full disk.
+        """
+        partial = path.with_name(f".{path.name}.partial")
+        with self.storing():
+            partial.write_bytes(content)
+            partial.replace(path)
+
+    def forget(self) -> None:
+        """Take the empty folders away again: there was no comparison.
+
+        A folder that the user named stays.
+        """
+        ours = (self.root, DEFAULT) if self.root.parent == DEFAULT else ()
+        for folder in (self.differences, *ours):
+            with suppress(OSError):  # it holds something
+                folder.rmdir()
+
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """What cannot be written inside ends as OutNotWritableError."""
+        try:
+            yield
+        except OSError as cause:
+            raise OutNotWritableError(self.root, cause.strerror or type(cause).__name__) from cause

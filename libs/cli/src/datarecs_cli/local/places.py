@@ -1,0 +1,100 @@
+"""Where a file of a comparison lies: the folder it is named from, its kind, a name for the source.
+
+Apart from the question because a proof names files relative to a folder, never by absolute path,
+while people type any path they like.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from datarecs_cli.invocation import UsageFault
+from datarecs_core.jobs.vocabulary import SourceKind
+
+KINDS = {
+    ".parquet": SourceKind.PARQUET,
+    ".pq": SourceKind.PARQUET,
+    ".csv": SourceKind.CSV,
+    ".tsv": SourceKind.CSV,
+}
+_WILD = re.compile(r"[*?\[]")
+_NO_NAME = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 24
+"""So that two of them still make a job's name."""
+
+
+def located(path: str, base: Path) -> tuple[Path, str]:
+    """The folder a path is read from, and the path relative to it.
+
+    Relative paths keep their words; an absolute one, or one that climbs out of `base`, is cut
+    before its first part that is a wildcard or a partition folder such as `day=2026-01-31`.
+    """
+    clean = os.path.normpath(path)
+    if not clean.startswith(("/", "..")):
+        return base, clean
+    parts = Path(os.path.normpath(base / clean)).parts
+    fixed = next(
+        (at for at, part in enumerate(parts[:-1]) if _WILD.search(part) or "=" in part),
+        len(parts) - 1,
+    )
+    return Path(*parts[:fixed]), "/".join(parts[fixed:])
+
+
+def kind_of(path: str) -> SourceKind:
+    """By the name's ending, of a folder by the files in it.
+
+    Raises:
+        UsageFault: nothing is there, or files of a kind that cannot be compared yet.
+    """
+    suffix = _suffix(path)
+    if suffix in KINDS:
+        return KINDS[suffix]
+    known = ", ".join(KINDS)
+    raise UsageFault(
+        f"{path}: files {f'ending in {suffix}' if suffix else 'without an ending'} cannot be"
+        f" compared yet; known are {known}, folders of these, and jobs in .yaml"
+    )
+
+
+def is_tab_separated(path: str) -> bool:
+    return _suffix(path) == ".tsv"
+
+
+def _suffix(path: str) -> str:
+    if _WILD.search(path):
+        return Path(path).suffix.lower()
+    found = Path(path)
+    if not found.exists():
+        raise UsageFault(
+            f"{path}: there is no such file; look at the path, it starts at {Path.cwd()}"
+        )
+    if not found.is_dir():
+        return found.suffix.lower()
+    inside = (one for one in sorted(found.rglob("*")) if one.suffix.lower() in KINDS)
+    first = next(inside, None)
+    if first is None:
+        raise UsageFault(f"{path}: the folder holds no file ending in {', '.join(KINDS)}")
+    return first.suffix.lower()
+
+
+def names_of(paths: Sequence[str]) -> list[str]:
+    """A source name per path: the file's own, with its folder's or a number where that repeats."""
+    short = [_slug(_own_name(path)) for path in paths]
+    if len(set(short)) == len(short):
+        return short
+    long = [_slug(f"{Path(path).resolve().parent.name} {_own_name(path)}") for path in paths]
+    if len(set(long)) == len(long):
+        return long
+    return [f"{name}-{at}" for at, name in enumerate(short, start=1)]
+
+
+def _own_name(path: str) -> str:
+    """`exports` of `exports/*.parquet`: what stands before the first wildcard."""
+    parts = [part for part in Path(path).parts if not _WILD.search(part)]
+    return Path(parts[-1]).stem if parts else ""
+
+
+def _slug(text: str) -> str:
+    name = _NO_NAME.sub("-", text.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    return name or "source"

@@ -1,0 +1,257 @@
+"""What a local comparison asks: a job from a file, or one made from paths and flags.
+
+Both go through the decoding of every declaration, so a flag is judged by the rules of the field it
+stands for; its faults are told in the words of the command line.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from datarecs_application.comparison import Question
+from datarecs_cli.declared_files import STDIN, load, tell
+from datarecs_cli.error_text import plain
+from datarecs_cli.invocation import Invocation, UsageFault
+from datarecs_cli.local.faults import QuestionRefusedError, Told
+from datarecs_cli.local.places import is_tab_separated, kind_of, located, names_of
+from datarecs_core.errors.faults import Fault, dotted, pointer
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import ReconciliationJob, Source
+from datarecs_core.jobs.literals import parameters_written_in
+from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
+from datarecs_core.jobs.spec_hash import spec_hash
+from datarecs_core.resources.connection import Connection, FilesConfig, connection_faults
+from datarecs_specs.documents import decode_json
+from datarecs_specs.reading import Surroundings
+
+LOCAL = Surroundings(local_files=True)
+JOB_ENDINGS = (".yaml", ".yml", ".json")
+STAGE = "rows"
+_DURATION, _PERCENT = "P", "%"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """The command line, as it was typed."""
+
+    sources: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_job(self) -> bool:
+        """One job file instead of sources."""
+        first = self.sources[0]
+        return len(self.sources) == 1 and (first == STDIN or first.endswith(JOB_ENDINGS))
+
+    @property
+    def command(self) -> str:
+        """The line that asks the same again."""
+        words = ["datarecs", "compare", *self.sources]
+        words += ["--key", ",".join(self.keys)] if self.keys else []
+        for flag, columns in (("--measure", self.measures), ("--except", self.left_out)):
+            words += [word for column in columns for word in (flag, column)]
+        for name, value in self.parameters.items():
+            values = value if isinstance(value, list) else [value]
+            words += [word for each in values for word in ("--param", f"{name}={each}")]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question with what is needed to open its sources."""
+
+    question: Question
+    roots: Mapping[str, Path]
+    """By file source: where its path starts."""
+    connections: Mapping[str, Connection]
+    """Those that the job file declares, by name."""
+    flags: Flags
+
+    def where(self, fault: Fault) -> str:
+        """A fault's place in the words of the command line, or of the job file."""
+        return _where(self.flags, pointer(fault.path), dotted(fault.shown_path))
+
+
+def asked(flags: Flags, *, now: datetime, invocation: Invocation) -> Asked | None:
+    """The question; None when a job file has faults, which are then shown.
+
+    Raises:
+        UsageFault: the command line cannot be understood, or a file is not there.
+        QuestionRefusedError: flags or parameters with faults.
+    """
+    if flags.is_job:
+        return _from_file(flags, now, invocation)
+    job = _from_flags(flags)
+    return _asked(flags, job, {}, now=now, base=Path.cwd())
+
+
+def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | None:
+    if flags.keys or flags.measures or flags.left_out:
+        raise UsageFault("--key, --measure and --except are for sources; a job file declares them")
+    name = flags.sources[0]
+    files = load([name], surroundings=LOCAL)
+    if any(file.faults for file in files):
+        tell(files, invocation)
+        return None
+    documents = [one for file in files for one in file.documents]
+    jobs = [one.spec for one in documents if isinstance(one.spec, ReconciliationJob)]
+    if len(jobs) != 1:
+        raise UsageFault(f"{name}: compare takes one job, the file declares {len(jobs)}")
+    connections = {
+        one.declared.name: one.spec
+        for one in documents
+        if one.declared is not None and isinstance(one.spec, Connection)
+    }
+    base = Path.cwd() if name == STDIN else Path(name).absolute().parent
+    return _asked(flags, jobs[0], connections, now=now, base=base)
+
+
+def _from_flags(flags: Flags) -> ReconciliationJob:
+    if len(flags.sources) < 2:  # noqa: PLR2004  a comparison
+        raise UsageFault("compare needs two sources or more, or one job file in .yaml")
+    if flags.parameters:
+        raise UsageFault("--param is for job files; sources have no parameters")
+    decoded = decode_json(_declaration(flags), surroundings=LOCAL)
+    if decoded.faults:
+        raise QuestionRefusedError(
+            [
+                Told(one.code, _where(flags, one.pointer, one.path), one.message, one.hint)
+                for one in decoded.faults
+            ]
+        )
+    _, spec = decoded.require()
+    if not isinstance(spec, ReconciliationJob):
+        raise TypeError("the declaration of a job is a job")
+    return spec
+
+
+def _declaration(flags: Flags) -> dict[str, object]:
+    """The job that the flags stand for: one row stage; without measures every column counts."""
+    names = names_of(flags.sources)
+    stage: dict[str, object] = {"name": STAGE, "type": "row", "dimensions": list(flags.keys)}
+    if flags.measures:
+        stage["measures"] = [_measure(text) for text in flags.measures]
+    else:
+        stage |= {"measures": "*", "except": list(flags.left_out)}
+    sources = []
+    for name, path in zip(names, flags.sources, strict=True):
+        _, below = located(path, Path.cwd())
+        source: dict[str, object] = {"name": name, "kind": kind_of(path).value, "path": below}
+        if is_tab_separated(path):
+            source["options"] = {"delimiter": "\t"}
+        sources.append(source)
+    return {
+        "apiVersion": "datarecs.io/v1",
+        "kind": "ReconciliationJob",
+        "metadata": {"name": "-vs-".join(names[:2])},
+        "spec": {"sources": sources, "stages": [stage]},
+    }
+
+
+def _measure(text: str) -> dict[str, object]:
+    """`amount=0.01`, `qty=1%`, `booked_at=PT1S`, or a bare column, which must be equal."""
+    name, equals, limit = text.rpartition("=")
+    if not equals:
+        return {"name": text}
+    tolerance = {"type": "ABSOLUTE", "value": limit}
+    if limit.endswith(_PERCENT):
+        tolerance = {"type": "PERCENTAGE", "value": limit.removesuffix(_PERCENT).rstrip()}
+    elif limit.startswith(_DURATION):
+        tolerance = {"type": "DURATION", "value": limit}
+    return {"name": name, "tolerances": [tolerance]}
+
+
+def _where(flags: Flags, place: str, path: str) -> str:
+    """Which flag a field of the made job stands for; of a job file its path."""
+    if flags.is_job:
+        return f"{flags.sources[0]} {path}".strip()
+    parts = place.strip("/").split("/")
+    match parts:
+        case ["spec", "sources", index, *_] if index.isdecimal():
+            return flags.sources[int(index)]
+        case ["spec", "stages", _, "dimensions", index, *_]:
+            return f"--key {flags.keys[int(index)]}"
+        case ["spec", "stages", _, "measures", index, *_] if flags.measures:
+            return f"--measure {flags.measures[int(index)]}"
+        case ["spec", "stages", _, "except", index, *_]:
+            return f"--except {flags.left_out[int(index)]}"
+        case _:
+            return path
+
+
+def _asked(
+    flags: Flags,
+    job: ReconciliationJob,
+    connections: Mapping[str, Connection],
+    *,
+    now: datetime,
+    base: Path,
+) -> Asked:
+    unknown = connection_faults(job, {name: one.type for name, one in connections.items()})
+    hint = "declare the Connection in the same file, or give a path without one"
+    if unknown:
+        raise QuestionRefusedError(
+            [
+                Told(fault.code, _where(flags, "", dotted(fault.path)), fault.message, hint)
+                for fault in unknown
+            ]
+        )
+    stored = _parameters(flags, job, now)
+    places = {
+        source.name: _place(flags, source, index, connections, base)
+        for index, source in enumerate(job.sources)
+        if source.path is not None
+    }
+    sources = tuple(
+        replace(source, path=places[source.name][1]) if source.name in places else source
+        for source in job.sources
+    )
+    digest = spec_hash(job)
+    question = Question(
+        job=parameters_written_in(replace(job, sources=sources), stored),
+        job_uid=UUID(hex=digest.removeprefix("sha256:")[:32]),
+        spec_hash=digest,
+        parameters=tuple(
+            sorted((name, canonical_json(value).decode()) for name, value in stored.items())
+        ),
+    )
+    roots = {name: root for name, (root, _) in places.items()}
+    return Asked(question=question, roots=roots, connections=connections, flags=flags)
+
+
+def _place(
+    flags: Flags, source: Source, index: int, connections: Mapping[str, Connection], base: Path
+) -> tuple[Path, str]:
+    """Root and path: from the working folder, the job file's, or the connection's."""
+    if not flags.is_job:
+        return located(flags.sources[index], base)
+    connection = connections.get(source.connection or "")
+    if connection is not None and isinstance(connection.config, FilesConfig):
+        base = base / connection.config.root
+    return located(source.path or "", base)
+
+
+def _parameters(
+    flags: Flags, job: ReconciliationJob, now: datetime
+) -> Mapping[str, str | tuple[str, ...]]:
+    values, faults = resolve_parameters(
+        job.parameters, flags.parameters, moment=now, zone=ZoneInfo(job.timezone)
+    )
+    if faults:
+        raise QuestionRefusedError(
+            [
+                Told(fault.code, f"--param {plain(str(fault.path[1]))}", fault.message, fault.hint)
+                for fault in faults
+            ]
+        )
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in parameters_document(values).items()
+    }

@@ -1,0 +1,216 @@
+"""One local comparison from its question to the files it leaves.
+
+The same use case as a worker's child runs; here the sources are opened with the user's own rights,
+the published key takes the tenant's place, and a folder takes the blob store's.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from datarecs_application.child_frames import failure_words
+from datarecs_application.comparison import (
+    Answer,
+    ExtractionFailedError,
+    Means,
+    StageFailedError,
+    answer,
+)
+from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.outside import Clock
+from datarecs_cli.local.engines import EngineChoice, Engines
+from datarecs_cli.local.faults import (
+    QuestionRefusedError,
+    ScratchNotWritableError,
+    Told,
+    TooLittleMemoryError,
+)
+from datarecs_cli.local.folder import OutFolder
+from datarecs_cli.local.question import Asked
+from datarecs_cli.local.telling import LocalTold
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.faults import PlanRefusedError
+from datarecs_core.comparison.run_json import Sealing, run_document
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.security import SecretUnavailableError
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import Source
+from datarecs_core.resources.connection import Connection, FilesConfig
+from datarecs_core.values import instant_text
+from datarecs_reports.html import error_report, run_report
+from datarecs_runtime.environment import process_environment
+
+KEY_ID = "compare-c1"
+"""Names the published key of `datarecs compare`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """With what, and for whom, the comparison runs."""
+
+    run_id: str
+    out: OutFolder
+    engine: EngineChoice
+    told: LocalTold
+    clock: Clock
+
+
+def compare_locally(asked: Asked, local: Local) -> Mapping[str, object]:
+    """Compare, store report and run.json; the run.json as it was stored.
+
+    Raises:
+        QuestionRefusedError: the question does not fit the sources.
+        OutNotWritableError: nothing can be stored.
+        DatarecsError: a source or the comparison failed; the report says so, too.
+    """
+    local.out.prepare()
+    started = local.clock.now()
+    try:
+        with ExitStack() as open_things:
+            scratch = open_things.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-"))
+            work = _Work(asked, local, Path(scratch), open_things)
+            found = answer(asked.question, work.means(), local.told)
+            return _stored(asked, local, started, found, work.engines)
+    except PlanRefusedError as refused:
+        local.out.forget()
+        raise _in_own_words(asked, refused) from refused
+    except (ExtractionFailedError, StageFailedError) as failed:
+        error = _named(failed.__cause__ or failed)
+        _store_error(asked, local, started, error)
+        raise error from failed
+    except DatarecsError as error:
+        _store_error(asked, local, started, error)
+        raise
+
+
+def _named(error: BaseException) -> Exception:
+    """The error behind a failed part; what the machine lacks gets a name and a fix."""
+    match error:
+        case MemoryError():
+            return TooLittleMemoryError()
+        case OSError():
+            return ScratchNotWritableError(error.strerror or type(error).__name__)
+        case Exception():
+            return error
+        case _:
+            raise error
+
+
+class _Work:
+    """The means of one comparison; connectors are kept because the oracle reads through them."""
+
+    def __init__(self, asked: Asked, local: Local, scratch: Path, open_things: ExitStack) -> None:
+        self._asked, self._local, self._scratch = asked, local, scratch
+        self._opened: dict[str, Connector] = {}
+        self.engines = Engines(
+            wanted=local.engine,
+            rows=lambda scan: self._opened[scan.source].rows(scan),
+            out=local.out,
+            scratch=scratch,
+            memory_bytes=asked.question.job.execution.memory,
+            say=local.told.say,
+            open_things=open_things,
+        )
+
+    def means(self) -> Means:
+        return Means(
+            connect=self._connect,
+            engine=self.engines.engine,
+            clock=self._local.clock,
+            extracts=str(self._scratch / "extract"),
+        )
+
+    def _connect(self, source: Source) -> Connector:
+        connection = self._asked.connections.get(source.connection or "")
+        if connection is not None and isinstance(connection.config, FilesConfig):
+            connection = None  # its folder is the root already
+        surroundings = Surroundings(
+            roots=(self._asked.roots.get(source.name, Path.cwd()),),
+            policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
+            now=self._local.clock.now,
+            any_path=True,
+        )
+        opened = open_connector(source, connection, _secrets(connection), surroundings=surroundings)
+        self._opened[source.name] = opened
+        return opened
+
+
+def _secrets(connection: Connection | None) -> dict[str, str]:
+    """The values behind a connection's references: variables and files of whoever asks."""
+    found = {}
+    environment = process_environment()
+    for name, reference in (connection.auth if connection else {}).items():
+        kind, _, place = reference.partition(":")
+        try:
+            value = environment[place] if kind == "env" else Path(place).read_text(encoding="utf-8")
+        except (KeyError, OSError, UnicodeDecodeError) as cause:
+            raise SecretUnavailableError(
+                reference=reference, cause="it is not set" if kind == "env" else "no readable file"
+            ) from cause
+        found[name] = value.split("\n", 1)[0].rstrip("\r")
+    return found
+
+
+def _in_own_words(asked: Asked, refused: PlanRefusedError) -> QuestionRefusedError:
+    return QuestionRefusedError(
+        [
+            Told(fault.code, asked.where(fault), fault.message, fault.hint)
+            for fault in refused.faults
+        ]
+    )
+
+
+def _stored(
+    asked: Asked, local: Local, started: datetime, found: Answer, engines: Engines
+) -> Mapping[str, object]:
+    """Differences are stored by the engine; then the report, and run.json last."""
+    view = _view(asked, local, started)
+    written = canonical_json(
+        run_document(
+            found.plan,
+            found.outcome,
+            sealing=Sealing(versions=engines.versions, key_id=KEY_ID),
+            run={
+                "run_id": local.run_id,
+                "job": found.plan.job,
+                "attempt": 1,
+                "triggered_by": str(view["triggered_by"]),
+                "times": {
+                    "started_at": str(view["started_at"]),
+                    "ended_at": str(view["ended_at"]),
+                },
+                "execution": {"engine": engines.used.value},
+                "command": asked.flags.command,
+            },
+        )
+    )
+    document: dict[str, object] = json.loads(written)
+    view |= {"status": "COMPLETED", "result": found.outcome.verdict.value}
+    local.out.store(local.out.report, run_report(document, view, samples=True))
+    local.out.store(local.out.run_json, written)
+    return document
+
+
+def _store_error(asked: Asked, local: Local, started: datetime, error: Exception) -> None:
+    """The page of a comparison that failed, so that no earlier verdict is found in its place."""
+    view = _view(asked, local, started)
+    view |= {"status": "ERRORED", "result": None, "error": failure_words(error)}
+    local.out.store(local.out.report, error_report(view))
+
+
+def _view(asked: Asked, local: Local, started: datetime) -> dict[str, object]:
+    """The run as reports take it."""
+    environment = process_environment()
+    return {
+        "run_id": local.run_id,
+        "job": asked.question.job.name,
+        "triggered_by": environment.get("USER") or environment.get("LOGNAME") or "local user",
+        "started_at": instant_text(started),
+        "ended_at": instant_text(local.clock.now()),
+        "command": asked.flags.command,
+    }

@@ -1,0 +1,162 @@
+"""What happens in a run, told in lines while it happens.
+
+Two tellings of the same facts: every event as a plain line for logs, and for a terminal only what
+is finished, with one moving line for what is not. Source: spec experience 3.4.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from datarecs_cli.follow import Dropped, Happened, Seen, Snapshot
+from datarecs_cli.output import Words, amount, cell
+
+Data = Mapping[str, object]
+PREFIX = "io.datarecs.reconciliation."
+_MOVING = frozenset(
+    {
+        "run.triggered",
+        "run.queued",
+        "run.extraction.started",
+        "run.comparison.started",
+        "run.comparison.completed",
+        "run.stage.started",
+        "run.rows_processed",
+        "run.completed",
+        "run.finalised",
+        "run.cancelled",
+    }
+)
+"""Not worth a line of its own on a terminal: shown while it lasts, or told by the verdict."""
+
+
+class Narrator:
+    """Turns what was seen of one run into words."""
+
+    def __init__(self, words: Words, *, sources: tuple[str, ...] = ()) -> None:
+        """`sources` are their names in the job's order; without them they are numbered."""
+        self._words, self._sources = words, sources
+        self._started: dict[int, datetime] = {}
+        self.status = "TRIGGERED"
+        self.doing = ""
+        """The last thing that began and has not ended."""
+
+    def lines(self, seen: Seen) -> list[str]:
+        """For a log: one line per event."""
+        match seen:
+            case Happened(entry=entry):
+                kind, told = self._told(entry)
+                at = str(entry["time"])[11:19]
+                return [f"{at} {kind:<24} {told}".rstrip()]
+            case _:
+                return self._beside(seen)
+
+    def finished(self, seen: Seen) -> list[str]:
+        """For a terminal: what has ended, or went wrong."""
+        match seen:
+            case Happened(entry=entry):
+                kind, told = self._told(entry)
+                if kind in _MOVING:
+                    self.doing = f"{kind.removeprefix('run.')} {told}".strip()
+                    return []
+                return [f"  {kind.removeprefix('run.'):<20} {told}".rstrip()]
+            case _:
+                return self._beside(seen)
+
+    def _beside(self, seen: Seen) -> list[str]:
+        match seen:
+            case Snapshot(run=run):
+                self.status = str(run["status"])
+                return []
+            case Dropped(reason=reason):
+                return [f"  connection lost ({cell(reason)}); going on"]
+            case _:
+                return []
+
+    def _told(self, entry: Data) -> tuple[str, str]:
+        kind = cell(entry.get("type")).removeprefix(PREFIX)
+        data = entry.get("data")
+        moment = datetime.fromisoformat(str(entry["time"]))
+        given: Data = data if isinstance(data, Mapping) else {}
+        return kind, self._words_of(kind, given, moment)
+
+    def _words_of(self, kind: str, data: Data, moment: datetime) -> str:
+        what = kind.removeprefix("run.")
+        if what.startswith("extraction."):
+            return self._extraction(what, data, moment)
+        dot = f" {self._words.dot} "
+        match what:
+            case "comparison.started":
+                return f"{_stage(data)} {cell(data.get('input_source_count'))} sources"
+            case "comparison.completed":
+                return f"{_stage(data)} {dot.join(_counts(data))}"
+            case "rows_processed":
+                rows, found = amount(data.get("row_count")), amount(data.get("mismatch_count"))
+                return f"{_stage(data)} {rows} rows{dot}{found} mismatches"
+            case "stage.completed":
+                result = cell(data.get("result"))
+                return f"{_stage(data)} {self._words.sign(result)} {result}"
+            case _:
+                return _general(data)
+
+    def _extraction(self, what: str, data: Data, moment: datetime) -> str:
+        match what:
+            case "extraction.started":
+                self._started[_index(data)] = moment
+                return f"{self._source(data)} ({cell(data.get('connection_type'))})"
+            case "extraction.completed":
+                return self._extracted(data, moment)
+            case _:
+                return f"{self._source(data)}: {_error(data)}"
+
+    def _source(self, data: Data) -> str:
+        index = _index(data)
+        if index < len(self._sources):
+            return cell(self._sources[index])
+        return f"source {index + 1}"
+
+    def _extracted(self, data: Data, moment: datetime) -> str:
+        rows = amount(data.get("rows_extracted"))
+        told = f"{self._source(data)} {rows} rows"
+        began = self._started.get(_index(data))
+        if began is None:
+            return told
+        took = max((moment - began) / timedelta(seconds=1), 0.001)
+        rate = int(str(data.get("rows_extracted", 0))) / took
+        dot = self._words.dot
+        return f"{told} {dot} {rate:,.0f} rows/s {dot} {took:.1f} s"
+
+
+def _index(data: Data) -> int:
+    found = data.get("extraction_index")
+    return found if isinstance(found, int) else 0
+
+
+def _stage(data: Data) -> str:
+    return cell(data.get("stage_name"))
+
+
+def _counts(data: Data) -> list[str]:
+    joined = data.get("join_stats")
+    matched = joined.get("matched_groups") if isinstance(joined, Mapping) else None
+    return [
+        f"{amount(matched)} in all",
+        f"{amount(data.get('rows_matched'))} matched",
+        f"{amount(data.get('rows_unmatched'))} unmatched",
+    ]
+
+
+def _error(data: Data) -> str:
+    error = data.get("error")
+    if not isinstance(error, Mapping):
+        return ""
+    finer = f"/{error['detail_code']}" if error.get("detail_code") else ""
+    return cell(f"{error.get('code')}{finer} {error.get('message', '')}")
+
+
+def _general(data: Data) -> str:
+    """Whatever of the well-known members is there."""
+    told = [_stage(data)] if "stage_name" in data else []
+    told += [cell(data[name]) for name in ("result", "reason") if name in data]
+    told += [f"by {cell(data[name])}" for name in ("triggered_by", "cancelled_by") if name in data]
+    told += [_error(data)] if "error" in data else []
+    return " ".join(told)

@@ -1,0 +1,235 @@
+"""How data looks on stdout: tables, JSON, YAML, CSV, Markdown, names; and what is made harmless.
+
+One module because a value of a source must not reach a terminal, a spreadsheet or a page of a code
+host unescaped by any of these ways. Source: spec experience 3.1, security 12.
+"""
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from datarecs_cli.error_text import plain
+from datarecs_cli.invocation import Invocation, Output, UsageFault
+from datarecs_reports import figures
+
+Item = Mapping[str, object]
+_FORMULA = re.compile(r"\s*[=+\-@\t\r\n＝＋－＠]")  # noqa: RUF001  full-width signs start formulas too
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_PLAIN_MARKDOWN = re.compile(r"[^\W_]*([ ,-][^\W_]+)*|[+-]?[\d,]+(\.\d+)?%?")
+_LONGEST_CELL = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a list: its title, the member it shows, and whether it is a number."""
+
+    title: str
+    member: str
+    number: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """Signs of one terminal: Unicode, or ASCII where the locale has no more."""
+
+    matched: str
+    unmatched: str
+    errored: str
+    running: str
+    cancelled: str
+    tick: str
+    dot: str
+    delta: str
+
+    def sign(self, outcome: str) -> str:
+        """For a result or a status; empty for a status that has not ended."""
+        return {
+            "MATCHED": self.matched,
+            "UNMATCHED": self.unmatched,
+            "ERRORED": self.errored,
+            "QUEUE_ERRORED": self.errored,
+            "CANCELLED": self.cancelled,
+        }.get(outcome, self.running)
+
+
+UNICODE = Words(
+    matched="●",
+    unmatched="▲",
+    errored="✖",
+    running="◌",
+    cancelled="▬",
+    tick="✓",
+    dot="·",
+    delta="Δ",
+)
+ASCII = Words(
+    matched="OK",
+    unmatched="DIFF",
+    errored="ERR",
+    running="RUN",
+    cancelled="CANC",
+    tick="OK",
+    dot="|",
+    delta="delta",
+)
+
+
+def words(environment: Mapping[str, str], *, encoding: str | None) -> Words:
+    """Unicode only where both the locale and the stream say UTF-8.
+
+    Python writes UTF-8 under LC_ALL=C as well, so the stream alone does not tell what is seen.
+    """
+    locale = next(
+        (environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), ""
+    )
+    both = (locale.lower(), (encoding or "").lower())
+    return UNICODE if all("utf-8" in one or "utf8" in one for one in both) else ASCII
+
+
+def stdout_words(environment: Mapping[str, str]) -> Words:
+    """The words for what this process writes to stdout."""
+    return words(environment, encoding=sys.stdout.encoding)
+
+
+def text_of(value: object) -> str:
+    """A value for people: nothing for NULL, plain digits for numbers, JSON for what is nested."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Mapping() | list() | tuple():
+            return json.dumps(value, ensure_ascii=False, default=str)
+        case _:
+            return str(value)
+
+
+def cell(value: object) -> str:
+    """One line of a table: nothing in it moves the cursor or breaks the line."""
+    shown = plain(text_of(value)).replace("\n", "\\n")
+    return shown if len(shown) <= _LONGEST_CELL else f"{shown[: _LONGEST_CELL - 3]}..."
+
+
+def amount(value: object) -> str:
+    """A decimal with separators of thousands, every digit kept; other text as it is."""
+    return figures.amount(cell(value))
+
+
+def table(columns: Sequence[Column], items: Sequence[Item]) -> list[str]:
+    """Aligned lines, titles first; numbers stand right."""
+    rows = [[column.title for column in columns]]
+    rows += [
+        [(amount if column.number else cell)(item.get(column.member)) for column in columns]
+        for item in items
+    ]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(columns))]
+    return [
+        "  ".join(
+            one.rjust(width) if column.number else one.ljust(width)
+            for one, width, column in zip(row, widths, columns, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def as_csv(columns: Sequence[Column], items: Sequence[Item]) -> str:
+    """RFC 4180; a text that a spreadsheet would obey is told to be text."""
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow([column.title for column in columns])
+    for item in items:
+        writer.writerow([csv_text(text_of(item.get(column.member))) for column in columns])
+    return target.getvalue().removesuffix("\n")
+
+
+def csv_text(text: str) -> str:
+    """The text, with a leading `'` where it would start a formula; plain numbers stay."""
+    if _NUMBER.fullmatch(text) or not _FORMULA.match(text):
+        return text
+    return f"'{text}"
+
+
+def as_markdown(columns: Sequence[Column], items: Sequence[Item]) -> str:
+    """A table of which no cell leaves its place: no pipe, link, mention or tag of the data."""
+    rows = [[column.title for column in columns], ["---"] * len(columns)]
+    rows += [
+        [markdown_text(text_of(item.get(column.member))) for column in columns] for item in items
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def markdown_text(text: str) -> str:
+    """Anything but plain words and numbers as a code span, where nothing is a link or a mention."""
+    shown = plain(text).replace("\n", " ")
+    if _PLAIN_MARKDOWN.fullmatch(shown):
+        return shown
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    room = " " if "`" in (shown[0], shown[-1]) else ""
+    kept = shown.replace("|", "\\|")
+    return f"{fence}{room}{kept}{room}{fence}"
+
+
+def as_yaml(document: object) -> str:
+    """Block style; YAML 1.2, as declarations are read."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # a flag, typed as None
+    target = io.StringIO()
+    yaml.dump(document, target)
+    return target.getvalue().removesuffix("\n").removesuffix("\n...")
+
+
+def exact_json(value: object) -> str:
+    """JSON in which a number that arrived as Decimal keeps its digits."""
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case Mapping():
+            members = (f"{json.dumps(str(key))}: {exact_json(item)}" for key, item in value.items())
+            return "{" + ", ".join(members) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(exact_json(item) for item in value) + "]"
+        case _:
+            return json.dumps(value)
+
+
+def print_list(
+    command: str, columns: Sequence[Column], items: Sequence[Item], invocation: Invocation
+) -> None:
+    """A list in the form that was asked for; JSON names `datarecs.cli.<command>/1`."""
+    match invocation.output:
+        case None | Output.TABLE | Output.TEXT:
+            _put("\n".join(table(columns, items)))
+        case Output.JSON:
+            print_json(command, {"items": list(items)})
+        case Output.JSONL:
+            _put("\n".join(exact_json(item) for item in items))
+        case Output.YAML:
+            _put(as_yaml({"items": list(items)}))
+        case Output.CSV:
+            _put(as_csv(columns, items))
+        case Output.MD:
+            _put(as_markdown(columns, items))
+        case Output.NAME:
+            _put("\n".join(cell(item.get("name") or item.get("run_id")) for item in items))
+        case other:
+            raise UsageFault(f"-o {other} is not a form of this command")
+
+
+def print_json(command: str, members: Mapping[str, object]) -> None:
+    _put(exact_json({"schema": f"datarecs.cli.{command}/1", **members}))
+
+
+def _put(text: str) -> None:
+    """Nothing at all for no lines; a character the stream cannot hold is written as its escape."""
+    if not text:
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,0 +1,27 @@
+"""`--param NAME=VALUE` as people type it; what a text means is decided by the job's declaration."""
+
+from collections.abc import Sequence
+
+from datarecs_cli.invocation import UsageFault
+
+
+def named_values(pairs: Sequence[str]) -> dict[str, object]:
+    """Values by name; a name given twice is a list.
+
+    Raises:
+        UsageFault: a pair without a name or without `=`.
+    """
+    found: dict[str, object] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageFault(f"--param {pair}: write NAME=VALUE")
+        before = found.get(name)
+        match before:
+            case None:
+                found[name] = value
+            case list():
+                before.append(value)
+            case _:
+                found[name] = [before, value]
+    return found

@@ -1,0 +1,168 @@
+"""A local receiver of webhooks: takes requests on loopback, judges each, tells what came.
+
+`webhook listen` and `demo` run it. It answers 401 to what is not genuine, 4xx to what is no
+delivery at all, and never fails itself.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Condition, Thread
+from typing import Self
+
+from datarecs_application.ports.outside import Clock
+from datarecs_cli.webhook_check import Request, event_of, fault_of
+
+MAX_BODY_BYTES = 1024 * 1024
+_LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
+READ_LIMIT_S = 10
+FAILING = 503
+"""What the first deliveries of --fail-first get."""
+_LENGTH_REQUIRED, _TOO_LARGE, _REFUSED, _NO_EVENT = 411, 413, 401, 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One request and what it got."""
+
+    event: Mapping[str, object]
+    fault: str | None
+    """Why it is not genuine; None when it is, or when there is no secret to judge by."""
+    verified: bool
+    attempt: str
+    answered: int
+    again: bool
+    """Its id came before: a receiver acts once per id."""
+
+    @property
+    def event_type(self) -> str:
+        return str(self.event.get("type", "?"))
+
+    @property
+    def data(self) -> Mapping[str, object]:
+        found = self.event.get("data")
+        return found if isinstance(found, Mapping) else {}
+
+
+@dataclass(slots=True, kw_only=True)
+class Receiver:
+    """Listens between `open` and `close`, or for the length of a `with` block."""
+
+    keys: Sequence[bytes]
+    """Empty: nothing can be verified, and everything is taken."""
+    clock: Clock
+    told: Callable[[Received], None] = lambda _received: None
+    status: int = 200
+    fail_first: int = 0
+    port: int = 0
+    """0 takes a free one; afterwards the one it listens on."""
+    received: list[Received] = field(default_factory=list)
+    _ids: set[str] = field(default_factory=set)
+    _arrived: Condition = field(default_factory=Condition)
+    _server: "_Server | None" = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def open(self) -> None:
+        """Listen. Raises OSError when the port is taken."""
+        self._server = _Server(("127.0.0.1", self.port), _Handler)
+        self._server.receiver = self
+        self.port = self._server.server_address[1]
+        Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Safe to repeat."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def take(self, request: Request) -> int:
+        """Judge one request; the status it is answered with."""
+        event = event_of(request)
+        with self._arrived:
+            fault = fault_of(request, self.keys, now_s=self.clock.now().timestamp())
+            genuine = bool(self.keys) and fault is None
+            received = Received(
+                event=event,
+                fault=fault if self.keys else None,
+                verified=genuine,
+                attempt=request.header("datarecs-attempt"),
+                answered=self._status(event, refused=bool(self.keys) and not genuine),
+                again=request.header("webhook-id") in self._ids,
+            )
+            self.received.append(received)
+            self._ids.add(request.header("webhook-id"))
+            self.told(received)
+            self._arrived.notify_all()
+        return received.answered
+
+    def wait_for(self, wanted: Callable[[Received], bool], *, limit_s: float) -> Received | None:
+        """The first request of this kind, as soon as it has come; None after the limit."""
+
+        def found() -> Received | None:
+            return next((one for one in self.received if wanted(one)), None)
+
+        with self._arrived:
+            self._arrived.wait_for(found, limit_s)
+            return found()
+
+    def _status(self, event: Mapping[str, object], *, refused: bool) -> int:
+        if refused:
+            return _REFUSED
+        if not event:
+            return _NO_EVENT
+        if self.fail_first > 0:
+            self.fail_first -= 1
+            return FAILING
+        return self.status
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    receiver: Receiver
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = READ_LIMIT_S
+    server_version = "datarecs-listen"
+
+    def do_POST(self) -> None:
+        assert isinstance(self.server, _Server)  # noqa: S101  it makes no other
+        length = self.headers.get("content-length", "")
+        if not _LENGTH.fullmatch(length):
+            self._answer(_LENGTH_REQUIRED)
+        elif int(length) > MAX_BODY_BYTES:
+            self._answer(_TOO_LARGE)
+        else:
+            headers = {name.lower(): value for name, value in reversed(self.headers.items())}
+            body = self.rfile.read(int(length))
+            self._answer(self.server.receiver.take(Request(headers=headers, body=body)))
+
+    def _answer(self, status: int) -> None:
+        self.close_connection = True
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def handle(self) -> None:
+        """Whoever hangs up in between is gone; nothing else of it matters here."""
+        try:
+            super().handle()
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's name
+        """Requests are told by the receiver, not logged."""

@@ -1,0 +1,86 @@
+"""What a server refused or why none answered, as errors with what, where, why and fix.
+
+Apart from the client because here an HTTP status becomes an exit code, and nowhere else.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from datarecs_cli.commands.errors import catalogue
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_core.errors.base import DatarecsError, ErrorCode
+from datarecs_core.errors.client import ClientCode
+
+MAX_FAULTS = 100
+_ASK_AGAIN = frozenset({401, 403, 409, 412, 428, 429})
+"""Client errors that are about permission or timing, not about what was asked."""
+_SERVER_FAULT = 500
+
+
+class ServerUnreachableError(DatarecsError):
+    """No answer, after the tries that were due."""
+
+    code = ClientCode.SERVER_UNREACHABLE
+    exit_code = ExitCode.SERVER
+
+    def __init__(self, *, server: str, reason: str) -> None:
+        super().__init__(f"{server} does not answer: {reason}")
+        self.server = server
+
+
+class UnexpectedAnswerError(DatarecsError):
+    """An answer that is none of ours."""
+
+    code = ClientCode.UNEXPECTED_ANSWER
+    exit_code = ExitCode.SERVER
+
+    def __init__(self, *, where: str, what: str) -> None:
+        super().__init__(f"{where} answered {what}")
+        self.where = where
+
+
+class WaitedTooLongError(DatarecsError):
+    """--timeout has passed; what was waited for goes on."""
+
+    code = ClientCode.WAITED_TOO_LONG
+    exit_code = ExitCode.ERRORED
+
+    def __init__(self, *, what: str, seconds: float) -> None:
+        super().__init__(f"{what} had not ended after {seconds:g} s")
+        self.fix = f"look again with: datarecs watch {what.removeprefix('run ')}"
+
+
+class RefusedError(DatarecsError):
+    """A problem of the server (RFC 9457), with every fault it names."""
+
+    def __init__(self, *, where: str, status: int, problem: Mapping[str, object]) -> None:
+        """`where` is method and path; members that the server left out have none here."""
+        known = catalogue().get(str(problem.get("code", "")))
+        self.code: ErrorCode = known or ClientCode.UNEXPECTED_ANSWER
+        self.status = status
+        self.reason = str(problem.get("reason", ""))
+        self.exit_code = _exit_code(status)
+        told = problem.get("detail") or problem.get("title") or "no reason was given"
+        lines = [f"{told} ({where} answered {status})"]
+        if known is None:
+            lines.append(f"this client does not know the code {problem.get('code')!s}")
+        lines += _fault_lines(problem.get("errors"))
+        if status >= _SERVER_FAULT and problem.get("trace_id"):
+            lines.append(f"trace id {problem['trace_id']}")
+        super().__init__("\n".join(lines))
+
+
+def _exit_code(status: int) -> ExitCode:
+    if status in _ASK_AGAIN or status >= _SERVER_FAULT:
+        return ExitCode.SERVER
+    return ExitCode.USAGE
+
+
+def _fault_lines(errors: object) -> Iterator[str]:
+    listed = errors if isinstance(errors, list) else []
+    faults = [one for one in listed if isinstance(one, Mapping)]
+    for fault in faults[:MAX_FAULTS]:
+        hint = f"; {fault['hint']}" if fault.get("hint") else ""
+        place = f"{fault['pointer']}: " if fault.get("pointer") else ""
+        yield f"{fault.get('code', '')} {place}{fault.get('message', '')}{hint}".strip()
+    if len(faults) > MAX_FAULTS:
+        yield f"{len(faults) - MAX_FAULTS} more"

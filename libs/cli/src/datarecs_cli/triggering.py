@@ -1,0 +1,40 @@
+"""Asking for a run, and what is known of a run's job for telling about it."""
+
+from collections.abc import Mapping
+
+from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.refusals import RefusedError
+from datarecs_runtime.clock import UuidV7Ids
+
+
+def trigger(api: Api, job: tuple[str, str], body: Json, *, key: str | None = None) -> Json:
+    """The new run, or the run that this key made before.
+
+    Args:
+        api: where.
+        job: namespace and name.
+        body: parameters, reason.
+        key: without one a fresh one is used, so that a lost answer makes no second run.
+    """
+    namespace, name = job
+    ask = Ask(
+        method="POST",
+        path=path_of("jobs", name, "runs"),
+        params={"namespace": namespace},
+        headers={"Idempotency-Key": key or str(UuidV7Ids().new())},
+        body=body,
+    )
+    return api.ask(ask).json()
+
+
+def source_names(api: Api, run: Json) -> tuple[str, ...]:
+    """Names of the sources as the job declares them now; none when it cannot be read."""
+    try:
+        job = api.get("jobs", str(run.get("job", "")))
+    except RefusedError:
+        return ()
+    spec = job.get("spec")
+    sources = spec.get("sources") if isinstance(spec, Mapping) else None
+    if not isinstance(sources, list):
+        return ()
+    return tuple(str(one.get("name")) for one in sources if isinstance(one, Mapping))

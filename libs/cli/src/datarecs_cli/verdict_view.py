@@ -1,0 +1,129 @@
+"""How the end of a run looks on a terminal: verdict, counts, measures, the largest difference.
+
+Its own module because `run`, `watch`, `cancel --wait` and `demo` end with the same lines. Words and
+digits are those of the report. Source: spec experience 2.1.
+"""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from datarecs_cli.invocation import Invocation
+from datarecs_cli.output import Words, cell
+from datarecs_cli.screen import coloured
+from datarecs_reports.figures import amount, common_places, count, visible
+from datarecs_reports.model import Executed, MeasureFacts, RunFacts, StageFacts
+from datarecs_reports.words import missing_words, presence_words, short_tolerance, skipped_words
+
+Row = Mapping[str, object]
+_INDENT = " " * 9
+
+
+def headline(outcome: str, words: Words, invocation: Invocation) -> str:
+    """Sign and word, padded so that what follows stands in one column."""
+    text = f"{words.sign(outcome)} {outcome}"
+    return coloured(text, outcome, invocation) + " " * max(12 - len(text), 1)
+
+
+def verdict_lines(
+    facts: RunFacts, largest: Row | None, words: Words, invocation: Invocation
+) -> list[str]:
+    """A run that reached a verdict; the first line carries it.
+
+    Args:
+        facts: of its run.json.
+        largest: its largest stored difference, where it may be seen.
+        words: signs of the terminal.
+        invocation: says whether colours are wanted.
+    """
+    lines = [headline(facts.result, words, invocation) + _first(facts, words)]
+    for stage in facts.stages:
+        lines += _stage_lines(stage, facts, words)
+    if largest is not None:
+        lines.append(f"{_INDENT}{_largest(largest, words)}")
+    return lines
+
+
+def _first(facts: RunFacts, words: Words) -> str:
+    executed = [stage.executed for stage in facts.stages if stage.executed is not None]
+    if len(facts.stages) > 1 or not executed:
+        matched = sum(each.matched for each in executed)
+        return f"{matched} of {len(facts.stages)} stages matched"
+    return _stage_words(executed[0], facts.source_names, words)
+
+
+def _stage_words(stage: Executed, sources: tuple[str, ...], words: Words) -> str:
+    counts = stage.counts
+    if stage.matched:
+        groups = f"{count(counts.rows_matched)} of {count(counts.rows_compared)} groups"
+        return f"{groups} within tolerance"
+    everywhere = presence_words((1 << len(sources)) - 1, sources)
+    parts = [f"{count(counts.matched_groups)} {everywhere}", *missing_words(stage, sources)]
+    return cell(f" {words.dot} ".join(parts))
+
+
+def _stage_lines(stage: StageFacts, facts: RunFacts, words: Words) -> Iterator[str]:
+    if stage.executed is None:
+        yield f"{_INDENT}{cell(stage.name)}  {skipped_words(stage)}"
+        return
+    if len(facts.stages) > 1:
+        sign = words.sign(stage.executed.result)
+        yield f"{_INDENT}{cell(stage.name)}  {sign} {stage.executed.result}  " + _stage_words(
+            stage.executed, facts.source_names, words
+        )
+    for measure in stage.executed.measures:
+        if not measure.passed:
+            yield f"{_INDENT}{_measure(measure, facts.source_names, words)}"
+
+
+def _measure(measure: MeasureFacts, sources: tuple[str, ...], words: Words) -> str:
+    lead = f"{visible(measure.name)} {short_tolerance(measure)}"
+    parts = [f"{count(measure.within)} within", f"{count(measure.outside)} outside"]
+    gaps = [
+        (name, gap)
+        for name, gap in zip(sources, measure.gaps, strict=True)
+        if gap is not None and Decimal(gap) != 0
+    ]
+    for name, gap in gaps:
+        of = "" if len(sources) == 2 else f" of {name}"  # noqa: PLR2004  of two there is one gap
+        parts.append(f"gap{of} {amount(gap)}")
+    return cell(f"{lead}   {f' {words.dot} '.join(parts)}")
+
+
+def _largest(row: Row, words: Words) -> str:
+    """`largest  account 4711  ledger 1,500.00  exports 500.00  Δ -1,000.00`."""
+    values, deltas = _texts(row.get("values")), _texts(row.get("deltas"))
+    places = common_places([*values.values(), *deltas.values()])
+    key = _texts(row.get("key")).items()
+    told = [f"{name} {'NULL' if value is None else visible(value)}" for name, value in key]
+    told += [f"{name} {_shown(value, places)}" for name, value in values.items()]
+    for name, delta in deltas.items():
+        of = "" if len(deltas) == 1 else f" {name}"
+        told.append(f"{words.delta}{of} {_shown(delta, places)}")
+    return f"largest  {'  '.join(map(cell, told))}"
+
+
+def _shown(value: str | None, places: int = 0) -> str:
+    return "NULL" if value is None else visible(amount(value, places=places))
+
+
+def _texts(member: object) -> dict[str, str | None]:
+    if not isinstance(member, Mapping):
+        return {}
+    return {str(name): None if value is None else str(value) for name, value in member.items()}
+
+
+def ending_lines(run: Row, words: Words, invocation: Invocation) -> list[str]:
+    """A run that ended without a verdict: why, and where to read on."""
+    status = str(run["status"])
+    if status == "CANCELLED":
+        by, reason = run.get("cancelled_by"), run.get("cancel_reason")
+        told = f"by {cell(by)}" + (f": {cell(reason)}" if reason else "")
+        return [headline(status, words, invocation) + told]
+    error = run.get("error")
+    given: Row = error if isinstance(error, Mapping) else {}
+    finer = given.get("detail_code")
+    code = cell(given.get("code")) + (f" / {cell(finer)}" if finer else "")
+    lines = [f"{headline(status, words, invocation)}{code}  {cell(given.get('message'))}"]
+    if finer:
+        lines.append(f"{_INDENT}docs  datarecs errors {cell(finer)}")
+    return lines

@@ -1,0 +1,86 @@
+"""What an endpoint's resource shows of its health: two conditions and why it was disabled.
+
+Shown at transitions alone (failing, well again, disabled, enabled), never per attempt, so that
+status events stay few.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from datarecs_core.values import instant_text
+from datarecs_core.webhooks.health import DisabledBy, EndpointState
+
+FAILING_AFTER = 4
+"""Failures in a row after which an endpoint is shown as failing."""
+
+_WHY_DISABLED = {
+    DisabledBy.GONE: "The receiver answered 410. Change the spec to enable it again.",
+    DisabledBy.RECEIVER: "The receiver asked for it. Change the spec to enable it again.",
+}
+
+
+def is_failing(state: EndpointState) -> bool:
+    return state.consecutive_failures >= FAILING_AFTER
+
+
+def endpoint_status(
+    state: EndpointState, generation: int, *, before: Mapping[str, object], now: datetime
+) -> Mapping[str, object]:
+    """The status to store; equal to `before` when nothing that is shown has changed.
+
+    Args:
+        state: the endpoint's row.
+        generation: of its resource.
+        before: the stored status; times of conditions that stand are kept from it.
+        now: database time.
+    """
+    disabled = None if state.accepts(generation) else state.disabled
+    failing = is_failing(state)
+    healthy = ("False", "Failing") if failing else ("True", "Delivering")
+    ready = ("False", f"Disabled{disabled.by.capitalize()}") if disabled else ("True", "Enabled")
+    status: dict[str, object] = {
+        "conditions": [
+            _condition("Healthy", healthy, "", before=before, now=now),
+            _condition(
+                "Ready",
+                ready,
+                _WHY_DISABLED[disabled.by] if disabled else "",
+                before=before,
+                now=now,
+            ),
+        ]
+    }
+    if disabled is not None:
+        status["disabled"] = {"by": disabled.by.value, "at": instant_text(disabled.at)}
+    if failing and state.failing_since is not None:
+        status["failing_since"] = instant_text(state.failing_since)
+    return status
+
+
+def _condition(
+    kind: str,
+    stands: tuple[str, str],
+    message: str,
+    *,
+    before: Mapping[str, object],
+    now: datetime,
+) -> Mapping[str, object]:
+    """One condition; its time moves only when its status flips."""
+    status, reason = stands
+    earlier = _earlier(kind, before)
+    kept = earlier.get("last_transition_time") if earlier.get("status") == status else None
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "last_transition_time": kept or instant_text(now),
+    }
+
+
+def _earlier(kind: str, before: Mapping[str, object]) -> Mapping[str, object]:
+    conditions = before.get("conditions")
+    for one in conditions if isinstance(conditions, list) else ():
+        if isinstance(one, Mapping) and one.get("type") == kind:
+            return one
+    return {}

@@ -1,0 +1,63 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from datarecs_core.values import ResourceUid, TenantId
+from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState
+from datarecs_core.webhooks.status import endpoint_status
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
+WELL = EndpointState(tenant_id=TenantId(UUID(int=1)), endpoint_uid=ResourceUid(UUID(int=2)))
+FAILING = replace(WELL, consecutive_failures=4, failing_since=NOON)
+GONE = replace(WELL, disabled=Disabled(by=DisabledBy.GONE, at=NOON, generation=1))
+
+
+def shown(
+    state: EndpointState,
+    *,
+    before: Mapping[str, object] | None = None,
+    generation: int = 1,
+    now: datetime = NOON,
+) -> Mapping[str, object]:
+    return endpoint_status(state, generation, before=before or {}, now=now)
+
+
+def conditions(status: Mapping[str, object]) -> list[tuple[str, str, str]]:
+    found = status["conditions"]
+    assert isinstance(found, list)
+    return [(one["type"], one["status"], one["last_transition_time"]) for one in found]
+
+
+def test_a_well_endpoint_is_healthy_and_ready() -> None:
+    assert [(kind, status) for kind, status, _ in conditions(shown(WELL))] == [
+        ("Healthy", "True"),
+        ("Ready", "True"),
+    ]
+
+
+def test_the_same_state_gives_the_same_status_whatever_the_time() -> None:
+    for state in (WELL, FAILING, GONE):
+        before = shown(state)
+        assert shown(state, before=before, now=LATER) == before
+
+
+def test_only_the_condition_that_flips_gets_a_new_time() -> None:
+    failing = shown(FAILING, before=shown(WELL), now=LATER)
+    (_, healthy, moved), (_, ready, kept) = conditions(failing)
+    assert (healthy, ready) == ("False", "True")
+    assert moved > kept
+    assert failing["failing_since"] == "2026-11-20T12:00:00.000000Z"
+
+
+def test_a_disabled_endpoint_says_by_whom_until_its_spec_changes() -> None:
+    gone = shown(GONE)
+    assert gone["disabled"] == {"by": "gone", "at": "2026-11-20T12:00:00.000000Z"}
+    again = shown(GONE, before=gone, generation=2, now=LATER)
+    assert "disabled" not in again
+    assert conditions(again)[1][1] == "True"
+
+
+def test_a_status_of_another_form_is_written_anew() -> None:
+    assert shown(WELL, before={"conditions": ["x"]}) == shown(WELL, before={"conditions": 3})

@@ -1,0 +1,136 @@
+"""The difference file: which columns it has, and how differences become its Parquet rows.
+
+One home for the columns, which engines write and everybody else reads; written here for the oracle.
+Everything that could lose a digit is text. Arrays are built of buffers and text builders, because
+`pa.array` over Python values imports pandas wherever it is installed, which takes longer than a
+whole small comparison.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from datarecs_core.catalog.layout import segment
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.results import Difference
+from datarecs_core.documents import decimal_text
+
+_BY_SOURCE = pa.map_(pa.string(), pa.string())
+"""Source to text."""
+Store = Callable[[StagePlan, Sequence[Difference]], str]
+
+
+def difference_schema(dimensions: Sequence[str]) -> pa.Schema:
+    """The columns of a difference file, in order.
+
+    Args:
+        dimensions: names of the stage's dimensions. Parquet has no struct without a field, so a
+            stage that has none writes no `key`.
+    """
+    key = [pa.field(name, pa.string()) for name in dimensions]
+    return pa.schema(
+        [
+            pa.field("break_id", pa.string()),
+            pa.field("stage", pa.string()),
+            pa.field("measure", pa.string()),
+            pa.field("outcome", pa.string()),
+            pa.field("class", pa.string()),
+            pa.field("presence", pa.int64()),
+            pa.field("odd_one_out", pa.string()),
+            *([pa.field("key", pa.struct(key))] if key else []),
+            pa.field("key_hash", pa.binary()),
+            pa.field("values", _BY_SOURCE),
+            pa.field("raw_values", _BY_SOURCE),
+            pa.field("deltas", _BY_SOURCE),
+            pa.field("delta_percent", _BY_SOURCE),
+            pa.field("locator", _BY_SOURCE),
+            pa.field("sort_delta", pa.float64()),
+        ]
+    )
+
+
+def write_differences(path: Path, stage: StagePlan, rows: Sequence[Difference]) -> None:
+    """One part, compressed with zstd, in the order given; also when there is no row."""
+    dimensions = [dimension.name for dimension in stage.dimensions]
+    pq.write_table(_table(rows, dimensions), path, compression="zstd")
+
+
+def stored_below(root: Path) -> Store:
+    """The memory engine's writer: a folder `stage=<name>` per stage, whose place it answers."""
+
+    def store(stage: StagePlan, rows: Sequence[Difference]) -> str:
+        folder = root / f"stage={segment(stage.name)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_differences(folder / "part-00000.parquet", stage, rows)
+        return str(folder)
+
+    return store
+
+
+def _table(rows: Sequence[Difference], dimensions: Sequence[str]) -> pa.Table:
+    largest = [row.max_abs_delta for row in rows]
+    columns = {
+        "break_id": _texts(row.break_id for row in rows),
+        "stage": _texts(row.stage for row in rows),
+        "measure": _texts(row.measure for row in rows),
+        "outcome": _texts(row.outcome.value for row in rows),
+        "class": _texts(row.difference_class.value for row in rows),
+        "presence": _texts(str(row.presence) for row in rows).cast(pa.int64()),
+        "odd_one_out": _texts(row.odd_one_out for row in rows),
+        "key": _keys(rows, dimensions),
+        "key_hash": _binary([row.key_hash for row in rows]),
+        "values": _maps([row.values for row in rows]),
+        "raw_values": _maps([row.raw_values for row in rows]),
+        "deltas": _maps([_amounts(row.deltas) for row in rows]),
+        "delta_percent": _maps([_amounts(row.delta_percent) for row in rows]),
+        "locator": _maps([row.locator for row in rows]),
+        "sort_delta": _texts(None if size is None else repr(float(size)) for size in largest).cast(
+            pa.float64()
+        ),
+    }
+    schema = difference_schema(dimensions)
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+Pairs = Sequence[tuple[str, str | None]]
+
+
+def _amounts(amounts: Sequence[tuple[str, Decimal]]) -> Pairs:
+    return [(source, decimal_text(amount)) for source, amount in amounts]
+
+
+def _texts(texts: Iterable[str | None]) -> pa.Array:
+    builder = pa.lib.StringBuilder()
+    for text in texts:
+        builder.append(text)
+    return builder.finish()
+
+
+def _keys(rows: Sequence[Difference], dimensions: Sequence[str]) -> pa.Array | None:
+    """A struct of the key's parts; None where the stage has no dimensions."""
+    parts = [_texts(row.key[at] for row in rows) for at in range(len(dimensions))]
+    return pa.StructArray.from_arrays(parts, names=list(dimensions)) if parts else None
+
+
+def _offsets(lengths: Iterable[int]) -> pa.Buffer:
+    return pa.py_buffer(array("i", accumulate(lengths, initial=0)))
+
+
+def _binary(values: Sequence[bytes]) -> pa.Array:
+    buffers = [None, _offsets(map(len, values)), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def _maps(rows: Sequence[Pairs]) -> pa.Array:
+    pairs = [pair for row in rows for pair in row]
+    offsets = pa.Array.from_buffers(
+        pa.int32(), len(rows) + 1, [None, _offsets(len(row) for row in rows)]
+    )
+    return pa.MapArray.from_arrays(
+        offsets, _texts(name for name, _ in pairs), _texts(value for _, value in pairs)
+    )

@@ -1,0 +1,152 @@
+"""Reading stored differences back: the mismatches of a run, largest first, digit for digit.
+
+Apart from the writer because parts may come from another engine and from another release: they are
+read by column name, filtered and ranked by Arrow, and only what is asked for becomes Python.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from datarecs_core.comparison.results import DifferenceClass, Outcome
+from datarecs_core.errors.api import ApiCode
+from datarecs_core.errors.base import DatarecsError
+from datarecs_reports.reading import DocumentUnreadableError
+
+_MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator")
+_PLAIN = ("break_id", "stage", "measure", "outcome", "class", "presence", "odd_one_out")
+_TYPE_CLASSES = (DifferenceClass.INVALID.value, DifferenceClass.NOT_COMPARABLE.value)
+
+
+class UnknownFilterError(DatarecsError):
+    """`only` says something that is no filter of differences."""
+
+    code = ApiCode.INVALID_INPUT
+    fix = "use missing:SOURCE, outside:MEASURE, null or type"
+
+    def __init__(self, only: str) -> None:
+        super().__init__(
+            f"no filter is called {only[:64]!r}; there are missing:SOURCE, outside:MEASURE, null "
+            "and type"
+        )
+        self.only = only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceFilter:
+    """Which mismatches are wanted; everything that is given must hold."""
+
+    measure: str | None = None
+    only: str | None = None
+    """`missing:SOURCE` groups that a source lacks; `outside:MEASURE`; `null` NULL against a value;
+    `type` values or columns without a common type."""
+
+    def __post_init__(self) -> None:
+        word, colon, name = (self.only or "null").partition(":")
+        if (word, bool(colon and name)) not in _ONLY:
+            raise UnknownFilterError(self.only or "")
+
+
+_ONLY = frozenset({("missing", True), ("outside", True), ("null", False), ("type", False)})
+
+
+def read_differences(
+    parts: Iterable[bytes], where: DifferenceFilter, *, limit: int
+) -> list[dict[str, object]]:
+    """The mismatches of some stages: the largest |delta| first, then by break id.
+
+    Differences within tolerance are no mismatches and never listed. Values are by source; amounts
+    are exact text.
+
+    Args:
+        parts: Parquet files of differences, whole, in any order.
+        where: what is wanted.
+        limit: rows at most, 1 or more.
+
+    Raises:
+        DocumentUnreadableError: a part is no difference file.
+    """
+    best: list[dict[str, object]] = []
+    for part in parts:
+        found = _wanted(_table(part), where)
+        best = sorted([*best, *map(_row, _candidates(found, limit).to_pylist())], key=_rank)[:limit]
+    return best
+
+
+def _table(part: bytes) -> pa.Table:
+    try:
+        return pq.read_table(pa.BufferReader(part), partitioning=None)
+    except (pa.ArrowException, OSError) as cause:
+        raise DocumentUnreadableError(place="a part", wanted="a difference file") from cause
+
+
+def _wanted(table: pa.Table, where: DifferenceFilter) -> pa.Table:
+    mask = pc.equal(table["outcome"], Outcome.BREAK.value)
+    if where.measure is not None:
+        mask = pc.and_(mask, pc.equal(table["measure"], where.measure))
+    word, _, name = (where.only or "").partition(":")
+    match word:
+        case "missing":
+            missing = pc.equal(table["class"], DifferenceClass.MISSING.value)
+            mask = pc.and_(mask, pc.and_(missing, _lacks(table, name)))
+        case "outside":
+            there = pc.not_equal(table["class"], DifferenceClass.MISSING.value)
+            mask = pc.and_(mask, pc.and_(there, pc.equal(table["measure"], name)))
+        case "null":
+            kind = DifferenceClass.NULL_MISMATCH.value
+            mask = pc.and_(mask, pc.equal(table["class"], kind))
+        case "type":
+            mask = pc.and_(mask, pc.is_in(table["class"], pa.array(_TYPE_CLASSES)))
+    return table.filter(mask)
+
+
+def _lacks(table: pa.Table, source: str) -> pa.ChunkedArray:
+    """Whether a source has no rows of the group: its count is absent from the values."""
+    held = pc.map_lookup(table["values"], pa.scalar(source), "first")
+    return pc.or_(pc.is_null(held), pc.equal(held, "0"))
+
+
+def _candidates(table: pa.Table, limit: int) -> pa.Table:
+    """At least the rows that can be among the first `limit`.
+
+    Rounding to a double keeps the order of amounts, so only rows that share the last one's double
+    are ranked by their exact text.
+    """
+    if table.num_rows <= limit:
+        return table
+    sizes = pc.fill_null(pc.abs(table["sort_delta"]), -1.0)
+    ranked = pc.sort_indices(
+        pa.table({"size": sizes, "break_id": table["break_id"]}),
+        sort_keys=[("size", "descending"), ("break_id", "ascending")],
+    )
+    last = sizes[ranked[limit - 1].as_py()]
+    if last.as_py() < 0:
+        return table.take(ranked[:limit])
+    return table.filter(pc.greater_equal(sizes, last))
+
+
+def _row(record: Mapping[str, object]) -> dict[str, object]:
+    row: dict[str, object] = {name: record[name] for name in _PLAIN}
+    hashed = record["key_hash"]
+    row["key"] = record.get("key") or {}
+    row["key_hash"] = hashed.hex() if isinstance(hashed, bytes) else None
+    row |= {name: _by_source(record.get(name)) for name in _MAPS}
+    return row
+
+
+def _by_source(pairs: object) -> dict[str, str | None]:
+    return dict(pairs) if isinstance(pairs, list) else {}
+
+
+def _rank(row: Mapping[str, object]) -> tuple[Decimal, str]:
+    deltas = row["deltas"]
+    sizes = (
+        [Decimal(delta).copy_abs() for delta in deltas.values() if delta is not None]
+        if isinstance(deltas, dict)
+        else []
+    )
+    return (max(sizes).copy_negate() if sizes else Decimal(1), str(row["break_id"]))

@@ -1,0 +1,133 @@
+"""The page of a run that ended without a verdict: errored, never submitted, or cancelled.
+
+Apart from the page of a verdict because nothing here may look like one: no count, no tolerance,
+only the cause, how far the run came and what to do next.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from datarecs_core.errors.run import RunDetail
+from datarecs_reports.figures import instant, visible
+from datarecs_reports.page import Facts, text_of, when, who
+
+NO_VERDICT = "No verdict exists: the sources were neither found equal nor different."
+_CODES = {
+    "TIMED_OUT": "The run did not end before its deadline and was stopped.",
+    "CRASHED": "The process that did the work ended unexpectedly.",
+    "QUERY_FAILED": "A source could not be read.",
+    "UNKNOWN": "The run ended without a verdict.",
+}
+_FIXES = {
+    "TIMED_OUT": "Look for the slowest source, narrow what is compared, or raise the deadline.",
+    "CRASHED": "Run again; if it repeats, give the worker more memory.",
+    "QUERY_FAILED": "Look at the source named in the message, then run again.",
+    "UNKNOWN": "Read the message; report it with the run's id if it says too little.",
+}
+_STEPS = (
+    ("created_at", "triggered"),
+    ("queued_at", "queued"),
+    ("started_at", "started by a worker"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndingPage:
+    title: str
+    sign: str
+    word: str
+    kind: str
+    """`errored` or `cancelled`, for its colour."""
+    reason: str
+    message: str
+    """What the failed part said; empty when cancelled."""
+    head: Facts
+    cause: Facts
+    steps: tuple[str, ...]
+    """In order; the last is the last that was reached."""
+    advice: str
+    commands: tuple[str, ...]
+
+
+def ending_page(run: Mapping[str, object]) -> EndingPage:
+    """The page of a terminal run without a result."""
+    status = text_of(run, "status") or "ERRORED"
+    cancelled = status == "CANCELLED"
+    error = run.get("error")
+    told = error if isinstance(error, Mapping) else {}
+    detail = _detail(told)
+    job = text_of(run, "job")
+    return EndingPage(
+        title=visible(job or "comparison"),
+        sign="▬" if cancelled else "✖",
+        word=status,
+        kind="cancelled" if cancelled else "errored",
+        reason=_cancelled(run) if cancelled else _reason(status, told, detail),
+        message="" if cancelled else _message(told),
+        head=(*who(run), *when(run)),
+        cause=() if cancelled else tuple(_cause(told, detail)),
+        steps=_steps(run),
+        advice="Run the job again when it is wanted." if cancelled else _advice(told, detail),
+        commands=tuple(_commands(run, job, detail)),
+    )
+
+
+def _detail(error: Mapping[str, object]) -> RunDetail | None:
+    """The catalogue's entry of the finer cause; None for one this release does not know."""
+    name = text_of(error, "detail_code")
+    return RunDetail.__members__.get(name) if name else None
+
+
+def _code(error: Mapping[str, object]) -> str:
+    return text_of(error, "code") or "UNKNOWN"
+
+
+def _reason(status: str, error: Mapping[str, object], detail: RunDetail | None) -> str:
+    if status == "QUEUE_ERRORED":
+        return "The run could not be submitted, so it was never started."
+    return detail.entry.meaning if detail else _CODES.get(_code(error), _CODES["UNKNOWN"])
+
+
+def _cancelled(run: Mapping[str, object]) -> str:
+    by, why = text_of(run, "cancelled_by"), text_of(run, "cancel_reason")
+    told = f"Cancelled by {visible(by)}" if by else "Cancelled"
+    return f"{told}: {visible(why, most=500)}" if why else f"{told}."
+
+
+def _cause(error: Mapping[str, object], detail: RunDetail | None) -> Iterator[tuple[str, str]]:
+    yield "Code", _code(error)
+    if name := text_of(error, "detail_code"):
+        yield "Detail", f"{visible(name)} ({detail.docs_id})" if detail else visible(name)
+    if detail:
+        yield "Likely causes", detail.entry.causes
+
+
+def _message(error: Mapping[str, object]) -> str:
+    lines = (text_of(error, "message") or "").splitlines()
+    return " ".join(visible(line, most=2000) for line in lines)
+
+
+def _steps(run: Mapping[str, object]) -> tuple[str, ...]:
+    reached = [
+        f"{instant(moment)}  {words}"
+        for name, words in _STEPS
+        if (moment := text_of(run, name)) is not None
+    ]
+    ended = text_of(run, "ended_at") or text_of(run, "closed_at")
+    return (*reached, f"{instant(ended)}  ended") if ended else tuple(reached)
+
+
+def _advice(error: Mapping[str, object], detail: RunDetail | None) -> str:
+    return detail.entry.remedy if detail else _FIXES.get(_code(error), _FIXES["UNKNOWN"])
+
+
+def _commands(
+    run: Mapping[str, object], job: str | None, detail: RunDetail | None
+) -> Iterator[str]:
+    if detail:
+        yield f"datarecs errors {detail.docs_id}"
+    if command := text_of(run, "command"):
+        yield command
+    elif job:
+        yield shlex.join(["datarecs", "run", job])

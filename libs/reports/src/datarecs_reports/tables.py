@@ -1,0 +1,301 @@
+"""The tables of a report: measures, presence patterns, and differences side by side.
+
+Decides which differences stand first, how their values line up and what a cell shows; the template
+only sets them out. Amounts keep every digit.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from datarecs_core.comparison.results import DifferenceClass
+from datarecs_reports.figures import amount, common_places, lasting, permille, share, visible
+from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts
+from datarecs_reports.words import class_words, outside_words, presence_words, short_tolerance
+
+MAX_PATTERNS = 20
+_SHORT = 28
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+_TIME = re.compile(r"[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}|[0-9]{2}:[0-9]{2}:[0-9]{2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    text: str
+    kind: str = ""
+    """`number`, `absent`, `null`, `reason`, `short`, or nothing for long text."""
+    note: str = ""
+    """A second, smaller line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceTable:
+    """Differences of one measure, or the groups that are not in every source."""
+
+    title: str
+    key_columns: tuple[str, ...]
+    columns: tuple[str, ...]
+    """Headings after the key: sources, deltas, percentages."""
+    rows: tuple[tuple[Cell, ...], ...]
+    """Cells of the key, then of the columns."""
+    total: int
+    """Differences there are; the rows are the largest of them."""
+    measure: str | None
+    """None for groups that are not everywhere."""
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """By cell: whether its column holds amounts, which stand to the right."""
+        return tuple(
+            any(cell.kind == "number" for cell in column) for column in zip(*self.rows, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRow:
+    measure: MeasureFacts
+    tolerance: str
+    null: int
+    classes: str
+    """What the outside groups are besides too far apart."""
+    gaps: tuple[tuple[str, str], ...]
+    """Other source and amount."""
+    largest: str
+    """The largest |delta|, empty where nothing can be subtracted."""
+    bar: tuple[int, int, int]
+    """Equal, within and outside, in thousandths of what was compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternRow:
+    marks: tuple[bool, ...]
+    """By source: whether it has the groups."""
+    words: str
+    groups: int
+    width: int
+    """Thousandths of all groups."""
+
+
+def measure_rows(executed: Executed, sources: Sequence[str], *, most: int) -> list[MeasureRow]:
+    """Measures that did not pass first, each kind in the order of the job."""
+    ordered = sorted(executed.measures, key=lambda measure: measure.passed)
+    return [_measure_row(executed, measure, sources) for measure in ordered[:most]]
+
+
+def _measure_row(executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> MeasureRow:
+    places = places_of(executed, measure)
+    largest = measure.max_abs_delta
+    compared = measure.compared
+    return MeasureRow(
+        measure=measure,
+        tolerance=short_tolerance(measure),
+        null=measure.classes.get(DifferenceClass.NULL_MISMATCH, 0),
+        classes=outside_words(measure),
+        gaps=gaps(measure, executed.question.reference, sources, places=places),
+        largest=""
+        if largest is None
+        else delta_text(largest, places=places, is_time=is_time(executed, measure)),
+        bar=(
+            permille(measure.equal, compared),
+            permille(measure.within_not_equal, compared),
+            permille(measure.outside, compared),
+        ),
+    )
+
+
+def gaps(
+    measure: MeasureFacts, reference: str, sources: Sequence[str], *, places: int
+) -> tuple[tuple[str, str], ...]:
+    """The gap of every other source, as far as the measure has a total."""
+    return tuple(
+        (name, amount(gap, places=places))
+        for name, gap in zip(sources, measure.gaps, strict=True)
+        if gap is not None and name != reference
+    )
+
+
+def places_of(executed: Executed, measure: MeasureFacts) -> int:
+    """Digits after the point with which every amount of a measure is shown."""
+    shown: list[str | None] = [*measure.totals, *measure.gaps, measure.max_abs_delta]
+    shown += [each.value for each in measure.tolerances if each.type == "ABSOLUTE"]
+    for row in _of(executed.samples, measure.name):
+        if row.deltas:
+            shown += [*row.values.values(), *row.deltas.values()]
+    return common_places(shown)
+
+
+def is_time(executed: Executed, measure: MeasureFacts) -> bool:
+    """Whether deltas are microseconds: by the tolerance, else by what values look like."""
+    if any(each.type == "DURATION" for each in measure.tolerances):
+        return True
+    values = (
+        value
+        for row in _of(executed.samples, measure.name)
+        if row.deltas
+        for value in row.values.values()
+    )
+    return any(value is not None and _TIME.match(value) for value in values)
+
+
+def delta_text(delta: str, *, places: int, is_time: bool) -> str:
+    return lasting(delta) if is_time else amount(delta, places=places)
+
+
+def pattern_rows(executed: Executed, sources: Sequence[str]) -> list[PatternRow]:
+    """The most frequent patterns, then all others as one."""
+    counts = executed.counts
+    rows = [
+        PatternRow(
+            marks=tuple(bool(mask >> at & 1) for at in range(len(sources))),
+            words=presence_words(mask, sources),
+            groups=groups,
+            width=permille(groups, counts.rows_compared),
+        )
+        for mask, groups in counts.presence[:MAX_PATTERNS]
+    ]
+    rest = sum(groups for _, groups in counts.presence[MAX_PATTERNS:]) + counts.presence_other
+    if rest:
+        width = permille(rest, counts.rows_compared)
+        rows.append(PatternRow(marks=(), words="other patterns", groups=rest, width=width))
+    return rows
+
+
+def difference_tables(
+    executed: Executed, sources: Sequence[str], *, most: int
+) -> list[DifferenceTable]:
+    """One table per measure with breaks, then the groups that are not in every source."""
+    tables = [
+        _measure_table(executed, measure, sources, most=most)
+        for measure in executed.measures
+        if measure.outside
+    ]
+    if executed.counts.unmatched_groups:
+        tables.append(_missing_table(executed, sources, most=most))
+    return [table for table in tables if table.rows]
+
+
+def largest_first(rows: Iterable[DifferenceFacts]) -> list[DifferenceFacts]:
+    """By |delta|, those without one last, then by break id."""
+    return sorted(rows, key=_size)
+
+
+def _size(row: DifferenceFacts) -> tuple[Decimal, str]:
+    sizes = [Decimal(delta).copy_abs() for delta in row.deltas.values() if delta is not None]
+    return (max(sizes).copy_negate() if sizes else Decimal(1), row.break_id)
+
+
+def _of(rows: Iterable[DifferenceFacts], measure: str) -> list[DifferenceFacts]:
+    return [row for row in rows if row.measure == measure]
+
+
+def _measure_table(
+    executed: Executed, measure: MeasureFacts, sources: Sequence[str], *, most: int
+) -> DifferenceTable:
+    breaks = [row for row in _of(executed.samples, measure.name) if row.is_break]
+    rows = largest_first(breaks)[:most]
+    reference = executed.question.reference
+    others = [name for name in sources if name != reference] if any(r.deltas for r in rows) else []
+    one, places, timed = len(others) == 1, places_of(executed, measure), is_time(executed, measure)
+    columns = [*sources]
+    for name in others:
+        columns += _delta_columns("" if one else f" {name}", timed=timed)
+    told = any(row.difference_class is not DifferenceClass.OUTSIDE for row in rows)
+    return DifferenceTable(
+        title=f"{measure.name} outside tolerance",
+        key_columns=_key_columns(executed),
+        columns=(*columns, *(["Why"] if told else [])),
+        rows=tuple(
+            (
+                *_key_cells(row),
+                *(_value_cell(row, name, places=places) for name in sources),
+                *_delta_cells(row, others, places=places, timed=timed),
+                *([Cell(text=class_words(row.difference_class), kind="reason")] if told else []),
+            )
+            for row in rows
+        ),
+        total=measure.outside,
+        measure=measure.name,
+    )
+
+
+def _delta_columns(of: str, *, timed: bool) -> list[str]:
+    """A length of time has no percentage."""
+    return [f"Δ{of}"] if timed else [f"Δ{of}", f"Δ %{of}"]
+
+
+def _missing_table(executed: Executed, sources: Sequence[str], *, most: int) -> DifferenceTable:
+    chosen = [row for row in executed.samples if row.is_missing][:most]
+    rows = sorted(chosen, key=lambda row: (row.presence, [_in_order(part) for part in row.key]))
+    return DifferenceTable(
+        title="Groups that are not in every source",
+        key_columns=_key_columns(executed),
+        columns=(*(f"rows in {name}" for name in sources), "Where"),
+        rows=tuple(
+            (
+                *_key_cells(row),
+                *(_rows_cell(row.values, name) for name in sources),
+                Cell(text=presence_words(row.presence, sources), kind="reason"),
+            )
+            for row in rows
+        ),
+        total=executed.counts.unmatched_groups,
+        measure=None,
+    )
+
+
+def _in_order(part: str | None) -> tuple[int, Decimal, str]:
+    """NULL first, numbers by value, then texts."""
+    if part is None:
+        return (0, Decimal(0), "")
+    if _NUMBER.fullmatch(part):
+        return (1, Decimal(part), "")
+    return (2, Decimal(0), part)
+
+
+def _key_columns(executed: Executed) -> tuple[str, ...]:
+    return tuple(each.name for each in executed.question.dimensions)
+
+
+def _key_cells(row: DifferenceFacts) -> list[Cell]:
+    return [
+        Cell(text="NULL", kind="null") if part is None else _text_cell(part) for part in row.key
+    ]
+
+
+def _value_cell(row: DifferenceFacts, source: str, *, places: int) -> Cell:
+    if source not in row.values:
+        return Cell(text="—", kind="absent")
+    value, raw = row.values[source], row.raw_values.get(source)
+    note = f"as read {visible(raw)}" if raw is not None else ""
+    if value is None:
+        return Cell(text="NULL", kind="null", note=note)
+    if row.deltas:
+        return Cell(text=visible(amount(value, places=places)), kind="number", note=note)
+    return _text_cell(value, note=note)
+
+
+def _text_cell(text: str, *, note: str = "") -> Cell:
+    """Short texts, dates above all, are not broken into lines."""
+    shown = visible(text)
+    return Cell(text=shown, kind="short" if len(shown) <= _SHORT else "", note=note)
+
+
+def _rows_cell(values: Mapping[str, str | None], source: str) -> Cell:
+    value = values.get(source)
+    if value is None:
+        return Cell(text="—", kind="absent")
+    return Cell(text=amount(value), kind="number")
+
+
+def _delta_cells(
+    row: DifferenceFacts, others: Sequence[str], *, places: int, timed: bool
+) -> list[Cell]:
+    cells = []
+    for name in others:
+        delta, ratio = row.deltas.get(name), row.delta_percent.get(name)
+        shown = "" if delta is None else delta_text(delta, places=places, is_time=timed)
+        cells.append(Cell(text=shown, kind="number"))
+        if not timed:
+            cells.append(Cell(text="" if ratio is None else share(ratio), kind="number"))
+    return cells

@@ -1,0 +1,227 @@
+"""Canonical values in SQL: texts, encodings c1, orders, and the keyed hashes made of them.
+
+The oracle's `comparison.canonical` and `comparison.differences` in Spark's own functions, byte for
+byte. Every function takes SQL and gives SQL; what SQL cannot write (floats, years beyond 9999)
+comes out as NULL, and then the group is judged in Python.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from datarecs_core.comparison.canonical import Tag, encode, text
+from datarecs_core.jobs.vocabulary import MaskRule
+from datarecs_spark.forms import Form, FormKind
+
+_TAGS = {
+    FormKind.INTEGER: Tag.NUMBER,
+    FormKind.DECIMAL: Tag.NUMBER,
+    FormKind.DOUBLE: Tag.NUMBER,
+    FormKind.NUMBER: Tag.NUMBER,
+    FormKind.TEXT: Tag.TEXT,
+    FormKind.BOOL: Tag.BOOL,
+    FormKind.BINARY: Tag.BINARY,
+    FormKind.UUID: Tag.UUID,
+    FormKind.JSON: Tag.JSON,
+    FormKind.DATE: Tag.DATE,
+    FormKind.TIME: Tag.TIME,
+    FormKind.INSTANT: Tag.INSTANT,
+    FormKind.LOCAL: Tag.LOCAL,
+}
+_DAYS = "-719162 AND 2932896"
+_MOMENTS = "-62135596800000000 AND 253402300799999999"
+"""The years 1 to 9999, which Spark writes as we do."""
+_PLAIN = re.compile(r"[A-Za-z0-9_ .:,$*#()|-]*")
+_BLOCK = 64
+"""Bytes of a block of SHA-256."""
+ENCODED_NULL = "X'0000000000'"
+
+
+def tag_of(form: Form) -> Tag:
+    return _TAGS[form.kind]
+
+
+def name(column: str) -> str:
+    """An identifier, whatever is in it."""
+    return f"`{column.replace('`', '``')}`"
+
+
+def binary_literal(raw: bytes) -> str:
+    return f"X'{raw.hex()}'"
+
+
+def text_literal(written: str) -> str:
+    """A string, whatever is in it: no quoting rule can be wrong where bytes are given."""
+    if _PLAIN.fullmatch(written):
+        return f"'{written}'"
+    return f"CAST({binary_literal(written.encode())} AS STRING)"
+
+
+def plain_number(written: str) -> str:
+    """Digits with a point as canonical text: no trailing zeros."""
+    shorter = f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {written}))"
+    return f"CASE WHEN instr({written}, '.') > 0 THEN {shorter} ELSE {written} END"
+
+
+def text_of(form: Form, value: str) -> str:
+    """As people read it in differences; NULL for NULL, and for what SQL cannot write."""
+    match form.kind:
+        case FormKind.DECIMAL:
+            return plain_number(f"CAST({value} AS STRING)")
+        case FormKind.DOUBLE:
+            return "CAST(NULL AS STRING)"
+        case FormKind.NUMBER | FormKind.TEXT | FormKind.JSON:
+            return value
+        case FormKind.BINARY:
+            return f"lower(hex({value}))"
+        case FormKind.UUID:
+            return _uuid_text(f"lower(hex({value}))")
+        case FormKind.DATE | FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
+            return _moment_text(form, value)
+        case _:
+            return f"CAST({value} AS STRING)"
+
+
+def _uuid_text(digits: str) -> str:
+    parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+    return f"concat({", '-', ".join(f'substr({digits}, {at}, {size})' for at, size in parts)})"
+
+
+def _moment_text(form: Form, value: str) -> str:
+    if form.kind is FormKind.DATE:
+        written = f"CAST(date_from_unix_date(CAST({value} AS INT)) AS STRING)"
+        return f"CASE WHEN {value} BETWEEN {_DAYS} THEN {written} END"
+    moment = f"CAST(timestamp_micros({value}) AS STRING)"
+    if form.kind is FormKind.TIME:
+        return f"CASE WHEN {value} BETWEEN 0 AND 86399999999 THEN substr({moment}, 12) END"
+    zone = "Z" if form.kind is FormKind.INSTANT else ""
+    written = f"concat(replace({moment}, ' ', 'T'), '{zone}')"
+    return f"CASE WHEN {value} BETWEEN {_MOMENTS} THEN {written} END"
+
+
+def invalid_text(payload: str) -> str:
+    """Of the payload of an INVALID value: the bytes behind the source's name, in hexadecimal."""
+    name_size = f"CAST(conv(hex(substr({payload}, 2, 4)), 16, 10) AS INT)"
+    return f"concat('INVALID(0x', lower(hex(substr({payload}, {name_size} + 6))), ')')"
+
+
+def invalid_payload(source: str, raw: str) -> str:
+    """The encoding's payload of an INVALID value of a source: it equals no other source's."""
+    return f"concat({binary_literal(encode(text(source)))}, {raw})"
+
+
+def encoded(form: Form, value: str, payload: str | None = None) -> str:
+    """Encoding c1 of a value; `payload` is not NULL where the value is INVALID."""
+    tagged = _tagged(tag_of(form), _payload(form, value))
+    valid = f"CASE WHEN {value} IS NULL THEN {ENCODED_NULL} ELSE {tagged} END"
+    if payload is None:
+        return valid
+    return f"CASE WHEN {payload} IS NOT NULL THEN {_tagged(Tag.INVALID, payload)} ELSE {valid} END"
+
+
+def encoded_text(value: str) -> str:
+    """Encoding of a string, or of NULL."""
+    return encoded(Form(kind=FormKind.TEXT), value)
+
+
+def _payload(form: Form, value: str) -> str:
+    match form.kind:
+        case FormKind.BINARY | FormKind.UUID:
+            return value
+        case FormKind.BOOL:
+            return f"IF({value}, X'01', X'00')"
+        case FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
+            return f"CAST(CAST({value} AS STRING) AS BINARY)"
+        case _:
+            return f"CAST({text_of(form, value)} AS BINARY)"
+
+
+def _tagged(tag: Tag, payload: str) -> str:
+    return f"concat(X'{tag:02x}', {_uint32(f'octet_length({payload})')}, {payload})"
+
+
+def _uint32(number: str) -> str:
+    return f"unhex(lpad(hex({number}), 8, '0'))"
+
+
+def encoded_tuple(parts: Sequence[str]) -> str:
+    """Encodings after one another, behind their count."""
+    return f"concat({', '.join([f"X'{len(parts):04x}'", *parts])})"
+
+
+def tuple_head(count: str) -> str:
+    """The count of a tuple whose length SQL knows."""
+    return f"unhex(lpad(hex({count}), 4, '0'))"
+
+
+def lossless(form: Form, value: str) -> str:
+    """A text from which `residue.decode` makes the same canonical value."""
+    if form.kind in {FormKind.BINARY, FormKind.UUID}:
+        return f"hex({value})"
+    return f"CAST({value} AS STRING)"
+
+
+def canonical_order(form: Form, value: str) -> str:
+    """What sorts values of a form canonically; NULL sorts first by itself."""
+    return number_order(value) if form.kind is FormKind.NUMBER else value
+
+
+def size_key(written: str) -> str:
+    """Sorts canonical texts of numbers that are not negative by size, as strings."""
+    whole = f"substring_index({written}, '.', 1)"
+    fraction = f"IF(instr({written}, '.') > 0, substring_index({written}, '.', -1), '')"
+    significant = f"trim(LEADING '0' FROM {fraction})"
+    below_one = _key(
+        f"length({significant}) - length({fraction}) - 1",
+        significant,
+    )
+    above = _key(f"length({whole}) - 1", f"trim(TRAILING '0' FROM concat({whole}, {fraction}))")
+    return (
+        f"CASE WHEN {written} = '0' THEN '0' WHEN {whole} = '0' THEN {below_one} ELSE {above} END"
+    )
+
+
+def _key(exponent: str, digits: str) -> str:
+    return f"concat(lpad(CAST({exponent} + 1000 AS STRING), 4, '0'), {digits})"
+
+
+def number_order(written: str) -> str:
+    """Sorts canonical texts of any numbers by value, as strings: -Inf lowest, NaN highest."""
+    size = size_key(f"trim(LEADING '-' FROM {written})")
+    below = f"concat('1', translate({size}, '0123456789', '9876543210'), '~')"
+    return (
+        f"CASE {written} WHEN '-Inf' THEN '0' WHEN '0' THEN '2' WHEN 'Inf' THEN '4' "
+        f"WHEN 'NaN' THEN '5' ELSE IF(startswith({written}, '-'), {below}, concat('3', {size})) END"
+    )
+
+
+def hmac_hex(key: bytes, message: str) -> str:
+    """HMAC-SHA-256 as 64 lower-case hexadecimal digits."""
+    short = key if len(key) <= _BLOCK else hashlib.sha256(key).digest()
+    padded = short.ljust(_BLOCK, b"\0")
+    inner, outer = (
+        binary_literal(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C)
+    )
+    return f"sha2(concat({outer}, unhex(sha2(concat({inner}, {message}), 256))), 256)"
+
+
+def base32(digits: str) -> str:
+    """The first 26 characters `a-z2-7` of hexadecimal digits."""
+    groups = (
+        f"lpad(conv(substr({digits}, {at}, 10), 16, 32), 8, '0')" for at in (1, 11, 21, 31)
+    )
+    letters = f"substr(concat({', '.join(groups)}), 1, 26)"
+    alphabet = ("0123456789ABCDEFGHIJKLMNOPQRSTUV", "abcdefghijklmnopqrstuvwxyz234567")
+    return f"translate({letters}, '{alphabet[0]}', '{alphabet[1]}')"
+
+
+def masked(key: bytes, rule: MaskRule | None, written: str) -> str:
+    """A text as it may leave the engine; NULL stays NULL."""
+    match rule:
+        case None:
+            return written
+        case MaskRule.REDACT:
+            return f"IF({written} IS NULL, NULL, '***')"
+        case MaskRule.HASH:
+            message = f"concat({binary_literal(b'mask')}, CAST({written} AS BINARY))"
+            return f"concat('h:', substr({hmac_hex(key, message)}, 1, 16))"

@@ -1,0 +1,159 @@
+"""How the engine fails, and what Spark's failures mean in the product's words.
+
+Java's exceptions end here: a message names source, file and stage, and never a value of a row,
+which Spark's own messages often do.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from datarecs_core.errors.base import DatarecsError, ErrorCode
+from datarecs_core.errors.run import RunDetail
+
+SparkFailure = (PySparkException, Py4JError, ConnectionError)
+"""Everything that a Spark action may raise by itself."""
+
+
+class SparkStartError(DatarecsError):
+    """The Java machine did not start."""
+
+    code = RunDetail.DRIVER_LOST
+
+    def __init__(self, java_home: str | None, reason: str) -> None:
+        place = java_home or "JAVA_HOME or `java` of the path"
+        super().__init__(
+            f"Spark did not start with {place}: {reason}; it needs Java 17 or later and the memory "
+            "of its setting"
+        )
+        self.java_home, self.reason = java_home, reason
+
+
+class CancelledError(DatarecsError):
+    """Somebody cancelled the run."""
+
+    code = RunDetail.STOPPED
+
+    def __init__(self) -> None:
+        super().__init__("the comparison was stopped on request")
+
+
+class NotCoveredError(DatarecsError):
+    """A plan asks for what this engine does not do; said before anything is read."""
+
+    code = RunDetail.COMPARISON_FAILED
+
+    def __init__(self, *, stage: str, field: str, what: str) -> None:
+        super().__init__(f"stage {stage}: {field}: {what} is not part of this release on Spark")
+        self.stage, self.field, self.what = stage, field, what
+
+
+class SourceFailedError(DatarecsError):
+    """A source cannot be read at its pin, or not by this engine."""
+
+    def __init__(self, code: RunDetail, source: str, message: str) -> None:
+        super().__init__(f"source {source}: {message}")
+        self.code: ErrorCode = code
+        self.source = source
+
+
+class ComparisonFailedError(DatarecsError):
+    """A stage ended inside Spark."""
+
+    def __init__(self, code: RunDetail, stage: str, message: str) -> None:
+        super().__init__(f"stage {stage}: {message}")
+        self.code: ErrorCode = code
+        self.stage = stage
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """One exception of Java's chain."""
+
+    java_class: str
+    condition: str
+    """Spark's error class, such as FAILED_READ_FILE.FILE_NOT_EXIST; empty for other exceptions."""
+    message: str
+
+
+_OVERFLOWS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "NUMERIC_OUT_OF_SUPPORTED_RANGE")
+_FILES: Mapping[str, tuple[RunDetail, str]] = {
+    "FAILED_READ_FILE.FILE_NOT_EXIST": (RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"),
+    "PATH_NOT_FOUND": (RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"),
+    "FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH": (
+        RunDetail.SCHEMA_CHANGED,
+        "has other column types than the first file",
+    ),
+    "FAILED_READ_FILE": (RunDetail.CORRUPT_SOURCE, "is no readable Parquet file"),
+    "CANNOT_READ_FILE_FOOTER": (RunDetail.CORRUPT_SOURCE, "is no readable Parquet file"),
+}
+_FILE = re.compile(r"(?:file: ?|Path does not exist: )(?:file:)?/*(/\S+?)[.]?(?:\s|$)")
+
+
+def translated(failure: Exception, stage: str, roots: Mapping[str, str]) -> DatarecsError:
+    """What a Spark failure means.
+
+    Args:
+        failure: what an action raised.
+        stage: during which stage.
+        roots: source name by the directory its files lie in.
+    """
+    causes = list(_causes(failure))
+    for cause in causes:
+        for condition, (code, what) in _FILES.items():
+            if cause.condition.startswith(condition):
+                return _of_file(cause.message, code, what, roots)
+    code, message = _of_stage(causes, failure)
+    return ComparisonFailedError(code, stage, message)
+
+
+def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]:
+    told = " ".join(cause.message for cause in causes)
+    if any(cause.condition.startswith(_OVERFLOWS) for cause in causes):
+        return RunDetail.OVERFLOW, "a number has more than 38 digits; cast the column to fewer"
+    if "No space left on device" in told:
+        return RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"
+    if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):
+        return RunDetail.DRIVER_LOST, "the Java machine ended"
+    conditions = [cause.condition for cause in causes if cause.condition]
+    named = conditions[-1] if conditions else (causes[-1].java_class if causes else "Spark")
+    return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
+
+
+def condition_of(failure: Exception) -> str:
+    """Spark's error class of a failure, the innermost that has one; empty without any."""
+    return next((each.condition for each in reversed(list(_causes(failure))) if each.condition), "")
+
+
+def _of_file(
+    message: str, code: RunDetail, what: str, roots: Mapping[str, str]
+) -> SourceFailedError:
+    found = _FILE.search(message)
+    path = unquote(found[1]) if found else "a file"
+    for root, source in roots.items():
+        if path.startswith(root):
+            return SourceFailedError(code, source, f"{path[len(root) :].lstrip('/')} {what}")
+    return SourceFailedError(code, "?", f"{path} {what}")
+
+
+def _causes(failure: Exception) -> Iterator[_Cause]:
+    """Outermost first."""
+    if isinstance(failure, Py4JJavaError):
+        java = failure.java_exception
+        while java is not None:
+            yield _Cause(java.getClass().getName(), _java_condition(java), str(java.getMessage()))
+            java = java.getCause()
+    elif isinstance(failure, PySparkException):
+        yield _Cause(type(failure).__name__, failure.getCondition() or "", str(failure))
+
+
+def _java_condition(java: Any) -> str:  # noqa: ANN401 - py4j has no types
+    try:
+        return str(java.getCondition() or "")
+    except Py4JError:
+        return ""

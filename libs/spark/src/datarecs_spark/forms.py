@@ -1,0 +1,158 @@
+"""The column types in which sources meet: one per dimension or measure, injective and exact.
+
+Two values of a form are equal in Spark exactly when they are canonically equal, so grouping and
+comparing need no encoding. Times are numbers of days or microseconds; numbers whose types share no
+decimal of 38 digits meet as their canonical text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
+
+
+class FormKind(StrEnum):
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    DOUBLE = "double"
+    """Shortest decimals, which only Python writes."""
+    NUMBER = "number"
+    """Canonical text of a number."""
+    TEXT = "text"
+    BOOL = "bool"
+    BINARY = "binary"
+    UUID = "uuid"
+    """16 bytes."""
+    JSON = "json"
+    """Canonical text."""
+    DATE = "date"
+    """Days since 1970."""
+    TIME = "time"
+    INSTANT = "instant"
+    LOCAL = "local"
+    """Microseconds since midnight or 1970, like TIME and INSTANT."""
+
+
+_SQL_TYPES = {
+    FormKind.INTEGER: "BIGINT",
+    FormKind.DOUBLE: "DOUBLE",
+    FormKind.NUMBER: "STRING",
+    FormKind.TEXT: "STRING",
+    FormKind.BOOL: "BOOLEAN",
+    FormKind.BINARY: "BINARY",
+    FormKind.UUID: "BINARY",
+    FormKind.JSON: "STRING",
+    FormKind.DATE: "BIGINT",
+    FormKind.TIME: "BIGINT",
+    FormKind.INSTANT: "BIGINT",
+    FormKind.LOCAL: "BIGINT",
+}
+_OF_TYPE = {
+    TypeKind.BOOL: FormKind.BOOL,
+    TypeKind.TEXT: FormKind.TEXT,
+    TypeKind.BINARY: FormKind.BINARY,
+    TypeKind.UUID: FormKind.UUID,
+    TypeKind.JSON: FormKind.JSON,
+    TypeKind.DATE: FormKind.DATE,
+    TypeKind.TIME: FormKind.TIME,
+    TypeKind.INSTANT: FormKind.INSTANT,
+    TypeKind.LOCAL_TIMESTAMP: FormKind.LOCAL,
+}
+MOMENTS = frozenset({FormKind.DATE, FormKind.TIME, FormKind.INSTANT, FormKind.LOCAL})
+_INT_DIGITS = 20
+"""Of the widest integer there is, an unsigned one of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A form with its digits, which decimals alone have."""
+
+    kind: FormKind
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def sql_type(self) -> str:
+        if self.kind is FormKind.DECIMAL:
+            return f"DECIMAL({self.precision},{self.scale})"
+        return _SQL_TYPES[self.kind]
+
+    @property
+    def is_exact(self) -> bool:
+        """Numbers that SQL subtracts exactly."""
+        return self.kind in {FormKind.INTEGER, FormKind.DECIMAL}
+
+    @property
+    def is_moment(self) -> bool:
+        return self.kind in MOMENTS
+
+    @property
+    def is_number(self) -> bool:
+        return self.is_exact or self.kind in {FormKind.DOUBLE, FormKind.NUMBER}
+
+
+INTEGER = Form(kind=FormKind.INTEGER)
+DOUBLE = Form(kind=FormKind.DOUBLE)
+NUMBER = Form(kind=FormKind.NUMBER)
+TEXT = Form(kind=FormKind.TEXT)
+BOOL = Form(kind=FormKind.BOOL)
+
+
+def decimal(precision: int, scale: int) -> Form:
+    return Form(kind=FormKind.DECIMAL, precision=precision, scale=scale)
+
+
+def form_of(types: Sequence[CanonicalType], *, wide_integers: bool = False) -> Form | None:
+    """The form in which columns of these types meet; None when there is none.
+
+    Args:
+        types: comparable ones, after casts, one per source.
+        wide_integers: some integer column holds unsigned ones of 64 bits.
+    """
+    first = types[0]
+    if not first.is_number:
+        kind = _OF_TYPE.get(first.kind)
+        return None if kind is None else Form(kind=kind)
+    if all(each.is_float for each in types):
+        return DOUBLE
+    if all(each.kind is TypeKind.INT for each in types) and not wide_integers:
+        return INTEGER
+    return _exact(types)
+
+
+def _exact(types: Sequence[CanonicalType]) -> Form:
+    digits = [_digits(each) for each in types]
+    known = [each for each in digits if each is not None]
+    if len(known) < len(digits):
+        return NUMBER
+    scale = max(scale for _, scale in known)
+    whole = max(whole for whole, _ in known)
+    return decimal(whole + scale, scale) if whole + scale <= MAX_DIGITS else NUMBER
+
+
+def _digits(kind: CanonicalType) -> tuple[int, int] | None:
+    """Digits before and after the point; None where values decide."""
+    if kind.kind is TypeKind.INT:
+        return _INT_DIGITS, 0
+    if kind.precision is None or kind.scale is None:
+        return None
+    return kind.precision - kind.scale, kind.scale
+
+
+def summed_form(types: Sequence[CanonicalType]) -> Form:
+    """In which a sum or average over such columns is added up: always a decimal.
+
+    Floats and bare numerics are added at 18 places, as floats are by definition.
+    """
+    found = form_of(types)
+    if found is not None and found.kind is FormKind.DECIMAL:
+        return found
+    if found is not None and found.kind is FormKind.INTEGER:
+        return decimal(_INT_DIGITS, 0)
+    scales = [18 if scale is None else scale for scale in (_scale(each) for each in types)]
+    return decimal(MAX_DIGITS, max(scales))
+
+
+def _scale(kind: CanonicalType) -> int | None:
+    return 0 if kind.kind is TypeKind.INT else kind.scale

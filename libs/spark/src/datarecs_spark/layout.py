@@ -1,0 +1,380 @@
+"""What a stage means in columns: its keys and measures, their forms, roles and companions.
+
+Made once per stage from the plan and from how the sources deliver; every later step reads names and
+types here. What this engine does not cover is refused here, before any row is read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from datarecs_core.comparison.plan import DimensionPlan, InputPlan, MeasurePlan, StagePlan
+from datarecs_core.comparison.rules import STRICT, Rules
+from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
+from datarecs_core.jobs.vocabulary import Case, Float32Rule, Function, NullAs, StageType, UnicodeForm
+from datarecs_spark.errors import NotCoveredError
+from datarecs_spark.forms import (
+    BOOL,
+    DOUBLE,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Form,
+    FormKind,
+    decimal,
+    form_of,
+    summed_form,
+)
+from datarecs_spark.read import Delivered
+
+_STAGES = frozenset({StageType.COUNTS, StageType.AGGREGATE, StageType.ROW})
+_ABSENT = frozenset({TypeKind.ARRAY, TypeKind.STRUCT, TypeKind.MAP, TypeKind.INTERVAL})
+_DEEPEST_SCALE = 28
+"""Digits after the point that sums can still add up exactly."""
+_SUM_DIGITS = 10
+"""By which Spark widens a sum; as many digits as rows a group may have."""
+
+
+class Role(StrEnum):
+    """What a column is prepared for."""
+
+    KEY = "key"
+    VALUE = "value"
+    CHOICE = "choice"
+    """Input of `min` and `max`."""
+    AMOUNT = "amount"
+    """Input of `sum` and `avg`: a decimal, with a state where sources hold NaN or infinities."""
+    PRESENCE = "presence"
+    """Input of `count`: TRUE or NULL."""
+    DISTINCT = "distinct"
+    """Input of `count_distinct`: compared inside one source only."""
+
+
+_ROLES = {
+    Function.VALUE: Role.VALUE,
+    Function.COUNT: Role.PRESENCE,
+    Function.COUNT_DISTINCT: Role.DISTINCT,
+    Function.SUM: Role.AMOUNT,
+    Function.AVG: Role.AMOUNT,
+    Function.MIN: Role.CHOICE,
+    Function.MAX: Role.CHOICE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A key part or the input of a measure, prepared in the same way in every source."""
+
+    name: str
+    """Of its column: `k0`, `m0`; companions add one letter."""
+    label: str
+    """As the job calls it."""
+    role: Role
+    inputs: tuple[InputPlan | None, ...]
+    rules: Rules
+    form: Form
+    python: tuple[bool, ...]
+    """Per source: SQL cannot prepare it."""
+    may_be_invalid: bool
+    """A companion `<name>x` holds payloads of INVALID values."""
+    stateful: bool = False
+    """A companion `<name>z` says what an amount is besides a number."""
+    changes: bool = False
+    """A companion `<name>r` holds the text before rules."""
+
+    @property
+    def payload(self) -> str:
+        return f"{self.name}x"
+
+    @property
+    def state(self) -> str:
+        return f"{self.name}z"
+
+    @property
+    def raw(self) -> str:
+        return f"{self.name}r"
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Name and SQL type of its column and its companions."""
+        found = [(self.name, self.form.sql_type)]
+        if self.may_be_invalid:
+            found.append((self.payload, "BINARY"))
+        if self.stateful:
+            found.append((self.state, "INT"))
+        if self.changes:
+            found.append((self.raw, "STRING"))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureLayout:
+    """One measure: what it is made of, and the form of what is compared."""
+
+    plan: MeasurePlan
+    field: Field | None
+    """None for counts of rows and for what is not comparable."""
+    result: Form
+    may_be_invalid: bool
+    changes: bool
+    """A text before rules travels with each compared value."""
+
+    @property
+    def index(self) -> int:
+        return self.plan.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A stage in columns."""
+
+    stage: StagePlan
+    keys: tuple[Field, ...]
+    measures: tuple[MeasureLayout, ...]
+
+    @property
+    def sources(self) -> range:
+        return range(len(self.stage.scans))
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Every source but the reference."""
+        return tuple(index for index in self.sources if index != self.stage.reference)
+
+    @property
+    def compared(self) -> tuple[MeasureLayout, ...]:
+        return tuple(each for each in self.measures if each.plan.comparable)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*self.keys, *(each.field for each in self.measures if each.field is not None))
+
+    @property
+    def key_columns(self) -> tuple[tuple[str, str], ...]:
+        """Name and SQL type; companions included."""
+        return tuple(column for field in self.keys for column in field.columns)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(label for label, _ in self.key_columns)
+
+    @property
+    def pairs_rows(self) -> bool:
+        """Rows of a key are compared as multisets."""
+        return self.stage.compares_multisets
+
+    @property
+    def always_present(self) -> bool:
+        """One group that every source has, with or without rows."""
+        return self.stage.type is not StageType.ROW and not self.keys
+
+
+def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
+    """The layout of a stage over sources as they are delivered."""
+    return Layout(
+        stage=stage,
+        keys=keys_of(stage.dimensions, delivered, "k"),
+        measures=tuple(_measure(stage, plan, delivered) for plan in stage.measures),
+    )
+
+
+def keys_of(
+    dimensions: Sequence[DimensionPlan], delivered: Sequence[Delivered], prefix: str
+) -> tuple[Field, ...]:
+    """Dimensions as columns `<prefix>0`, `<prefix>1`, …"""
+    return tuple(
+        _field(
+            _Use(
+                name=f"{prefix}{at}",
+                label=each.name,
+                role=Role.KEY,
+                inputs=each.inputs,
+                rules=each.rules,
+            ),
+            delivered,
+        )
+        for at, each in enumerate(dimensions)
+    )
+
+
+def check_covered(stage: StagePlan) -> None:
+    """Refuse what this engine does not do; nothing has been read yet.
+
+    Raises:
+        NotCoveredError: with the stage and the field that asks for it.
+    """
+    if stage.type not in _STAGES:
+        raise NotCoveredError(stage=stage.name, field="type", what=f"the stage type {stage.type}")
+    scope = stage.scope.dimensions if stage.scope else ()
+    named = [(each.name, each.inputs) for each in (*stage.dimensions, *scope)]
+    named += [(each.name, each.inputs) for each in stage.measures if each.comparable]
+    for label, inputs in named:
+        for plan in inputs:
+            kinds = {plan.type.kind, plan.result.kind} if plan is not None else set()
+            if kinds & _ABSENT:
+                what = f"the type {sorted(kinds & _ABSENT)[0]}"
+                raise NotCoveredError(stage=stage.name, field=label, what=what)
+    for measure in stage.measures:
+        _check_rounding(stage, measure)
+
+
+def _check_rounding(stage: StagePlan, plan: MeasurePlan) -> None:
+    types = [each.result for each in plan.inputs if each is not None]
+    loose = any(each.is_float or (each.is_number and each.scale is None) for each in types)
+    bare = loose and any(each.kind is not TypeKind.INT for each in types)
+    if plan.function in {Function.MIN, Function.MAX} and plan.rules.round is not None and bare:
+        what = f"`round` after {plan.function} of numbers without a declared scale"
+        raise NotCoveredError(stage=stage.name, field=plan.name, what=what)
+    deep = any((each.scale or 0) > _DEEPEST_SCALE for each in types)
+    if plan.function in {Function.SUM, Function.AVG} and deep:
+        what = f"{plan.function} of more than {_DEEPEST_SCALE} digits after the point"
+        raise NotCoveredError(stage=stage.name, field=plan.name, what=what)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """What a field is made from."""
+
+    name: str
+    label: str
+    role: Role
+    inputs: tuple[InputPlan | None, ...]
+    rules: Rules
+
+
+def _field(use: _Use, delivered: Sequence[Delivered]) -> Field:
+    form = _form(use, delivered)
+    given = [plan for plan in use.inputs if plan is not None]
+    return Field(
+        name=use.name,
+        label=use.label,
+        role=use.role,
+        inputs=use.inputs,
+        rules=use.rules,
+        form=form,
+        python=tuple(plan is not None and _needs_python(use, plan, form) for plan in use.inputs),
+        may_be_invalid=any(
+            _may_be_invalid(plan, each)
+            for plan, each in zip(use.inputs, delivered, strict=True)
+            if plan is not None
+        ),
+        stateful=use.role is Role.AMOUNT and not all(_is_plain(plan, form) for plan in given),
+        changes=use.role is Role.VALUE and _changes(use.rules, given),
+    )
+
+
+def _form(use: _Use, delivered: Sequence[Delivered]) -> Form:
+    types = [plan.result for plan in use.inputs if plan is not None]
+    wide = any(
+        plan is not None and plan.column in each.wide
+        for plan, each in zip(use.inputs, delivered, strict=True)
+    )
+    match use.role:
+        case Role.PRESENCE:
+            return BOOL
+        case Role.AMOUNT:
+            return summed_form(types)
+        case Role.DISTINCT:
+            alone = {form_of([each], wide_integers=wide) for each in types}
+            only = alone.pop()
+            return TEXT if alone or only is None else only
+        case _:
+            return _meeting(use, types, wide=wide)
+
+
+def _meeting(use: _Use, types: Sequence[CanonicalType], *, wide: bool) -> Form:
+    found = form_of(types, wide_integers=wide)
+    if found is None:
+        raise TypeError(f"{use.label} has no form, which `check_covered` should have said")
+    rules, direct = use.rules, use.role is not Role.CHOICE
+    if found.kind is FormKind.DOUBLE:
+        written = rules.float32 is Float32Rule.SHORTEST or (direct and rules.round is not None)
+        return NUMBER if written else DOUBLE
+    return rounded(found, rules.round) if direct else found
+
+
+def rounded(form: Form, places: int | None) -> Form:
+    """The form of what is left of its values once rounded."""
+    if form.kind is not FormKind.DECIMAL or places is None or places >= form.scale:
+        return form
+    return decimal(form.precision - form.scale + 1 + places, places)
+
+
+def _needs_python(use: _Use, plan: InputPlan, form: Form) -> bool:
+    """Casts, maps, JSON, Unicode rules, and floats that must be written or rounded."""
+    rules, kind = use.rules, plan.result
+    if plan.mapped or plan.cast is not None or kind.kind is TypeKind.JSON:
+        return True
+    if kind.kind is TypeKind.TEXT:
+        return rules.case is not Case.EXACT or rules.unicode is not UnicodeForm.NONE
+    if use.role in {Role.PRESENCE, Role.DISTINCT} or not kind.is_number:
+        return False
+    if kind.is_float:
+        return form.kind is not FormKind.DOUBLE
+    bare = form.kind is FormKind.NUMBER and use.role is not Role.CHOICE
+    return bare and (rules.round is not None or rules.float32 is Float32Rule.SHORTEST)
+
+
+def _may_be_invalid(plan: InputPlan, delivered: Delivered) -> bool:
+    bare = plan.type.kind is TypeKind.DECIMAL and plan.type.precision is None
+    json = TypeKind.JSON in {plan.type.kind, plan.result.kind}
+    cast = plan.cast is not None or plan.map_strict
+    return bare or json or cast or plan.column in delivered.checked
+
+
+def _is_plain(plan: InputPlan, form: Form) -> bool:
+    """Whether every value of an amount is a number that the form holds."""
+    kind = plan.result
+    if kind.is_float or (kind.kind is TypeKind.DECIMAL and kind.scale is None):
+        return False
+    own = form_of([kind], wide_integers=True)
+    return own is not None and own.precision - own.scale <= form.precision - form.scale
+
+
+def _changes(rules: Rules, inputs: Sequence[InputPlan]) -> bool:
+    """Whether the text of a value may differ from its text as delivered."""
+    kept = replace(rules, nan=STRICT.nan)
+    return kept != STRICT or any(plan.mapped or plan.cast is not None for plan in inputs)
+
+
+def _measure(
+    stage: StagePlan, plan: MeasurePlan, delivered: Sequence[Delivered]
+) -> MeasureLayout:
+    field = None
+    if plan.comparable and any(each is not None for each in plan.inputs):
+        use = _Use(
+            name=f"m{plan.index}",
+            label=plan.name,
+            role=_ROLES[plan.function],
+            inputs=plan.inputs,
+            rules=plan.rules,
+        )
+        field = _field(use, delivered)
+    collapsed = not stage.compares_multisets
+    reworked = plan.rules.null is not NullAs.KEEP or plan.rules.round is not None
+    aggregated = collapsed and plan.function is not Function.VALUE
+    return MeasureLayout(
+        plan=plan,
+        field=field,
+        result=INTEGER if field is None else _result(plan, field),
+        may_be_invalid=field is not None and field.may_be_invalid,
+        changes=(aggregated and reworked)
+        or (not collapsed and field is not None and field.changes),
+    )
+
+
+def _result(plan: MeasurePlan, field: Field) -> Form:
+    if field.role in {Role.PRESENCE, Role.DISTINCT}:
+        return INTEGER
+    if field.role is not Role.AMOUNT:
+        return field.form if field.role is Role.VALUE else rounded(field.form, plan.rules.round)
+    if field.stateful:
+        return NUMBER
+    if plan.function is Function.AVG:
+        return rounded(decimal(MAX_DIGITS, plan.places or 0), plan.rules.round)
+    return rounded(total_form(field.form), plan.rules.round)
+
+
+def total_form(form: Form) -> Form:
+    """Of the sum of an amount's values."""
+    return decimal(min(MAX_DIGITS, form.precision + _SUM_DIGITS), form.scale)

@@ -1,0 +1,290 @@
+"""From a scan to a DataFrame: files of a pin or an extract, columns by their logical names.
+
+Spark's own Parquet reader reads, with a schema taken from the first footer, so that nothing is
+inferred and no job runs before the first action. What has no canonical form leaves its column NULL
+and its bytes in a companion column.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pat
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as st
+
+from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, Scan, ScanColumn
+from datarecs_core.errors.run import RunDetail
+from datarecs_core.jobs.types import TypeKind
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_spark.canonical import name, text_literal
+from datarecs_spark.conditions import ConditionRefusedError, check, filtered
+from datarecs_spark.errors import SourceFailedError
+
+INVALID = "$invalid."
+"""Begins the name of a companion column."""
+_SIMPLE = (
+    (pat.is_boolean, st.BooleanType()),
+    (pat.is_uint64, st.DecimalType(20, 0)),
+    (pat.is_integer, st.LongType()),
+    (pat.is_float64, st.DoubleType()),
+    (pat.is_float32, st.FloatType()),
+    (pat.is_string, st.StringType()),
+    (pat.is_binary, st.BinaryType()),
+    (pat.is_fixed_size_binary, st.BinaryType()),
+    (pat.is_date, st.DateType()),
+    # Spark reads the numbers inside; times of day have no type of its own.
+    (pat.is_time, st.LongType()),
+)
+_FROM_FOLDER = {
+    TypeKind.INT: "BIGINT",
+    TypeKind.BOOL: "BOOLEAN",
+    TypeKind.DATE: "DATE",
+    TypeKind.INSTANT: "TIMESTAMP",
+    TypeKind.LOCAL_TIMESTAMP: "TIMESTAMP_NTZ",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The rows of a source after its own filter, and how each logical column stands in them."""
+
+    scan: Scan
+    rows: DataFrame
+    """Logical columns, then companions."""
+    checked: frozenset[str]
+    """Logical columns with a companion `$invalid.<name>`."""
+    wide: frozenset[str]
+    """Integer columns that hold unsigned numbers of 64 bits."""
+    pinned_rows: int | None
+    """Rows that the pin promises; None where a filter leaves some of them out."""
+
+    @property
+    def source(self) -> str:
+        return self.scan.source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """Parquet files of one source that exist as they were pinned."""
+
+    source: str
+    root: Path
+    files: Sequence[PinnedFile]
+
+    @property
+    def paths(self) -> list[str]:
+        """With what Hadoop would take for a pattern escaped."""
+        return [
+            re.sub(r"([\\{}\[\]*?])", r"\\\1", str(self.root / file.path)) for file in self.files
+        ]
+
+    def check(self) -> None:
+        """Every file stands with its size, under a name that Spark does not leave out."""
+        for file in self.files:
+            path = self.root / file.path
+            if path.name.startswith(("_", ".")):
+                raise SourceFailedError(
+                    RunDetail.SOURCE_UNSUPPORTED,
+                    self.source,
+                    f"{file.path}: Spark reads no file whose name begins with {path.name[0]!r}; "
+                    "name it otherwise",
+                )
+            if not path.is_file() or path.stat().st_size != file.size_bytes:
+                raise SourceFailedError(
+                    RunDetail.SNAPSHOT_LOST,
+                    self.source,
+                    f"{file.path} is gone or has another size since it was pinned",
+                )
+
+    def schema(self) -> pa.Schema:
+        """Of the first file; the connector has compared the others with it."""
+        path = self.root / self.files[0].path
+        try:
+            return pq.ParquetFile(path).schema.to_arrow_schema()
+        except (pa.ArrowException, OSError) as cause:
+            raise SourceFailedError(
+                RunDetail.CORRUPT_SOURCE,
+                self.source,
+                f"{self.files[0].path} is no readable Parquet file",
+            ) from cause
+
+
+def delivered(session: SparkSession, scan: Scan) -> Delivered:
+    """The rows of a scan as its source delivers them.
+
+    Raises:
+        SourceFailedError: a file is gone, unreadable or of a type that Spark cannot read; a filter
+            that Spark cannot understand.
+    """
+    if scan.extract is not None:
+        return _extracted(session, scan, scan.extract)
+    return _pinned(session, scan)
+
+
+def roots(scan: Scan) -> Mapping[str, str]:
+    """Source name by the directory its files lie in."""
+    place = _place(scan)
+    return {} if place is None else {str(_root(place.root)): scan.source}
+
+
+def _place(scan: Scan) -> Extract | FileList | None:
+    if scan.extract is not None:
+        return scan.extract
+    return scan.pin if isinstance(scan.pin, FileList) else None
+
+
+def _root(root: str) -> Path:
+    return Path(unquote(urlsplit(root).path) if root.startswith("file:") else root)
+
+
+def _opened(scan: Scan) -> _Files:
+    place = _place(scan)
+    if place is None:
+        raise SourceFailedError(
+            RunDetail.SOURCE_UNSUPPORTED, scan.source, f"{scan.kind} needs an extract for Spark"
+        )
+    files = _Files(source=scan.source, root=_root(place.root), files=place.files)
+    files.check()
+    return files
+
+
+def _extracted(session: SparkSession, scan: Scan, extract: Extract) -> Delivered:
+    """Its filter was applied when it was brought."""
+    files = _opened(scan)
+    rows, schema = _rows(session, files)
+    checked = frozenset(extract.invalid_columns)
+    columns = [
+        f"{_stored(schema, column.name, files)} AS {name(column.name)}" for column in scan.columns
+    ]
+    companions = [name(f"{INVALID}{column}") for column in sorted(checked)]
+    return Delivered(
+        scan=scan,
+        rows=rows.selectExpr(*columns, *companions),
+        checked=checked,
+        wide=frozenset(),
+        pinned_rows=extract.rows,
+    )
+
+
+def _pinned(session: SparkSession, scan: Scan) -> Delivered:
+    files = _opened(scan)
+    rows, schema = _rows(session, files)
+    rows = rows.selectExpr("*", *_folders(scan, files, schema))
+    if scan.filter is not None:
+        try:
+            rows = filtered(rows, scan.filter)
+        except ConditionRefusedError as cause:
+            message = f"its filter cannot be used: {cause}"
+            raise SourceFailedError(RunDetail.QUERY_ERROR, scan.source, message) from cause
+    found = {column.name: _value(column, files, schema) for column in scan.columns}
+    texts = sorted(column.name for column in scan.columns if column.type.kind is TypeKind.TEXT)
+    valid = [
+        f"{_if_valid(value) if label in texts else value} AS {name(label)}"
+        for label, value in found.items()
+    ]
+    broken = [
+        f"CASE WHEN NOT is_valid_utf8({found[label]}) THEN CAST({found[label]} AS BINARY) END"
+        f" AS {name(INVALID + label)}"
+        for label in texts
+    ]
+    counts = [file.rows for file in files.files]
+    known = [count for count in counts if count is not None]
+    complete = scan.filter is None and len(known) == len(counts)
+    return Delivered(
+        scan=scan,
+        rows=rows.selectExpr(*valid, *broken),
+        checked=frozenset(texts),
+        wide=_wide(scan, schema),
+        pinned_rows=sum(known) if complete else None,
+    )
+
+
+def _if_valid(value: str) -> str:
+    return f"CASE WHEN is_valid_utf8({value}) THEN {value} END"
+
+
+def _rows(session: SparkSession, files: _Files) -> tuple[DataFrame, pa.Schema]:
+    """Every column that Spark can read; the others are missed when somebody asks for them."""
+    schema = files.schema()
+    fields = [
+        st.StructField(field.name, kind)
+        for field in schema
+        if (kind := _spark_type(field.type)) is not None
+    ]
+    return session.read.schema(st.StructType(fields)).parquet(*files.paths), schema
+
+
+def _spark_type(kind: pa.DataType) -> st.DataType | None:
+    """None for what Spark cannot read: nanoseconds (INT96 among them), nested and exotic types."""
+    if getattr(kind, "unit", None) == "ns":
+        return None
+    if pat.is_decimal128(kind):
+        return st.DecimalType(kind.precision, kind.scale)
+    if pat.is_timestamp(kind):
+        return st.TimestampType() if kind.tz else st.TimestampNTZType()
+    return next((found for fits, found in _SIMPLE if fits(kind)), None)
+
+
+def _stored(schema: pa.Schema, column: str, files: _Files) -> str:
+    """A column of the files; milliseconds of a day become microseconds."""
+    at = schema.get_all_field_indices(column)
+    if not at:
+        raise SourceFailedError(
+            RunDetail.SCHEMA_CHANGED,
+            files.source,
+            f"{files.files[0].path} has no column {column!r} any more",
+        )
+    kind = schema.field(at[0]).type
+    if _spark_type(kind) is None:
+        raise SourceFailedError(
+            RunDetail.SOURCE_UNSUPPORTED,
+            files.source,
+            f"column {column!r} has the type {kind}, which Spark cannot read; cast it in the "
+            "source, or leave it out",
+        )
+    factor = " * 1000" if pat.is_time(kind) and kind.unit == "ms" else ""
+    return f"{name(column)}{factor}"
+
+
+def _value(column: ScanColumn, files: _Files, schema: pa.Schema) -> str:
+    if column.expression is not None:
+        try:
+            check(column.expression)
+        except ConditionRefusedError as cause:
+            message = f"the expression of {column.name} cannot be used: {cause}"
+            raise SourceFailedError(RunDetail.QUERY_ERROR, files.source, message) from cause
+        return f"({column.expression}\n)"
+    physical = column.physical or column.name
+    if schema.get_field_index(physical) < 0 and physical in _folder_names(files):
+        return name(physical)
+    return _stored(schema, physical, files)
+
+
+def _wide(scan: Scan, schema: pa.Schema) -> frozenset[str]:
+    unsigned = {field.name for field in schema if pat.is_uint64(field.type)}
+    return frozenset(column.name for column in scan.columns if column.physical in unsigned)
+
+
+def _folder_names(files: _Files) -> set[str]:
+    parts = {part for file in files.files for part in file.path.split("/")[:-1]}
+    return {part.partition("=")[0] for part in parts if "=" in part} - {""}
+
+
+def _folders(scan: Scan, files: _Files, schema: pa.Schema) -> list[str]:
+    """Columns that folders such as `day=2026-01-31` stand for, unless the option says no."""
+    if scan.kind is not SourceKind.PARQUET or dict(scan.options).get("hive_partitions") is False:
+        return []
+    types = {column.name: column.type for column in scan.schema.columns}
+    place = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
+    found = []
+    for label in sorted(_folder_names(files) - set(schema.names)):
+        pattern = rf"^file:/+{re.escape(str(files.root).lstrip('/'))}/(?:.*/)?{re.escape(label)}=([^/]*)/"
+        written = f"regexp_extract({place}, {text_literal(pattern)}, 1)"
+        wanted = _FROM_FOLDER.get(types[label].kind) if label in types else None
+        found.append(f"{f'CAST({written} AS {wanted})' if wanted else written} AS {name(label)}")
+    return found

@@ -1,0 +1,163 @@
+"""The one Spark session of a process: how it is started, warmed, cancelled and ended.
+
+Everything that must be equal for every run is set here: UTC, ANSI arithmetic, exact decimals, names
+with their case. A run gets a new SQL session of it; the Java machine lives as long as the process.
+"""
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+import pyarrow as pa
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_spark.cancelling import Cancellation
+from datarecs_spark.engine import SparkEngine
+from datarecs_spark.errors import SparkStartError
+
+STOP_LIMIT_S = 20.0
+_STANDARD_ERROR = 2
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_SETTINGS: Mapping[str, str] = {
+    "spark.app.name": "datarecs",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.daemon.module": "datarecs_spark.daemon",
+    # One meaning on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.session.localRelationCacheThreshold": "0",
+    # Files are those of the pin, every byte of them, as they were written.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    # Small work: its plans are made, run and forgotten quickly.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """What the place decides: where Spark runs and with how much."""
+
+    master: str
+    """`local[*]`, `local[2]`, or a cluster's URL."""
+    driver_memory: str
+    """Heap of the Java machine, as Java writes it: `1g`."""
+    java_home: str | None
+    """A Java 17 or later; None takes JAVA_HOME or `java` of the path."""
+    scratch: Path
+    """For spilled and shuffled data; made when it is missing, never cleaned here."""
+
+
+class SparkRuntime:
+    """One long-lived session. Built by `start`; not safe for two runs at the same time."""
+
+    def __init__(self, session: SparkSession, settings: SparkSettings, gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
+        self._session, self._settings, self._gateway = session, settings, gateway
+        self._cancellation = Cancellation(session.sparkContext)
+
+    @classmethod
+    def start(cls, settings: SparkSettings) -> "SparkRuntime":
+        """Start the Java machine and run a tiny job, so that the first run finds it warm.
+
+        Raises:
+            SparkStartError: no usable Java, or the machine ended at once.
+        """
+        settings.scratch.mkdir(parents=True, exist_ok=True)
+        conf = SparkConf(loadDefaults=False).setAll(list(_configuration(settings).items()))
+        if settings.java_home is not None:
+            # pyspark's launcher knows no other way to be told.
+            os.environ["JAVA_HOME"] = settings.java_home  # noqa: TID251 - written, not read
+        try:
+            gateway = launch_gateway(conf, {"stdout": _STANDARD_ERROR})
+            context = SparkContext(conf=conf, gateway=gateway)
+        except Exception as cause:
+            raise SparkStartError(settings.java_home, str(cause).partition("\n")[0]) from cause
+        # Python workers would otherwise be the first `python3` of the path.
+        context.pythonExec = sys.executable
+        runtime = cls(SparkSession(context), settings, gateway)
+        runtime._warm()
+        return runtime
+
+    def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> SparkEngine:
+        """The engine of one run.
+
+        Args:
+            plan: the run's; its stages are compared in order.
+            key: the tenant's key for break ids, hashes and masks.
+            directory: differences go to `<directory>/<stage>/part-*.parquet`.
+        """
+        self._cancellation = Cancellation(self._session.sparkContext)
+        return SparkEngine(
+            self._session.newSession(),
+            plan=plan,
+            key=key,
+            directory=directory,
+            cancellation=self._cancellation,
+        )
+
+    def cancel(self) -> None:
+        """Stop the engine made last; its compare raises CancelledError. From any thread."""
+        self._cancellation.cancel()
+
+    def close(self) -> None:
+        """End the Java machine; safe to repeat."""
+        self._session.stop()
+        self._gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else a later start finds the dead machine
+        process = self._gateway.proc
+        process.stdin.close()
+        try:
+            process.wait(STOP_LIMIT_S)
+        except TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def versions(self) -> Mapping[str, str]:
+        """Of the tables on which results depend, as they stand in a proof."""
+        return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
+
+    def _warm(self) -> None:
+        """One shuffle and one Arrow step: both kinds of processes exist afterwards."""
+        rows = self._session.range(8, numPartitions=2).groupBy("id").count()
+        rows.mapInArrow(_unchanged, rows.schema).collect()
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _configuration(settings: SparkSettings) -> Mapping[str, str]:
+    java = (
+        "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError"
+        f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+        f' "-Djava.io.tmpdir={settings.scratch}"'
+    )
+    found = {
+        **_SETTINGS,
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": java,
+        "spark.local.dir": str(settings.scratch),
+        "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
+        "spark.pyspark.python": sys.executable,
+    }
+    if settings.master.startswith("local"):
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return found

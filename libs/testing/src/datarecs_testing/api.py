@@ -1,0 +1,236 @@
+"""core-api as a test holds it: the real application over twins or a real database, and its callers.
+
+Every answer a caller gets is held against the published OpenAPI document, so that no test can pass
+on an answer that nobody is told about.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cache, cached_property
+from typing import Any
+from uuid import UUID
+
+import httpx2
+from fastapi import FastAPI
+from jsonschema import Draft202012Validator
+from starlette.testclient import TestClient
+
+from datarecs_application.ports.outside import BlobStores, Clock, Ids
+from datarecs_application.ports.state import ApiKey, Queries, UnitOfWork, WorkFinder
+from datarecs_core.access.permissions import Role, permissions_of
+from datarecs_core.access.tokens import new_key
+from datarecs_core.egress.addresses import Profile
+from datarecs_core.resources.resource import Kind
+from datarecs_core.values import RunId, TenantId
+from datarecs_core_api.app import Service, build
+from datarecs_core_api.auth import Authenticator
+from datarecs_core_api.dependencies import Ports
+from datarecs_core_api.following import Following, Pace
+from datarecs_core_api.openapi import document
+from datarecs_core_api.pagination import Cursors
+from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_core_api.sign_in import SignInFailures
+from datarecs_memory.blob_store import MemoryBlobStores
+from datarecs_memory.lease_queue import MemoryWorkFinder
+from datarecs_memory.queries import MemoryQueries
+from datarecs_memory.store import MemoryStore
+from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_runtime.clock import random_bytes
+from datarecs_runtime.health import ReadyCheck
+from datarecs_runtime.secrets import Keyring, TenantSecrets
+from datarecs_runtime.sections import Egress, Secrets
+from datarecs_specs.kinds import KINDS
+from datarecs_testing.builders import A_TENANT
+from datarecs_testing.clock import FixedIds, ManualClock
+
+QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
+"""A backstop that no test has to wait for."""
+published = cache(document)
+
+
+@dataclass(kw_only=True)
+class ApiHouse:
+    """The application and what it stands on."""
+
+    unit: UnitOfWork
+    queries: Queries
+    finder: WorkFinder
+    clock: Clock
+    ids: Ids
+    blobs: BlobStores
+    profile: Profile = Profile.LOCAL
+    ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
+    pace: Pace = QUICK
+
+    @cached_property
+    def following(self) -> Following:
+        return Following(self.pace)
+
+    @cached_property
+    def secrets(self) -> TenantSecrets:
+        keyring = Keyring({"k1": bytes(32)}, current="k1")
+        return TenantSecrets(Secrets(), keyring=keyring, environment={})
+
+    @cached_property
+    def app(self) -> FastAPI:
+        ports = Ports(
+            unit=self.unit,
+            queries=self.queries,
+            blobs=self.blobs,
+            secrets=self.secrets,
+            clock=self.clock,
+            ids=self.ids,
+            random_bytes=random_bytes,
+            cursors=Cursors(b"k" * 32),
+            following=self.following,
+            profile=self.profile,
+            egress=Egress(),
+            reference_rules=self.secrets.rules,
+        )
+        keys = Authenticator(
+            finder=self.finder,
+            unit=self.unit,
+            clock=self.clock,
+            failures=SignInFailures(self.clock),
+        )
+        return build(Service(ports=ports, authenticator=keys, ready_when=self.ready_when))
+
+    def key(
+        self,
+        tenant: TenantId = A_TENANT,
+        *,
+        permissions: Iterable[str] = permissions_of([Role.ADMIN]),
+        subject: str = "u-ana",
+        lasts: timedelta = timedelta(days=90),
+    ) -> str:
+        """A new key of the tenant, as a request carries it."""
+        made = new_key(id_bytes=random_bytes(8), secret_bytes=random_bytes(32))
+        with self.unit.begin(tenant) as tx:
+            key = ApiKey(
+                key_id=made.key_id,
+                tenant_id=tenant,
+                name="test",
+                subject=subject,
+                secret_sha256=made.secret_sha256,
+                permissions=frozenset(map(str, permissions)),
+                created_at=self.clock.now(),
+                expires_at=self.clock.now() + lasts,
+            )
+            tx.api_keys.add(key)
+        return made.text
+
+    def caller(
+        self, tenant: TenantId = A_TENANT, *roles: Role, subject: str = "u-ana"
+    ) -> TestClient:
+        """A client with a key of these roles; an admin's when none is named."""
+        permissions = permissions_of(roles or [Role.ADMIN])
+        return self.bearing(self.key(tenant, permissions=permissions, subject=subject))
+
+    def bearing(self, key: str | None, *, address: str = "192.0.2.7") -> TestClient:
+        """A client that sends this key, or none, from this address."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        client = TestClient(
+            self.app, base_url="http://api.test", headers=headers, client=(address, 50_000)
+        )
+        client.event_hooks = {"request": [], "response": [check_published]}
+        return client
+
+
+@dataclass(kw_only=True)
+class MemoryApiHouse(ApiHouse):
+    """Over the twins; `store` is what a test may look into, `clock` stands still."""
+
+    store: MemoryStore
+    clock: ManualClock
+
+
+def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of ApiHouse
+    """A house of its own, with nothing in it."""
+    clock, ids = ManualClock(), FixedIds()
+    store = MemoryStore(clock, ids)
+    house = MemoryApiHouse(
+        **{
+            "unit": MemoryUnitOfWork(store),
+            "queries": MemoryQueries(store),
+            "finder": MemoryWorkFinder(store),
+            "clock": clock,
+            "ids": ids,
+            "blobs": MemoryBlobStores(clock),
+            "store": store,
+            **changes,
+        }
+    )
+
+    def heard(channel: str, payload: str) -> None:
+        if channel == "datarecs_run":
+            house.following.tell(payload)
+
+    store.listen(heard)
+    return house
+
+
+def declare(caller: TestClient, kind: Kind = Kind.RECONCILIATION_JOB, **metadata: str) -> str:
+    """The path of a new object of the kind, as its published example declares it."""
+    example = EXAMPLES[kind]
+    body = {**example, "metadata": {**_mapping(example["metadata"]), **metadata}}
+    answer = caller.post(f"/api/v1/{KINDS[kind].path}", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.headers["Location"])
+
+
+def change_run(
+    unit: UnitOfWork,
+    run_id: str,
+    tenant: TenantId = A_TENANT,
+    **fields: Any,  # noqa: ANN401  any field of Run
+) -> None:
+    """The run's row with other fields, as the run-controller would write them."""
+    with unit.begin(tenant) as tx:
+        run = tx.runs.for_update(RunId(UUID(run_id)))
+        assert run is not None
+        tx.runs.save(replace(run, **fields))
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    assert isinstance(value, Mapping)
+    return value
+
+
+def check_published(response: httpx2.Response) -> None:
+    """The answer's status, type and body are ones that the OpenAPI document names."""
+    request = response.request
+    operation = _operation(request.url.path, request.method)
+    if operation is None:
+        assert response.status_code in {400, 404, 405, 500, 503}
+        return
+    answer = operation["responses"].get(str(response.status_code))
+    asked = f"{request.method} {request.url.path}"
+    assert answer is not None, f"{asked} answered {response.status_code}, which is not published"
+    media = response.headers.get("content-type", "").split(";")[0]
+    content = answer.get("content", {})
+    if not content or request.method == "HEAD":
+        return
+    assert media in content, f"{asked} answered {media}, which is not published"
+    if media.endswith("json"):
+        response.read()
+        schema = {**content[media]["schema"], "components": published()["components"]}
+        Draft202012Validator(schema).validate(response.json())
+
+
+def _operation(path: str, method: str) -> Mapping[str, Any] | None:
+    """What is published for the path; literal segments win over parameters."""
+    wanted = {"HEAD": "get"}.get(method, method.lower())
+    given = path.split("/")
+    fitting = [
+        (template.count("{"), template)
+        for template in published()["paths"]
+        if len(template.split("/")) == len(given)
+        and all(
+            part == own or part.startswith("{") for part, own in zip(template.split("/"), given)
+        )
+    ]
+    if not fitting:
+        return None
+    found: Mapping[str, Any] | None = published()["paths"][min(fitting)[1]].get(wanted)
+    return found

@@ -1,0 +1,33 @@
+"""Who asks, as it stands in every audit line of a request.
+
+One function for all routes, so that none forgets a field.
+"""
+
+from typing import TypedDict
+
+from fastapi import Request
+
+from datarecs_core.access.principal import Principal
+
+
+class Asker(TypedDict):
+    """Members of an AuditEntry that follow from the request."""
+
+    actor: str
+    actor_kind: str
+    request_id: str
+    address: str
+
+
+def address_of(request: Request) -> str:
+    """The peer itself; forwarding headers are not believed."""
+    return request.client.host if request.client else ""
+
+
+def asker(request: Request, caller: Principal) -> Asker:
+    return Asker(
+        actor=caller.subject,
+        actor_kind="key",
+        request_id=request.state.request_id,
+        address=address_of(request),
+    )

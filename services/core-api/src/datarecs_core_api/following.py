@@ -1,0 +1,124 @@
+"""Who follows a run right now in this process: wake-ups, how many at most, and the end of service.
+
+Apart from `live`, which says what a follower is told: this is what all followers share, also those
+that wait for an end with `Prefer: wait`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+
+from datarecs_core.access.principal import Principal
+from datarecs_core.errors.api import ApiCode
+from datarecs_core_api.problems import ProblemError
+
+MAX_PER_PRINCIPAL, MAX_PER_REPLICA = 20, 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long a follower waits for what."""
+
+    poll: timedelta = timedelta(seconds=1)
+    """The backstop of notifications: nothing is seen later than this."""
+    ping: timedelta = timedelta(seconds=15)
+    """Of silence, before a comment keeps proxies from closing the stream."""
+    check: timedelta = timedelta(seconds=60)
+    """Between two looks whether the caller may still see this."""
+
+
+class LoopWake:
+    """A latch that another thread sets and this event loop waits for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """From any thread; nothing happens when the loop is gone."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def arrived(self, within: timedelta) -> None:
+        """Come back when set, or after the timeout; then it is clear again.
+
+        Whoever waits here reads the table next, so what is set in between is not lost.
+        """
+        try:
+            await asyncio.wait_for(self._event.wait(), within.total_seconds())
+        except TimeoutError:
+            return
+        finally:
+            self._event.clear()
+
+
+class Following:
+    """The followers of this process. Safe from several threads."""
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self.pace = pace or Pace()
+        self.is_over = False
+        """The process drains: followers end, and clients come back to another replica."""
+        self._lock = Lock()
+        self._waiting: dict[str, tuple[LoopWake, ...]] = {}
+        self._streams: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def watching(self, run_id: str) -> Iterator[LoopWake]:
+        """A latch that is set whenever the run may have changed; use it on the event loop."""
+        wake = LoopWake()
+        with self._lock:
+            self._waiting[run_id] = (*self._waiting.get(run_id, ()), wake)
+        try:
+            yield wake
+        finally:
+            self._leave(run_id, wake)
+
+    def tell(self, run_id: str) -> None:
+        """Called from the listening thread, "" for several runs; a hint, followers poll as well."""
+        with self._lock:
+            found = self._waiting.get(run_id, ())
+            told = found if run_id else tuple(w for some in self._waiting.values() for w in some)
+        for wake in told:
+            wake.set()
+
+    def end(self) -> None:
+        """Let every follower go; safe to repeat."""
+        self.is_over = True
+        self.tell("")
+
+    @contextmanager
+    def place(self, caller: Principal) -> Iterator[None]:
+        """One of the streams that a principal and a replica may have open.
+
+        Raises:
+            ProblemError: 429, all of them are taken.
+        """
+        who = (str(caller.tenant_id), caller.subject)
+        with self._lock:
+            if self._streams[who] >= MAX_PER_PRINCIPAL or self._streams.total() >= MAX_PER_REPLICA:
+                raise ProblemError(
+                    code=ApiCode.TOO_MANY_REQUESTS,
+                    detail="too many streams are open; close some",
+                    headers={"Retry-After": "10"},
+                )
+            self._streams[who] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._streams[who] -= 1
+                if not self._streams[who]:
+                    del self._streams[who]
+
+    def _leave(self, run_id: str, wake: LoopWake) -> None:
+        with self._lock:
+            left = tuple(one for one in self._waiting.get(run_id, ()) if one is not wake)
+            if left:
+                self._waiting[run_id] = left
+            else:
+                self._waiting.pop(run_id, None)

@@ -1,0 +1,74 @@
+"""A route below /api/v1: it asks for a permission before anything else, and its body is published.
+
+Checked when the route is registered, so that a process with an open route does not start.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from datarecs_core_api.auth import Needs
+
+PREFIX = "/api/v1"
+ANY_PRINCIPAL = "any principal"
+
+
+@runtime_checkable
+class TakesBody(Protocol):
+    """A dependency that reads the body, and says what may stand in it."""
+
+    def request_body(self) -> Mapping[str, object]:
+        """The Request Body Object of OpenAPI; schemas by reference to components."""
+
+
+class GuardedRoute(APIRoute):
+    """Raises TypeError at registration when it does not ask for exactly one permission, first."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  FastAPI's own options
+        super().__init__(path, endpoint, **options)
+        calls: list[object] = [one.call for one in self.dependant.dependencies]
+        guards = [call for call in calls if isinstance(call, Needs)]
+        if len(guards) != 1 or calls[0] is not guards[0]:
+            raise TypeError(f"{path} must ask for exactly one permission, before anything else")
+        asked = guards[0].permission
+        self.permission_name = ANY_PRINCIPAL if asked is None else str(asked)
+        bodies = [call.request_body() for call in calls if isinstance(call, TakesBody)]
+        self.openapi_extra = {
+            **(self.openapi_extra or {}),
+            "x-datarecs-permission": self.permission_name,
+            "security": [{"apiKey": []}],
+            **({"requestBody": dict(bodies[0])} if bodies else {}),
+        }
+
+
+def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
+    """(method, path) -> permission of every route; the role and route matrix is made from it.
+
+    Raises:
+        TypeError: a route below /api/v1 is not guarded.
+    """
+    table = {}
+    for route in iter_route_contexts(app.routes):
+        path = route.path or ""
+        if not path.startswith(PREFIX):
+            continue
+        original = route.original_route
+        if not isinstance(original, GuardedRoute):
+            raise TypeError(f"{path} asks for no permission")
+        for method in route.methods or ():
+            table[method, path] = original.permission_name
+    return table
+
+
+def methods_of(app: FastAPI, path: str) -> tuple[str, ...]:
+    """Methods that some route takes at this path, for `Allow`; HEAD wherever there is GET."""
+    found = set(_matching(app, path))
+    return tuple(sorted(found | ({"HEAD"} if "GET" in found else set())))
+
+
+def _matching(app: FastAPI, path: str) -> Iterator[str]:
+    for route in iter_route_contexts(app.routes):
+        if route.path_regex.match(path):
+            yield from route.methods or ()

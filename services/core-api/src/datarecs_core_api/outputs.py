@@ -1,0 +1,285 @@
+"""What the API answers, as published models: the schemas of the OpenAPI document.
+
+No field can hold a secret, but for the two that are shown once and end in `Once`. Times are RFC
+3339 in UTC with microseconds, decimals text.
+"""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Annotated, Generic, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from datarecs_core.errors.base import RunErrorCode
+from datarecs_core.runs.model import Backend, Disposition, RunMode, RunResult, RunStatus
+from datarecs_core.values import instant_text
+
+T = TypeVar("T")
+Instant = Annotated[
+    datetime,
+    PlainSerializer(instant_text, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+JsonObject = Mapping[str, object]
+
+
+class Out(BaseModel):
+    """Base of everything answered."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
+
+
+class Page(Out, Generic[T]):
+    """One page of a list, newest first."""
+
+    items: list[T]
+    next: str | None = None
+    """Cursor of the following page; null behind the last one."""
+
+
+class ErrorOut(Out):
+    """Why a run has no verdict."""
+
+    code: RunErrorCode
+    message: str
+    detail_code: str | None
+
+
+class SummaryOut(Out):
+    """The few numbers of a finished run; `rows` are groups."""
+
+    stages_total: int
+    stages_matched: int
+    rows_compared: int
+    rows_matched: int
+    rows_unmatched: int
+    duration_ms: int
+    empty: bool
+    open_breaks: int | None
+    waived_breaks: int | None
+    acceptance: str | None
+    report_path: str | None
+
+
+class RunOut(Out):
+    """A run."""
+
+    run_id: UUID
+    job_id: UUID
+    job: str
+    job_generation: int
+    spec_hash: str
+    parameters: JsonObject
+    mode: RunMode
+    triggered_by: str
+    status: RunStatus
+    result: RunResult | None
+    error: ErrorOut | None
+    raw_error: ErrorOut | None
+    cancel_requested: bool
+    cancelling: bool
+    """A cancel was asked for and the end has not decided yet."""
+    cancelled_by: str | None
+    cancel_reason: str | None
+    cancel_stale: bool
+    """The cancel met a run that had already completed, so the result stands."""
+    backend: Backend
+    execution_name: str
+    attempt: int
+    max_attempts: int
+    priority: int
+    deadline_seconds: int
+    deadline_at: Instant | None
+    created_at: Instant
+    queued_at: Instant | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    closed_at: Instant | None
+    summary: SummaryOut | None
+    last_sequence: int
+    """Number of the newest entry of its history."""
+
+
+class EventOut(Out):
+    """An entry of a run's history as CloudEvent in the JSON format.
+
+    Synthesised facts, which never leave the platform, carry their name as type and no dataschema.
+    """
+
+    specversion: str
+    id: UUID
+    source: str
+    type: str
+    subject: str
+    time: Instant
+    datacontenttype: str
+    dataschema: str | None = None
+    disposition: Disposition
+    """What became of it; an own extension."""
+    partitionkey: UUID
+    runsequence: Annotated[str, Field(pattern=r"^[0-9]{20}$")]
+    tenantid: UUID
+    data: JsonObject
+
+
+class EventPage(Out):
+    """Entries in order of their numbers."""
+
+    items: list[EventOut]
+    next: int | None = None
+    """Give it as `after` for the following page; null when there may be no more yet."""
+
+
+class MetadataOut(Out):
+    """What identifies a declared object and its version."""
+
+    name: str
+    namespace: str
+    uid: UUID
+    generation: int
+    resource_version: Annotated[str, Field(alias="resourceVersion")]
+    creation_timestamp: Annotated[Instant, Field(alias="creationTimestamp")]
+    deletion_timestamp: Annotated[Instant | None, Field(alias="deletionTimestamp")]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    finalizers: list[str]
+
+
+class ResourceOut(Out):
+    """A declared object."""
+
+    api_version: Annotated[str, Field(alias="apiVersion")]
+    kind: str
+    metadata: MetadataOut
+    spec: JsonObject
+    """Defaults spelled out."""
+    status: JsonObject
+
+
+class AppliedOut(ResourceOut):
+    """A declared object after a write, and what the write did."""
+
+    outcome: str
+    """created, configured or unchanged."""
+
+
+class CreatedOnce(AppliedOut):
+    """The first answer to a write that made a signing secret; no later answer holds it."""
+
+    generated_secret: str
+
+
+class KeyOut(Out):
+    """An API key without its secret."""
+
+    key_id: str
+    name: str
+    subject: str
+    scopes: list[str]
+    created_at: Instant
+    expires_at: Instant
+    revoked_at: Instant | None
+
+
+class KeyOnce(KeyOut):
+    """The first answer to the making of a key; no later answer holds it."""
+
+    key: str
+
+
+class AttemptOut(Out):
+    """One attempt of a delivery; headers and body only for those who may read samples."""
+
+    attempt_no: int
+    reason: str
+    started_at: Instant
+    finished_at: Instant | None
+    outcome: str | None
+    status: int | None
+    error: str
+    address_class: str | None
+    phases: Mapping[str, int]
+    """Milliseconds of dns, connect, tls, first_byte, total."""
+    url: str
+    key_ids: list[str]
+    body_sha256: str
+    request_headers: Mapping[str, str] | None
+    response_headers: Mapping[str, str] | None
+    response_body: str | None
+    truncated: bool
+
+
+class DeliveryOut(Out):
+    """One event on its way to one endpoint, with its attempts."""
+
+    delivery_id: UUID
+    received_on: date
+    event_id: UUID
+    event_type: str
+    run_id: UUID | None
+    state: str
+    reason: str | None
+    attempts: list[AttemptOut]
+    due_at: Instant
+    expires_at: Instant
+    created_at: Instant
+
+
+class KindOut(Out):
+    """A declared kind: its path in REST and its short name."""
+
+    kind: str
+    path: str
+    alias: str
+
+
+class WhoamiOut(Out):
+    """Who the key belongs to and what it may do."""
+
+    tenant_id: UUID
+    subject: str
+    key_id: str | None
+    permissions: list[str]
+
+
+class LiveOut(Out):
+    """The process answers."""
+
+    status: str
+
+
+class ReadyOut(Out):
+    """Whether it can work, and why not."""
+
+    status: str
+    reasons: Mapping[str, str]
+
+
+class FaultOut(Out):
+    """One fault of a request."""
+
+    code: str
+    pointer: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    hint: str | None = None
+
+
+class ProblemOut(Out):
+    """A refusal (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    """DRnnnn; `datarecs errors CODE` explains it."""
+    reason: str
+    """The code's symbol."""
+    trace_id: str
+    request_id: str
+    errors: list[FaultOut] | None = None
+    retry_after_s: int | None = None

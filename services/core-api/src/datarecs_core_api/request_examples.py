@@ -1,0 +1,74 @@
+"""One declaration of each kind, as the OpenAPI document shows it; a test decodes each."""
+
+from collections.abc import Mapping
+
+from datarecs_core.resources.resource import API_VERSION, Kind
+
+
+def _declaration(kind: Kind, name: str, spec: Mapping[str, object]) -> Mapping[str, object]:
+    return {"apiVersion": API_VERSION, "kind": str(kind), "metadata": {"name": name}, "spec": spec}
+
+
+EXAMPLES: Mapping[Kind, Mapping[str, object]] = {
+    Kind.CONNECTION: _declaration(
+        Kind.CONNECTION,
+        "ledger-pg",
+        {
+            "type": "postgres",
+            "auth": {"password": "env:DATARECS_CONN_DEFAULT_LEDGER"},
+            "config": {"host": "ledger.example.com", "database": "ledger", "user": "recon_ro"},
+        },
+    ),
+    Kind.RECONCILIATION_JOB: _declaration(
+        Kind.RECONCILIATION_JOB,
+        "ledger-vs-exports",
+        {
+            "sources": [
+                {
+                    "name": "ledger",
+                    "kind": "postgres",
+                    "connection": "ledger-pg",
+                    "relation": "public.entries",
+                },
+                {
+                    "name": "exports",
+                    "kind": "parquet",
+                    "connection": "exports",
+                    "path": "entries/*.parquet",
+                },
+            ],
+            "stages": [
+                {
+                    "name": "balance-check",
+                    "type": "aggregate",
+                    "dimensions": ["account"],
+                    "measures": [
+                        {
+                            "name": "total_amount",
+                            "function": "sum",
+                            "column": "amount",
+                            "tolerances": [{"type": "ABSOLUTE", "value": "0.01"}],
+                        }
+                    ],
+                }
+            ],
+        },
+    ),
+    Kind.WEBHOOK_ENDPOINT: _declaration(
+        Kind.WEBHOOK_ENDPOINT,
+        "erp-hook",
+        {
+            "url": "https://erp.example.com/hooks/recon",
+            "filter": {"types": ["reconciliation.run.finalised"]},
+        },
+    ),
+    Kind.NOTIFICATION_RULE: _declaration(
+        Kind.NOTIFICATION_RULE,
+        "finance-breaks",
+        {
+            "match": {"jobs": ["ledger-vs-exports"], "outcomes": ["UNMATCHED", "ERRORED"]},
+            "to": [{"address": "finops@example.com"}],
+            "notify": "on_change",
+        },
+    ),
+}

@@ -1,0 +1,51 @@
+"""A loop around uvicorn, so that the process drains it like any other.
+
+Apart from `wiring` because it decides how the server behaves: whose address is believed, what ends
+at SIGTERM and how long that may take.
+"""
+
+import threading
+
+import uvicorn
+from fastapi import FastAPI
+
+from datarecs_application.ports.outside import Wake
+from datarecs_core_api.following import Following
+
+DRAIN_S = 10
+"""Requests under way get this long; below the grace of the process."""
+
+
+class Serving:
+    """Serves until told to stop; then followers are let go and the rest is finished."""
+
+    name = "http"
+
+    def __init__(self, app: FastAPI, following: Following, *, host: str, port: int) -> None:
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,  # the peer's own address is what sign-in failures are counted by
+            server_header=False,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=DRAIN_S,
+        )
+        self._following = following
+        self._server = uvicorn.Server(config)
+
+    def ready(self) -> str | None:
+        return None if self._server.started else "not listening yet"
+
+    def run(self, stop: Wake) -> None:
+        def end() -> None:
+            stop.wait()
+            self._following.end()
+            self._server.should_exit = True
+
+        threading.Thread(target=end, name="http_stop", daemon=True).start()
+        self._server.run()

@@ -1,0 +1,96 @@
+"""Around every request: trace and request id, headers, HEAD, and the answer of last resort.
+
+Plain ASGI, because a stream that lasts for hours must pass through untouched.
+"""
+
+from collections.abc import Callable
+
+import structlog
+from fastapi import Request
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from datarecs_core_api.auth import key_in_url
+from datarecs_core_api.failures import problem_of
+from datarecs_core_api.problems import response
+
+log = structlog.get_logger()
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+}
+MAX_REQUEST_ID = 128
+
+
+class _HeadDoneError(Exception):
+    """Ends an endless answer of which only the head was asked for."""
+
+
+class Shell:
+    """The outermost part of the application."""
+
+    def __init__(self, app: ASGIApp, *, traceparent: Callable[[str | None], str]) -> None:
+        """`traceparent` makes a span below the given one, or a new trace."""
+        self._app, self._traceparent = app, traceparent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        self._identify(request)
+        outgoing = _Outgoing(send, request)
+        refusal = key_in_url(request)
+        if refusal is not None:
+            await response(request, refusal)(scope, receive, outgoing)
+            return
+        # HEAD is GET without the body: a copy, so that the server still knows what was asked.
+        inner = {**scope, "method": "GET"} if request.method == "HEAD" else scope
+        try:
+            await self._app(inner, receive, outgoing)
+        except (_HeadDoneError, ClientDisconnect):
+            pass  # nobody reads on
+        except Exception as error:  # the last resort of a process entry: a 500 that tells nothing
+            if outgoing.started:
+                log.exception("answer_broken_off", path=request.scope["path"])
+                raise
+            await response(request, problem_of(error))(scope, receive, outgoing)
+
+    def _identify(self, request: Request) -> None:
+        state = request.state
+        state.traceparent = self._traceparent(request.headers.get("traceparent"))
+        state.trace_id = state.traceparent.split("-")[1]
+        given = request.headers.get("x-request-id", "")
+        safe = given.isascii() and all(one.isalnum() or one in "-_." for one in given)
+        state.request_id = given if safe and 0 < len(given) <= MAX_REQUEST_ID else state.trace_id
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(trace_id=state.trace_id, request_id=state.request_id)
+
+
+class _Outgoing:
+    """The answer on its way: headers are added, and of HEAD the body is kept back."""
+
+    def __init__(self, send: Send, request: Request) -> None:
+        self._send, self._request = send, request
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self._request.state.request_id
+            for name, value in SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+        elif message["type"] == "http.response.body" and self._request.method == "HEAD":
+            endless = message.get("more_body", False)
+            await self._send({"type": "http.response.body", "body": b""})
+            if endless:
+                raise _HeadDoneError
+            return
+        await self._send(message)

@@ -9,8 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from datarecs_cli.commands.errors import catalogue as error_codes
 from datarecs_cli.stack.settings import StackSettings
 from datarecs_core.errors.base import ErrorCode
 from datarecs_core.runs.transitions import state_diagram
+from datarecs_core_api import openapi
 from datarecs_core_api.settings import Settings as CoreApi
 from datarecs_email_notifier.settings import Settings as EmailNotifier
 from datarecs_events.catalogue import CATALOGUE as EVENTS
@@ -183,8 +182,7 @@ def _section(setting: Setting) -> str:
 
 
 def openapi_document() -> str:
-    document = import_module("datarecs_core_api.openapi").document()
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(openapi.document(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def life_page() -> str:
@@ -199,8 +197,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
     "settings.md": settings_page,
     "database.md": database.page,
+    "openapi.json": openapi_document,
     "life-of-a-run.md": life_page,
-    **({"openapi.json": openapi_document} if find_spec("datarecs_core_api.openapi") else {}),
 }
 
 

@@ -1,13 +1,18 @@
-"""Which acceptance ids of `cases.toml` have a test, and which are open."""
+"""Which acceptance ids of `cases.toml` have a test, and which are open.
 
+`--release` makes an open id an error: a release needs none.
+"""
+
+import argparse
 import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PLACES = ("tests/**/*.py", "*/*/tests/**/*.py", "libs/testing/src/**/*.py")
 RANGE = re.compile(r"^([A-Z]+-?)(\d+)\.\.(\d+)$")
 
 
@@ -22,31 +27,36 @@ def expand(entry: str) -> Iterator[str]:
         yield f"{prefix}{number:0{len(first)}d}"
 
 
-def marked() -> set[str]:
+def marked(root: Path) -> set[str]:
     """Every id that stands in a `pytest.mark.case` of a test or of a conformance suite."""
     found = set()
-    patterns = ("tests/**/*.py", "*/*/tests/**/*.py", "libs/testing/src/**/*.py")
-    for path in (path for pattern in patterns for path in ROOT.glob(pattern)):
+    for path in (path for pattern in PLACES for path in root.glob(pattern)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.case"):
                 found |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
     return found
 
 
-def main() -> int:
-    """Print the open ids by area; exit 0, since a list is not a check."""
-    areas = tomllib.loads((ROOT / "tests/cases.toml").read_text(encoding="utf-8"))
-    have = marked()
-    wanted = {
-        area: [i for entry in entries for i in expand(entry)] for area, entries in areas.items()
-    }
-    for area, ids in wanted.items():
-        missing = [identifier for identifier in ids if identifier not in have]
+def wanted(root: Path) -> Mapping[str, list[str]]:
+    """Area to ids, in the order of the file."""
+    areas = tomllib.loads((root / "tests/cases.toml").read_text(encoding="utf-8"))
+    return {area: [one for entry in some for one in expand(entry)] for area, some in areas.items()}
+
+
+def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
+    """Print the open ids by area; 1 for a release with an open id."""
+    parser = argparse.ArgumentParser(prog="python tests/cases.py", description=__doc__)
+    parser.add_argument("--release", action="store_true", help="fail while an id is open")
+    release = parser.parse_args(arguments).release
+    areas, have = wanted(root), marked(root)
+    open_ids = {area: [one for one in ids if one not in have] for area, ids in areas.items()}
+    for area, ids in areas.items():
+        missing = open_ids[area]
         state = f"open: {' '.join(missing)}" if missing else "all have a test"
         sys.stdout.write(f"{area:<10} {len(ids) - len(missing):>3} of {len(ids):>3}  {state}\n")
-    extra = have - {identifier for ids in wanted.values() for identifier in ids}
-    sys.stdout.write(f"beyond these, tests carry {len(extra)} further ids\n")
-    return 0
+    further = have - {one for ids in areas.values() for one in ids}
+    sys.stdout.write(f"beyond these, tests carry {len(further)} further ids\n")
+    return int(release and any(open_ids.values()))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,31 @@ def test_every_exception_to_a_check_has_its_reason() -> None:
         if bare.search(line)
     ]
     assert found == []
+
+
+def unreasoned(config: str) -> list[str]:
+    """Lines of ruff's tables of exceptions without a comment, on the line or right above."""
+    lines = ["", *config.splitlines()]
+    tables = ("ignore = [", "[tool.ruff.lint.per-file-ignores]")
+    found, inside = [], False
+    for above, line in pairwise(lines):
+        inside = line in tables or (inside and line not in {"", "]"})
+        holds_codes = re.search(r'"[A-Z]+[0-9]*"', line)
+        if inside and holds_codes and "#" not in line and not above.startswith("#"):
+            found.append(line)
+    return found
+
+
+@pytest.mark.case("STY-01")
+def test_every_exception_in_the_lists_of_the_linter_has_its_reason() -> None:
+    config = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert unreasoned(config) == []
+
+
+@pytest.mark.case("STY-01")
+@pytest.mark.parametrize(
+    "config",
+    ['ignore = [\n  "T201",\n]', '[tool.ruff.lint.per-file-ignores]\n"libs/x/**" = ["T201"]\n'],
+)
+def test_an_exception_without_a_reason_is_found(config: str) -> None:
+    assert len(unreasoned(config)) == 1

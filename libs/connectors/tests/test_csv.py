@@ -57,6 +57,27 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(open_files: Open, tmp_pa
     assert list(open_files(CSV, "a.csv").types) == ["id", "n"]
 
 
+def test_letters_of_every_script_are_read(open_files: Open, tmp_path: Path) -> None:
+    words = [
+        "10 \u20ac",
+        "Stra\u00dfe",
+        "\u201cquoted\u201d",
+        "\u041c\u043e\u0441\u043a\u0432\u0430",
+        "\U0001f600",
+        "\u202e",
+    ]
+    lines = "".join(f"{number},{word}\n" for number, word in enumerate(words))
+    (tmp_path / "a.csv").write_text(f"n,word\n{lines}9,\xe9\n", encoding="utf-8")
+    found = open_files(CSV, "a.csv")
+    assert found.rows() == [*((number, word) for number, word in enumerate(words)), (9, "\xe9")]
+
+
+def test_a_folder_named_like_a_partition_adds_no_column(open_files: Open, tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "a.csv").write_text("id\n7\n")
+    assert open_files(CSV, "day=1/a.csv").rows() == [(7,)]
+
+
 def test_bytes_that_are_no_utf8_are_invalid_with_their_bytes(
     open_files: Open, tmp_path: Path
 ) -> None:

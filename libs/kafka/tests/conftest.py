@@ -4,14 +4,17 @@ import gc
 import logging
 import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+import structlog
 from kafka.admin import KafkaAdminClient
 
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_testing.stack import KafkaBroker
+
+Codes = Callable[[], set[str]]
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +46,13 @@ def topic(administration: KafkaAdminClient) -> str:
         {name: {"num_partitions": 3, "replication_factor": 1}}, wait_for_metadata=True
     )
     return name
+
+
+@pytest.fixture
+def told_codes() -> Iterator[Codes]:
+    """Codes of the lines that are logged during the test, so that an operator can look them up."""
+    with structlog.testing.capture_logs() as lines:
+        yield lambda: {str(line["code"]) for line in lines if "code" in line}
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The consumer loop over the twins in memory: one effect per event, whatever goes wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,7 +11,11 @@ import pytest
 from datarecs_application.errors import RunExistsError, StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.messaging import Partition
 from datarecs_application.ports.state import Transaction, UnitOfWork
-from datarecs_core.errors.messaging import LogUnavailableError, SubscriptionRefusedError
+from datarecs_core.errors.messaging import (
+    LogUnavailableError,
+    MessagingCode,
+    SubscriptionRefusedError,
+)
 from datarecs_core.runs.events import RunCompleted, RunErrored, RunFinalised, RunTriggered
 from datarecs_core.values import RunId, TenantId
 from datarecs_events.catalogue import Topic
@@ -360,7 +364,9 @@ def test_an_outage_of_the_log_is_waited_for(world: World) -> None:
     assert world.handled == ids
 
 
-def test_records_gone_before_they_were_read_raise_the_alarm(world: World) -> None:
+def test_records_gone_before_they_were_read_raise_the_alarm(
+    world: World, told_codes: Callable[[], set[str]]
+) -> None:
     world.publish()
     world.consume()
     for _ in range(3):
@@ -368,6 +374,7 @@ def test_records_gone_before_they_were_read_raise_the_alarm(world: World) -> Non
     world.log.expire(Partition(INFRA, 0), before=3)
     world.consume()
     assert world.metrics.total("offset_gaps_total", group=GROUP) == 1
+    assert told_codes() == {MessagingCode.OFFSET_GAP.name}
 
 
 def test_lag_and_pauses_are_shown(world: World) -> None:

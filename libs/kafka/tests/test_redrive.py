@@ -1,5 +1,6 @@
 """Dead letters: waited for, limited, and driven again after the fix."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from datarecs_application.errors import RunExistsError
 from datarecs_application.ports.messaging import NotSent
 from datarecs_application.ports.state import Transaction
+from datarecs_core.errors.messaging import MessagingCode
 from datarecs_core.runs.events import RunCompleted
 from datarecs_core.values import RunId
 from datarecs_events.codec import Received
@@ -27,12 +29,15 @@ def poison(world: World, count: int) -> None:
 
 
 @pytest.mark.case("L19")
-def test_without_a_dead_letter_the_partition_waits_and_skips_nothing(world: World) -> None:
+def test_without_a_dead_letter_the_partition_waits_and_skips_nothing(
+    world: World, told_codes: Callable[[], set[str]]
+) -> None:
     poison(world, 1)
     after = world.publish()
     world.log.refuse(DLQ, NotSent("disk full", permanent=False))
     world.consume(seconds=60)
     assert (world.handled, world.committed()) == ([], 0)
+    assert told_codes() == {MessagingCode.DEAD_LETTER_UNAVAILABLE.name}
     world.log.refuse(DLQ, None)
     world.consume(seconds=60)
     assert world.handled == [after]
@@ -41,13 +46,16 @@ def test_without_a_dead_letter_the_partition_waits_and_skips_nothing(world: Worl
 
 @pytest.mark.case("L19")
 @pytest.mark.case("X73")
-def test_a_consumer_that_fails_at_everything_stops_itself_after_eleven(world: World) -> None:
+def test_a_consumer_that_fails_at_everything_stops_itself_after_eleven(
+    world: World, told_codes: Callable[[], set[str]]
+) -> None:
     poison(world, 1_000)
     consumer = world.consume(seconds=60)
     assert len(world.letters()) == 11
     assert world.committed() == 11
     assert consumer.stopped_because == "stopped itself: 11 dead letters in a row"
     assert consumer.ready() == consumer.stopped_because
+    assert told_codes() == {MessagingCode.CONSUMER_STOPPED.name}
 
 
 @pytest.mark.case("X69")

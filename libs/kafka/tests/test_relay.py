@@ -2,6 +2,7 @@
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -11,6 +12,7 @@ import pytest
 from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.ports.messaging import NotSent
 from datarecs_application.ports.state import OutboxRow
+from datarecs_core.errors.messaging import MessagingCode
 from datarecs_core.values import EventId
 from datarecs_kafka import steps
 from datarecs_kafka.backoff import Backoff
@@ -205,7 +207,9 @@ def test_many_rows_that_cannot_go_do_not_hide_those_behind_them(office: Office) 
     assert len(office.sent("one")) == 1
 
 
-def test_a_record_the_broker_can_never_take_is_parked_and_its_key_goes_on(office: Office) -> None:
+def test_a_record_the_broker_can_never_take_is_parked_and_its_key_goes_on(
+    office: Office, told_codes: Callable[[], set[str]]
+) -> None:
     office.write("k")
     large = office.write("k", data=b"x" * 1_100_000)
     office.write("k")
@@ -214,6 +218,7 @@ def test_a_record_the_broker_can_never_take_is_parked_and_its_key_goes_on(office
     assert office.sent() == {"k": [1, 3], "other": [4]}
     queued = office.store.committed(office.tenant).outbox[large]
     assert queued.parked_at is not None
+    assert told_codes() == {MessagingCode.OUTBOX_ROW_PARKED.name}
     assert office.metrics.total("outbox_published_total", topic="one", outcome="parked") == 1
 
 

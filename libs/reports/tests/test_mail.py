@@ -20,7 +20,7 @@ from datarecs_core.notifications.rule import Detail
 from datarecs_core.runs.model import RunError, RunResult, RunSummary
 from datarecs_core.values import JobId, RunId
 from datarecs_reports.mail import MAX_BYTES, MailTemplates
-from datarecs_reports.mail_words import clean, percent
+from datarecs_reports.mail_words import clean
 
 RUN = RunId(UUID("019bc0ef-2a10-7d44-9b6f-0c1d2e3f4a5b"))
 JOB = JobId(UUID("019ba000-0000-7000-8000-00000000000a"))
@@ -272,20 +272,6 @@ def test_one_group_is_one_group() -> None:
 def test_an_international_domain_travels_as_a_labels() -> None:
     content = replace(UNMATCHED, recipient="ana@bücher.example")
     assert parsed(content)["To"] == "ana@xn--bcher-kva.example"
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "shown"),
-    [
-        (999_996, 1_000_000, "99.999 %"),
-        (1, 1, "100 %"),
-        (0, 0, "100 %"),
-        (1, 3, "33.333 %"),
-        (1, 2, "50 %"),
-    ],
-)
-def test_percentages_are_rounded_down(part: int, whole: int, shown: str) -> None:
-    assert percent(part, whole) == shown
 
 
 def test_cleaning_keeps_words_and_drops_what_cannot_be_seen() -> None:

@@ -2,16 +2,21 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
 from datarecs_application.errors import KeyBusyError, StoreBusyError, StoreUnavailableError
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Run, RunResult, RunStatus
+from datarecs_core.values import TenantId
 from datarecs_core_api.request_examples import EXAMPLES
-from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_memory.store import MemoryStore
+from datarecs_memory.unit_of_work import MemoryTransaction, MemoryUnitOfWork
 from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
 
@@ -101,7 +106,6 @@ class TestATrigger:
         (run,) = runs_of(house)
         assert run.parameters == {"day": "2026-01-31"}
 
-    @pytest.mark.case("X28")
     @pytest.mark.parametrize(
         ("body", "pointer"),
         [
@@ -233,31 +237,21 @@ class TestAKey:
 
 
 class Unlucky(MemoryUnitOfWork):
-    """Fails the given number of transactions with this error, behind their work."""
+    """Loses the given number of writing transactions behind their work."""
 
-    def __init__(self, house: MemoryApiHouse, error: Exception, *, times: int) -> None:
-        super().__init__(house.store)
+    def __init__(self, store: MemoryStore, error: Exception, *, times: int) -> None:
+        super().__init__(store)
         self.error, self.times = error, times
 
-    def begin(self, tenant, *, feed=0, read_only=False):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201  as the base
-        outer = super().begin(tenant, feed=feed, read_only=read_only)
-        return _FailingAtTheEnd(outer, self) if feed else outer
-
-
-class _FailingAtTheEnd:
-    def __init__(self, inner, unit: Unlucky) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
-        self.inner, self.unit = inner, unit
-
-    def __enter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
-        return self.inner.__enter__()
-
-    def __exit__(self, *raised: object) -> object:
-        if self.unit.times and raised[0] is None:
-            self.unit.times -= 1
-            error = self.unit.error
-            self.inner.__exit__(type(error), error, None)
-            raise error
-        return self.inner.__exit__(*raised)
+    @contextmanager
+    def begin(
+        self, tenant: TenantId, *, feed: int = 0, read_only: bool = False
+    ) -> Iterator[MemoryTransaction]:
+        with super().begin(tenant, feed=feed, read_only=read_only) as tx:
+            yield tx
+            if feed and self.times:
+                self.times -= 1
+                raise self.error
 
 
 class TestATransactionThatLoses:
@@ -267,14 +261,13 @@ class TestATransactionThatLoses:
         declare(house.caller())
         return house
 
-    def trigger(self, house: MemoryApiHouse, error: Exception, times: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        unlucky = memory_api(
-            unit=Unlucky(house, error, times=times),
+    def trigger(self, house: MemoryApiHouse, error: Exception, times: int) -> httpx2.Response:
+        losing = memory_api(
+            unit=Unlucky(house.store, error, times=times),
             queries=house.queries,
             finder=house.finder,
-            store=house.store,
         )
-        return unlucky.caller().post(RUNS)
+        return losing.caller().post(RUNS)
 
     def test_is_run_again_from_the_top(self, house: MemoryApiHouse) -> None:
         assert self.trigger(house, StoreBusyError(cause="deadlock"), 4).status_code == 202

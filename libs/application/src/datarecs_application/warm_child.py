@@ -22,6 +22,8 @@ STEP = timedelta(seconds=10)
 """Between the rungs: stop frame, SIGTERM, SIGKILL."""
 GLANCE = timedelta(milliseconds=100)
 START_LIMIT = timedelta(seconds=120)
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=0.5), timedelta(seconds=30)
+"""After children that died before they were ready."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,10 +38,23 @@ class WarmChild:
     _child: ChildProcess | None = field(default=None, init=False)
     _ready: bool = field(default=False, init=False)
     _uses: int = field(default=0, init=False)
+    _failures: int = field(default=0, init=False)
+    _not_before: float = field(default=0.0, init=False)
 
     def warm(self) -> None:
-        """Start a child and do not wait for it."""
-        if self._child is not None and self._child.ended() is None:
+        """Start a child, unless one lives, and do not wait for it.
+
+        After children that died before they were ready it holds back for a growing while, so that
+        a broken installation does not start one after the other.
+        """
+        if self._running():
+            return
+        now = self.clock.monotonic()
+        if self._child is not None and not self._ready:
+            self._failures, self._child = self._failures + 1, None
+            pause = min(FIRST_PAUSE * (1 << min(self._failures, 10)), LONGEST_PAUSE)
+            self._not_before = now + pause.total_seconds()
+        if now < self._not_before:
             return
         child = self.make()
         child.start(self.hello)
@@ -113,7 +128,7 @@ class WarmChild:
         while True:
             frame = child.frames(GLANCE)
             if frame is not None and frame.get("type") == READY:
-                self._ready = True
+                self._ready, self._failures = True, 0
                 return True
             if child.ended() is not None or self.clock.monotonic() >= ends:
                 return False

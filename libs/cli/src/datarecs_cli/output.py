@@ -138,13 +138,17 @@ def table(columns: Sequence[Column], items: Sequence[Item]) -> list[str]:
 
 
 def as_csv(columns: Sequence[Column], items: Sequence[Item]) -> str:
-    """RFC 4180; a text that a spreadsheet would obey is told to be text."""
+    """One record a line, quoted as RFC 4180 says; spreadsheets obey no text of it."""
+    rows = [[column.title for column in columns]]
+    rows += [[csv_text(text_of(item.get(column.member))) for column in columns] for item in items]
+    return "\n".join(map(_csv_record, rows))
+
+
+def _csv_record(row: Sequence[str]) -> str:
+    """Written with CR LF, so that a lone CR or LF inside a field is quoted, then without it."""
     target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow([column.title for column in columns])
-    for item in items:
-        writer.writerow([csv_text(text_of(item.get(column.member))) for column in columns])
-    return target.getvalue().removesuffix("\n")
+    csv.writer(target, lineterminator="\r\n").writerow(row)
+    return target.getvalue().removesuffix("\r\n")
 
 
 def csv_text(text: str) -> str:

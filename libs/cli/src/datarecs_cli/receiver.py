@@ -99,10 +99,11 @@ class Receiver:
                 verified=genuine,
                 attempt=request.header("datarecs-attempt"),
                 answered=self._status(event, refused=bool(self.keys) and not genuine),
-                again=request.header("webhook-id") in self._ids,
+                again=genuine and request.header("webhook-id") in self._ids,
             )
             self.received.append(received)
-            self._ids.add(request.header("webhook-id"))
+            if genuine:
+                self._ids.add(request.header("webhook-id"))
             self.told(received)
             self._arrived.notify_all()
         return received.answered

@@ -29,8 +29,11 @@ def trigger(api: Api, job: tuple[str, str], body: Json, *, key: str | None = Non
 
 def source_names(api: Api, run: Json) -> tuple[str, ...]:
     """Names of the sources as the job declares them now; none when it cannot be read."""
+    name = run.get("job")
+    if not name:
+        return ()
     try:
-        job = api.get("jobs", str(run.get("job", "")))
+        job = api.get("jobs", str(name))
     except RefusedError:
         return ()
     spec = job.get("spec")

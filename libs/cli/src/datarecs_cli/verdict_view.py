@@ -39,7 +39,7 @@ def verdict_lines(
     for stage in facts.stages:
         lines += _stage_lines(stage, facts, words)
     if largest is not None:
-        lines.append(f"{_INDENT}{_largest(largest, words)}")
+        lines.append(f"{_INDENT}{_largest(largest, _places(facts, largest), words)}")
     return lines
 
 
@@ -89,10 +89,23 @@ def _measure(measure: MeasureFacts, sources: tuple[str, ...], words: Words) -> s
     return cell(f"{lead}   {f' {words.dot} '.join(parts)}")
 
 
-def _largest(row: Row, words: Words) -> str:
+def _places(facts: RunFacts, row: Row) -> int:
+    """Digits behind the point that the measure's own amounts have, so that money looks like it."""
+    told: list[str | None] = [
+        *_texts(row.get("values")).values(),
+        *_texts(row.get("deltas")).values(),
+    ]
+    for stage in facts.stages:
+        for measure in stage.executed.measures if stage.executed else ():
+            if row.get("measure") in (None, measure.name):
+                told += measure.gaps
+                told += [one.value for one in measure.tolerances if one.type == "ABSOLUTE"]
+    return common_places(told)
+
+
+def _largest(row: Row, places: int, words: Words) -> str:
     """`largest  account 4711  ledger 1,500.00  exports 500.00  Δ -1,000.00`."""
     values, deltas = _texts(row.get("values")), _texts(row.get("deltas"))
-    places = common_places([*values.values(), *deltas.values()])
     key = _texts(row.get("key")).items()
     told = [f"{name} {'NULL' if value is None else visible(value)}" for name, value in key]
     told += [f"{name} {_shown(value, places)}" for name, value in values.items()]

@@ -21,7 +21,7 @@ from datarecs_runtime.clock import UuidV7Ids
 HEARTBEAT = timedelta(seconds=10)
 """Between lines of a log in which nothing else happens."""
 FRAME = timedelta(seconds=0.5)
-"""Between two looks of the moving line."""
+"""Between two looks of the moving line, and at most between Ctrl-C and its effect."""
 SECOND_CTRL_C = timedelta(seconds=3)
 
 
@@ -103,13 +103,12 @@ class _Watch:
 
     def _patience(self) -> timedelta:
         """How long to wait for news before looking at the clock."""
-        step = FRAME if self._telling.screen.moves else HEARTBEAT
         if self._limit_s is None:
-            return step
+            return FRAME
         left_s = self._began + self._limit_s - self._clock.monotonic()
         if left_s <= 0:
             raise WaitedTooLongError(what=f"run {self._run_id}", seconds=self._limit_s)
-        return min(step, timedelta(seconds=left_s))
+        return min(FRAME, timedelta(seconds=left_s))
 
     def wants_cancel(self) -> bool:
         """After an interrupt: whether another follows soon. A third one always leaves."""

@@ -8,8 +8,11 @@ UTF-8 is INVALID, never replaced. Spark's own reader and pyarrow's do neither.
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Annotated, BinaryIO, Literal
 
 import duckdb
 import pyarrow as pa
@@ -40,6 +43,8 @@ from datarecs_core.jobs.types import CanonicalType, parse_type
 BATCH_ROWS = 20_000
 MAX_COLUMNS = 2_000
 MAX_LINE_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+_REFUSED = re.compile(rb"[\x80-\x9f]")
 _LINE = re.compile(r"[Ll]ine:? (\d+)")
 _BOM = "\u00ef\u00bb\u00bf"
 """A UTF-8 byte order mark, read as Latin-1."""
@@ -47,7 +52,7 @@ _READ = """
 SELECT * FROM read_csv($path, header = $header, delim = $delimiter, quote = $quote,
   escape = $escape, columns = $columns, auto_detect = false, strict_mode = true,
   null_padding = false, parallel = false, nullstr = $null, allow_quoted_nulls = false,
-  encoding = 'latin-1', max_line_size = $line)
+  hive_partitioning = false, encoding = $encoding, max_line_size = $line)
 """
 OneCharacter = Annotated[str, Field(min_length=1, max_length=1)]
 
@@ -164,20 +169,22 @@ class CsvConnector:
         columns = {f"c{number}": "VARCHAR" for number in range(len(names))}
         connection = duckdb.connect(config={"threads": "1"})
         try:
-            relation = connection.sql(
-                _READ,
-                params={
-                    "path": str(self.tree.absolute(path)),
-                    "header": self.options.header,
-                    "delimiter": self.options.delimiter,
-                    "quote": self.options.quote,
-                    "escape": self.options.escape,
-                    "columns": columns,
-                    "null": self.options.null,
-                    "line": MAX_LINE_BYTES,
-                },
-            )
-            yield from relation.to_arrow_reader(BATCH_ROWS)
+            with _as_letters(self.tree.absolute(path)) as (letters, encoding):
+                relation = connection.sql(
+                    _READ,
+                    params={
+                        "path": str(letters),
+                        "encoding": encoding,
+                        "header": self.options.header,
+                        "delimiter": self.options.delimiter,
+                        "quote": self.options.quote,
+                        "escape": self.options.escape,
+                        "columns": columns,
+                        "null": self.options.null,
+                        "line": MAX_LINE_BYTES,
+                    },
+                )
+                yield from relation.to_arrow_reader(BATCH_ROWS)
         except duckdb.Error as cause:
             raise CorruptSourceError(self.tree.source, _where(path, cause)) from cause
         finally:
@@ -225,6 +232,28 @@ def _files(pin: Pin) -> tuple[PinnedFile, ...]:
     if not isinstance(pin, FileList):
         raise TypeError("a file source is pinned by its files")
     return pin.files
+
+
+@contextmanager
+def _as_letters(file: Path) -> Iterator[tuple[Path, str]]:
+    """What DuckDB reads and its encoding: the file, or a copy with one letter per byte.
+
+    DuckDB refuses the bytes 80 to 9F in Latin-1, and most UTF-8 beyond Western Europe holds some.
+    """
+    with file.open("rb") as original:
+        if not any(_REFUSED.search(chunk) for chunk in _chunks(original)):
+            yield file, "latin-1"
+            return
+        original.seek(0)
+        with NamedTemporaryFile(suffix=".csv") as copy:
+            for chunk in _chunks(original):
+                copy.write(chunk.decode("latin-1").encode())
+            copy.flush()
+            yield Path(copy.name), "utf-8"
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(_CHUNK_BYTES), b"")
 
 
 def _seen(inference: Inference, column: pa.Array) -> Inference:

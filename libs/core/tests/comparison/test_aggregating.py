@@ -37,6 +37,8 @@ def numbers(*plain: str) -> list[Value]:
 )
 def test_sums_are_exact_up_to_38_digits(values: list[str], kind: CanonicalType, total: str) -> None:
     assert of(Function.SUM, *numbers(*values), kind=kind) == total
+    for function in Function:
+        assert aggregate(function, numbers(*values), kind, 6).rounded == 0
 
 
 @pytest.mark.case("P16")

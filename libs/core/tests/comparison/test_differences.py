@@ -167,6 +167,6 @@ def test_within_rows_are_kept_only_while_deltas_are() -> None:
     rows = [a_difference(1), a_difference(2, outcome=Outcome.WITHIN)]
     kept, stored = difference_set(rows, Caps())
     assert (kept.rows, len(stored)) == (2, 2)
-    fewer, left = difference_set(rows, Caps(deltas=False))
+    fewer, stored = difference_set(rows, Caps(deltas=False))
     assert (fewer.rows, fewer.truncated) == (1, False)
-    assert left == (rows[0],)
+    assert stored == (rows[0],)

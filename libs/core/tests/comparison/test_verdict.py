@@ -287,6 +287,7 @@ def test_warnings_follow_from_the_counts() -> None:
         ("WARN_AT", None),
         ("WARN_AT", None),
     ]
+    assert [each.message.split()[0] for each in outcome.warnings[-2:]] == ["outside_percent", "gap"]
 
 
 @pytest.mark.case("P58")

@@ -107,7 +107,7 @@ def _wanted(table: pa.Table, where: DifferenceFilter) -> pa.Table:
 def _lacks(table: pa.Table, source: str) -> pa.ChunkedArray:
     """Whether a source has no rows of the group: its count is absent from the values."""
     held = pc.map_lookup(table["values"], pa.scalar(source), "first")
-    return pc.or_(pc.is_null(held), pc.equal(held, "0"))
+    return pc.equal(pc.fill_null(held, "0"), "0")
 
 
 def _candidates(table: pa.Table, limit: int) -> pa.Table:

@@ -172,8 +172,8 @@ def _where_it_differs(stage: StageFacts) -> Iterator[str]:
             yield f"{clean(stage.name)}: {outside} outside tolerance in {name}."
 
 
-def _groups_are(count: int) -> str:
-    return "1 group is" if count == 1 else f"{count(count)} groups are"
+def _groups_are(groups: int) -> str:
+    return "1 group is" if groups == 1 else f"{count(groups)} groups are"
 
 
 def _errored(content: MailContent) -> Iterator[str]:

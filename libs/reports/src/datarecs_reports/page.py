@@ -12,14 +12,13 @@ from datetime import datetime, timedelta
 
 from datarecs_reports.figures import (
     count,
-    counted,
     instant,
     lasting,
     percent,
-    size,
     visible,
 )
-from datarecs_reports.model import Executed, RunFacts, SourceFacts, StageFacts
+from datarecs_reports.model import Executed, RunFacts, StageFacts
+from datarecs_reports.scope import Facts, SourcePage, source_page
 from datarecs_reports.tables import (
     DifferenceTable,
     MeasureRow,
@@ -39,10 +38,8 @@ from datarecs_reports.words import (
 )
 
 MATCHED, UNMATCHED = ("●", "MATCHED"), ("▲", "UNMATCHED")
-MAX_FILES, MAX_COLUMNS, MAX_LINES = 8, 30, 200
-"""Files and columns of a source, warnings and relaxations that are listed."""
-MAX_SQL = 1000
-Facts = tuple[tuple[str, str], ...]
+MAX_LINES = 200
+"""Warnings and relaxations that are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +57,6 @@ class Tile:
     label: str
     figure: str
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcePage:
-    name: str
-    is_reference: bool
-    read_from: Facts
-    pin: tuple[str, ...]
-    columns: str
-    closure: str
-    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +116,7 @@ def page_of(facts: RunFacts, run: Mapping[str, object], *, amounts: Amounts, sam
         result=word,
         reason=reason(facts),
         head=tuple(_head(facts, run)),
-        sources=tuple(_source(facts, each) for each in facts.sources),
+        sources=tuple(source_page(facts, each) for each in facts.sources),
         source_names=facts.source_names,
         stages=tuple(_stage(facts, each, amounts, samples=samples) for each in facts.stages),
         relaxations=_first(relaxations(facts)),
@@ -180,7 +166,7 @@ def _head(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str, str
     yield from when({**facts.run.part("times").content, **_given(run)})
     generation = text_of(run, "job_generation")
     if generation:
-        yield "Job version", generation
+        yield "Job generation", generation
     attempt = run.get("attempt")
     if isinstance(attempt, int) and attempt > 1:
         yield "Attempt", count(attempt)
@@ -204,57 +190,9 @@ def _plain(written: str) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _source(facts: RunFacts, source: SourceFacts) -> SourcePage:
-    references = {stage.executed.question.reference for stage in facts.stages if stage.executed}
-    read = source.read
-    left_out = [
-        f"{count(rows)} {words}"
-        for rows, words in ((read.excluded, "excluded"), (read.out_of_scope, "out of scope"))
-        if rows
-    ]
-    return SourcePage(
-        name=source.name,
-        is_reference=source.name in references,
-        read_from=(
-            ("kind", source.kind),
-            *((label, _on_one_line(text)) for label, text in source.place.items()),
-        ),
-        pin=tuple(_pin(source)),
-        columns=_columns(source),
-        closure=" + ".join([f"{count(read.grouped)} compared", *left_out]),
-        rows=read.extracted,
-    )
-
-
-def _columns(source: SourceFacts) -> str:
-    shown = [f"{visible(name)} {kind}" for name, kind in source.columns[:MAX_COLUMNS]]
-    more = len(source.columns) - len(shown)
-    return ", ".join(shown) + (f" and {count(more)} more" if more else "")
-
-
-def _on_one_line(text: str) -> str:
-    """Paths as they are, queries without their line breaks."""
-    return visible(" ".join(text.split()), most=MAX_SQL)
-
-
 def _first(lines: Sequence[str]) -> tuple[str, ...]:
     more = len(lines) - MAX_LINES
     return (*lines[:MAX_LINES], *([f"and {count(more)} more"] if more > 0 else []))
-
-
-def _pin(source: SourceFacts) -> Iterator[str]:
-    pin = source.pin
-    if pin.kind == "exported_snapshot":
-        yield f"snapshot {pin.snapshot} of {visible(pin.database or '')}, log position {pin.lsn}"
-        if pin.taken_at:
-            yield f"taken {instant(pin.taken_at)}"
-        return
-    yield f"{counted(pin.file_count, 'file')}, {size(pin.size_bytes)}"
-    for file in pin.files[:MAX_FILES]:
-        digest = f", sha256 {file.sha256[:16]}…" if file.sha256 else ""
-        yield f"{visible(file.path)} ({size(file.size_bytes)}{digest})"
-    if pin.file_count > MAX_FILES:
-        yield f"and {count(pin.file_count - MAX_FILES)} more, all sealed by {pin.digest}"
 
 
 def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, *, samples: bool) -> StagePage:

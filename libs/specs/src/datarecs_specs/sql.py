@@ -119,8 +119,8 @@ def _refused(at: Path, what: str) -> Fault:
 def _parsed(text: str, dialect: str) -> "Expr | None":
     """The one statement or expression of the text; None when it is none, several or too deep."""
     import sqlglot  # noqa: PLC0415  0.1 s, only for jobs with SQL
-    from sqlglot.errors import SqlglotError  # noqa: PLC0415
-    from sqlglot.tokenizer_core import TokenType  # noqa: PLC0415
+    from sqlglot.errors import SqlglotError  # noqa: PLC0415  0.1 s, only for jobs with SQL
+    from sqlglot.tokenizer_core import TokenType  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
     if _depth(text) > MAX_PARENTHESES:
         return None
@@ -158,7 +158,7 @@ def _unheard() -> Iterator[None]:
 
 def _forbidden(tree: "Expr") -> str | None:
     """What in the tree writes, locks, changes settings or cannot be read at all."""
-    from sqlglot import expressions as sql  # noqa: PLC0415
+    from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
     refused: tuple[tuple[type[Expr], str], ...] = (
         (sql.DML, "a statement that writes"),
@@ -190,7 +190,7 @@ def _reflection(tree: "Expr") -> str | None:
 
 
 def _functions(tree: "Expr") -> Iterator[str]:
-    from sqlglot import expressions as sql  # noqa: PLC0415
+    from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
     for node in tree.find_all(sql.Func):
         yield (node.name if isinstance(node, sql.Anonymous) else node.sql_name()).lower()
@@ -198,7 +198,7 @@ def _functions(tree: "Expr") -> Iterator[str]:
 
 def _names(tree: "Expr", at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
     """Parameters that the job lacks, and functions with side effects (a warning)."""
-    from sqlglot import expressions as sql  # noqa: PLC0415
+    from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
     told: set[str] = set()
     for node in tree.find_all(sql.Placeholder, sql.Parameter):

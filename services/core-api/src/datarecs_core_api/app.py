@@ -6,6 +6,7 @@ OpenAPI document without a database.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -82,8 +83,7 @@ def build(service: Service) -> FastAPI:
     app.state.authenticator = service.authenticator
     app.state.max_body_bytes = service.max_body_bytes
     app.state.health = Health(ready_when=service.ready_when, started=True)
-    document = described(app)
-    app.openapi = lambda: document  # type: ignore[method-assign]  # FastAPI's way to replace it
+    app.openapi = cache(partial(described, app))  # type: ignore[method-assign]  # FastAPI's way
     app.add_middleware(Shell, traceparent=service.traceparent)
     app.add_exception_handler(DatarecsError, on_error)
     app.add_exception_handler(RequestValidationError, on_error)

@@ -18,26 +18,31 @@ if TYPE_CHECKING:
 ENGINES = "auto, spark or reference"
 
 
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE | SOURCE SOURCE…", help="a job, or files; first = reference"),
+]
+Key = Annotated[list[str] | None, typer.Option(metavar="A,B", help="columns that name a row")]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN[=LIMIT]", help="amount=0.01, qty=1%, at=PT1S; else equal"),
+]
+LeftOut = Annotated[
+    list[str] | None,
+    typer.Option("--except", metavar="A,B", help="columns not to compare, without --measure"),
+]
+Parameters = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
+]
+
+
 def compare(
-    sources: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE | SOURCE SOURCE…", help="a job, or files; first = reference"),
-    ],
+    sources: Sources,
     *,
-    key: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="columns that name a row")
-    ] = None,
-    measure: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN[=LIMIT]", help="amount=0.01, qty=1%, at=PT1S; else equal"),
-    ] = None,
-    left_out: Annotated[
-        list[str] | None,
-        typer.Option("--except", metavar="A,B", help="columns not to compare, without --measure"),
-    ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
-    ] = None,
+    key: Key = None,
+    measure: Limits = None,
+    left_out: LeftOut = None,
+    param: Parameters = None,
     gate: Annotated[
         Gate | None, typer.Option(help="acceptance: the job's `accept` limits decide the exit code")
     ] = None,

@@ -9,8 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from datarecs_cli.local.faults import OutNotWritableError
+from datarecs_core.catalog.layout import segment
 
 DEFAULT = Path("datarecs-compare")
+_OURS = ("part-*.parquet", "_SUCCESS", ".*.crc")
+"""What engines write into the folder of a stage."""
 
 
 class OutFolder:
@@ -32,11 +35,18 @@ class OutFolder:
             self.root.mkdir(parents=True, exist_ok=True)
             self.run_json.unlink(missing_ok=True)
             self.report.unlink(missing_ok=True)
-            for part in self.differences.glob("stage=*/part-*.parquet"):
-                part.unlink()
-            for folder in self.differences.glob("stage=*"):
-                folder.rmdir()
+            for stage in self.differences.glob("*/"):
+                for part in (one for name in _OURS for one in stage.glob(name)):
+                    part.unlink()
+                stage.rmdir()
             self.differences.mkdir(exist_ok=True)
+
+    def settle(self, stage: str, location: str | None) -> None:
+        """Bring a stage's differences to their published place, wherever the engine put them."""
+        place = self.differences / f"stage={segment(stage)}"
+        if location is not None and Path(location) != place:
+            with self.storing():
+                Path(location).rename(place)
 
     def store(self, path: Path, content: bytes) -> None:
         """Temporary name, then rename: a reader sees the whole file or none.

@@ -169,6 +169,9 @@ def _stored(
     asked: Asked, local: Local, started: datetime, found: Answer, engines: Engines
 ) -> Mapping[str, object]:
     """Differences are stored by the engine; then the report, and run.json last."""
+    for stage in found.outcome.stages:
+        if stage.results is not None:
+            local.out.settle(stage.plan.name, stage.results.differences.location)
     view = _view(asked, local, started)
     written = canonical_json(
         run_document(

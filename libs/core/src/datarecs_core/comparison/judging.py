@@ -124,7 +124,11 @@ def _unequal_lengths(measure: MeasurePlan, rows: MeasureJudgement) -> MeasureJud
 
 
 def remaining_ranks(stage: StagePlan, group: Group) -> list[Rank]:
-    """What is left after cancelling, in canonical order of the measures by name."""
+    """What is left after cancelling, in canonical order of the measures by name.
+
+    Rows whose values agree after their rules are ordered by the values before, so that what is
+    shown depends on no reader's order; of equal copies the first ones cancel.
+    """
     by_name = sorted(
         (each for each in stage.measures if each.comparable), key=lambda each: each.name
     )
@@ -137,14 +141,16 @@ def remaining_ranks(stage: StagePlan, group: Group) -> list[Rank]:
         return encode_tuple([row[index].value for index in columns])
 
     def order(row: tuple[Cell, ...]) -> list[tuple[int, int, Decimal, bytes]]:
-        return [canonical_order(row[index].value) for index in columns]
+        cells = [row[index] for index in columns]
+        after, before = [cell.value for cell in cells], [cell.raw for cell in cells]
+        return [canonical_order(value) for value in (*after, *before)]
 
-    named = [[(identity(row), row) for row in rows] for rows in group.rows]
+    named = [[(identity(row), row) for row in sorted(rows, key=order)] for rows in group.rows]
     counters = [Counter(name for name, _ in rows) for rows in named]
     common = {
         name: min(counter[name] for counter in counters) for name in counters[0] if name is not None
     }
-    left = []
+    remaining = []
     for rows in named:
         cancelled: Counter[bytes | None] = Counter(common)
         kept = []
@@ -153,8 +159,8 @@ def remaining_ranks(stage: StagePlan, group: Group) -> list[Rank]:
                 cancelled[name] -= 1
             else:
                 kept.append(row)
-        left.append(sorted(kept, key=order))
-    return list(zip(*left, strict=True))
+        remaining.append(kept)
+    return list(zip(*remaining, strict=True))
 
 
 def _judge_measure(

@@ -304,23 +304,11 @@ class SpecCode(ErrorCode):
         causes="A naive timestamp column in one source.",
         remedy="Declare the source's `timezone`.",
     )
-    PARALLEL_UNPINNED = Entry(
-        docs_id="DR1064",
-        meaning="A source that cannot be pinned would be read by several readers.",
-        causes="`partition` on a source without a snapshot.",
-        remedy="Set `partition: {by: none}`, or read it pinned.",
-    )
     FEATURE_NOT_INSTALLED = Entry(
         docs_id="DR1065",
         meaning="The connector this needs is not installed.",
         causes="A kind of source or option of another release or extra.",
         remedy="Install it, or use a kind that `datarecs schema ReconciliationJob` lists.",
-    )
-    QUOTA_EXCEEDED = Entry(
-        docs_id="DR1070",
-        meaning="The declaration asks for more than the tenant may use.",
-        causes="A limit above the tenant's quota, or too many objects of the kind.",
-        remedy="Lower the limit, remove what is not needed, or ask for a larger quota.",
     )
     UNKNOWN_ZONE = Entry(
         docs_id="DR1071",

@@ -85,6 +85,20 @@ class RuleConformance:
         )
         assert found.classes() == ["OUTSIDE"]
 
+    @pytest.mark.case("F12")
+    def test_copies_that_a_rule_made_equal_show_the_same_raw_values_in_any_order(
+        self, bench: EngineBench
+    ) -> None:
+        copies = [(1, D("1.1000")), (1, D("1.1049")), (1, D("1.1049"))]
+        other = [(1, D("1.1000")), (1, D("2.0000")), (1, D("3.0000"))]
+        shown = []
+        for rows in (copies, copies[::-1]):
+            tables = pair("k int, v decimal(10,4)", rows, other)
+            found = compare(bench, a_job(tables, BY_VALUE, normalize=numbers(round=2)), tables)
+            shown.append(found.differences())
+        assert shown[0] == shown[1]
+        assert shown[0][0].raw_values == (("one", "1.1049"),)
+
     @pytest.mark.case("P14")
     def test_single_precision_may_be_the_common_ground(self, bench: EngineBench) -> None:
         tables = [

@@ -1,0 +1,470 @@
+"""`datarecs compare`: two files and a verdict, without a server, on the oracle."""
+
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_cli.local.engines import EngineChoice, chosen
+from datarecs_cli.main import run
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan, StrategyChoice
+from datarecs_core.comparison.scan import FileList, PinnedFile, Scan, ScanColumn, SourceSchema
+from datarecs_core.jobs.types import INT
+from datarecs_core.jobs.vocabulary import SourceKind, StageType, Strategy
+from datarecs_reports.differences import DifferenceFilter, read_differences
+from datarecs_testing.finished_runs import books
+
+JOB = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: ledger-vs-exports}
+spec:
+  sources:
+    - {name: ledger, kind: parquet, path: ledger.parquet}
+    - {name: exports, kind: csv, path: exports.csv}
+  stages:
+    - name: balance-check
+      type: aggregate
+      dimensions: [account]
+      measures:
+        - {name: total_amount, column: amount, tolerances: [{type: ABSOLUTE, value: 0.01}]}
+"""
+OUT = Path("datarecs-compare/ledger-vs-exports")
+Shown = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ledger as Parquet, exports as CSV, with the numbers of Source 001; the job over both."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("USER", "ana")
+    ledger, exports = books()
+    write_parquet(tmp_path / "ledger.parquet", ledger.rows)
+    lines = [f"{account},{amount}" for account, amount in exports.rows]
+    (tmp_path / "exports.csv").write_text("\n".join(["account,amount", *lines, ""]))
+    (tmp_path / "job.recon.yaml").write_text(JOB)
+    return tmp_path
+
+
+def write_parquet(path: Path, rows: Any) -> None:  # noqa: ANN401  pairs of account and amount
+    schema = pa.schema([("account", pa.int64()), ("amount", pa.decimal128(18, 2))])
+    columns = [pa.array([row[at] for row in rows], schema.types[at]) for at in (0, 1)]
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), path)
+
+
+def told(shown: Shown) -> str:
+    """Everything that was printed, as one line."""
+    out, err = shown.readouterr()
+    return " ".join(f"{out} {err}".split())
+
+
+def two_csv(folder: Path, one: str, other: str) -> list[str]:
+    (folder / "one.csv").write_text(one)
+    (folder / "two.csv").write_text(other)
+    return ["compare", "one.csv", "two.csv"]
+
+
+@pytest.mark.case("F18")
+@pytest.mark.usefixtures("folder")
+def test_the_sample_of_source_001_gives_its_numbers(capsys: Shown) -> None:
+    assert run(["compare", "job.recon.yaml"]) == 1
+    text = told(capsys)
+    assert "▲ UNMATCHED 980 in both · 5 only in ledger · 20 only in exports" in text
+    assert "total_amount ABSOLUTE 0.01 975 within · 5 outside · gap -1,234.56" in text
+    assert "largest account 4711 ledger 1,677.75 exports 677.75 Δ -1,000.00" in text
+    assert f"report {OUT}/report.html" in text
+    (stage,) = json.loads((OUT / "run.json").read_text())["proof"]["stages"]
+    assert stage["counts"]["source_row_counts"] == {"source_0": 1000, "source_1": 1005}
+    assert stage["counts"]["rows_compared"] == 1005
+    assert stage["counts"]["rows_matched"] == 975
+    assert stage["counts"]["rows_unmatched"] == 30
+
+
+@pytest.mark.usefixtures("folder")
+def test_report_document_and_differences_are_left_behind() -> None:
+    run(["compare", "job.recon.yaml", "--out", "kept"])
+    document = json.loads(Path("kept/run.json").read_text())
+    assert document["run"]["command"] == "datarecs compare job.recon.yaml"
+    assert document["run"]["execution"] == {"engine": "reference"}
+    assert document["run"]["triggered_by"] == "ana"
+    page = Path("kept/report.html").read_text()
+    assert "30 of 1,005 groups do not agree" in page
+    assert document["proof_hash"] in page
+    parts = [one.read_bytes() for one in Path("kept/differences").rglob("*.parquet")]
+    rows = read_differences(parts, DifferenceFilter(), limit=100)
+    assert len(rows) == 30
+    assert rows[0]["key"] == {"account": "4711"}
+
+
+def test_equal_files_match(folder: Path, capsys: Shown) -> None:
+    text = "account,amount\n1,10.5\n2,20.25\n"
+    assert run([*two_csv(folder, text, text), "--key", "account"]) == 0
+    assert "● MATCHED 2 of 2 groups within tolerance" in told(capsys)
+
+
+def test_without_a_key_whole_rows_are_compared(folder: Path, capsys: Shown) -> None:
+    arguments = two_csv(folder, "a,b\n1,x\n2,y\n", "a,b\n2,y\n1,z\n")
+    assert run(arguments) == 1
+    assert "1 in both · 1 only in one · 1 only in two" in told(capsys)
+
+
+def test_each_measure_has_its_own_limit(folder: Path, capsys: Shown) -> None:
+    arguments = two_csv(
+        folder,
+        "id,amount,qty,at\n1,10.00,200,2026-01-31T12:00:00Z\n",
+        "id,amount,qty,at\n1,10.01,202,2026-01-31T12:00:01Z\n",
+    )
+    limits = ["--measure", "amount=0.01", "--measure", "qty=1%", "--measure", "at=PT1S"]
+    assert run([*arguments, "--key", "id", *limits]) == 0
+    assert run([*arguments, "--key", "id", *limits[:-1], "at"]) == 1
+    assert "at EXACT 0 within · 1 outside" in told(capsys)
+
+
+def test_a_column_that_only_one_file_has_does_not_pass(folder: Path, capsys: Shown) -> None:
+    arguments = [*two_csv(folder, "id,v,extra\n1,a,b\n", "id,v\n1,a\n"), "--key", "id"]
+    assert run(arguments) == 1
+    assert "SCHEMA_DIFFERS column extra is absent in a source" in told(capsys)
+    assert run([*arguments, "--except", "extra"]) == 0
+    assert "not compared extra" in told(capsys)
+
+
+def test_three_files_are_compared_with_the_first(folder: Path, capsys: Shown) -> None:
+    arguments = two_csv(folder, "id,v\n1,1\n2,2\n", "id,v\n1,1\n2,2\n")
+    (folder / "three.csv").write_text("id,v\n1,1.5\n")
+    assert run([*arguments, "three.csv", "--key", "id"]) == 1
+    assert "1 in all 3 · 1 missing in three" in told(capsys)
+
+
+def test_folders_and_patterns_are_sources_too(folder: Path) -> None:
+    for name in ("old", "new"):
+        (folder / name).mkdir()
+        for part in (1, 2):
+            (folder / name / f"orders-{part}.csv").write_text(f"id,v\n{part},x\n")
+    assert run(["compare", "old", "new/*.csv", "--key", "id"]) == 0
+    document = json.loads(Path("datarecs-compare/old-vs-new/run.json").read_text())
+    pins = [source["pin"] for source in document["proof"]["sources"]]
+    assert [file["path"] for file in pins[1]["files"]] == ["new/orders-1.csv", "new/orders-2.csv"]
+
+
+def test_no_absolute_path_enters_a_proof(folder: Path) -> None:
+    (folder / "day=1").mkdir()
+    (folder / "day=1" / "a.csv").write_text("id\n1\n")
+    absolute = str(folder / "day=1" / "a.csv")
+    run(["compare", absolute, "day=1/../day=1/a.csv", "--key", "id", "--out", "kept"])
+    proof = json.dumps(json.loads(Path("kept/run.json").read_text())["proof"])
+    assert str(folder) not in proof
+    assert '"path": "day=1/a.csv"' in proof
+
+
+def test_equal_files_in_other_folders_give_an_equal_proof(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = []
+    for name in ("here", "there"):
+        (folder / name).mkdir()
+        monkeypatch.chdir(folder / name)
+        run([*two_csv(folder / name, "id,v\n1,2\n", "id,v\n1,3\n"), "--key", "id", "--out", "o"])
+        hashes.append(json.loads(Path("o/run.json").read_text())["proof_hash"])
+    assert hashes[0] == hashes[1]
+
+
+def test_tab_separated_files_are_read_as_such(folder: Path) -> None:
+    (folder / "one.tsv").write_text("id\tv\n1\ta,b\n")
+    (folder / "two.csv").write_text('id,v\n1,"a,b"\n')
+    assert run(["compare", "one.tsv", "two.csv", "--key", "id"]) == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_output_is_one_object_with_exact_texts(capsys: Shown) -> None:
+    assert run(["compare", "job.recon.yaml", "-o", "json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["schema"] == "datarecs.cli.compare/1"
+    assert shown["result"] == "UNMATCHED"
+    (measure,) = shown["stages"][0]["measures"]
+    assert measure["gap_by_source"] == {"source_0": "0", "source_1": "-1234.56"}
+    assert shown["run_json"] == f"{OUT}/run.json"
+
+
+@pytest.mark.usefixtures("folder")
+def test_signs_are_ascii_where_the_locale_is(
+    capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    run(["compare", "job.recon.yaml"])
+    out, _ = capsys.readouterr()
+    assert out.startswith("DIFF UNMATCHED")
+    assert out.isascii()
+
+
+@pytest.mark.case("X81")
+def test_values_cannot_move_the_cursor_or_forge_a_line(folder: Path, capsys: Shown) -> None:
+    evil = "\x1b[2J\u202e[red]x[/red]\x1b]8;;http://evil\x07"
+    arguments = two_csv(folder, f"id,n\n{evil},1\n", f"id,n\n{evil},5\n")
+    assert run([*arguments, "--key", "id", "--measure", "n=1"]) == 1
+    out, err = capsys.readouterr()
+    for character in ("\x1b", "\u202e", "\x07", "\r"):
+        assert character not in out + err
+    assert "\\x1b[2J\\u202e[red]x[/red]" in out
+    assert "<script" not in Path("datarecs-compare/one-vs-two/report.html").read_text()
+
+
+@pytest.mark.case("GLO-04")
+def test_no_line_calls_a_run_failed_or_a_success(folder: Path, capsys: Shown) -> None:
+    run(["compare", "job.recon.yaml"])
+    run([*two_csv(folder, "id\n1\n", "id\n1\n"), "--key", "id"])
+    run([*two_csv(folder, "id\n1,2\n", "id\n1\n"), "--key", "id"])
+    assert not re.search(r"\b(failed|failure|success)\b", told(capsys).lower())
+
+
+JOB_WITH_MORE = JOB.replace(
+    "spec:\n",
+    "spec:\n  parameters:\n    least: {type: decimal, default: '0'}\n"
+    "    days: {type: list<date>, default: ['2026-01-31']}\n",
+).replace(
+    "      measures:",
+    "      where: amount > :least\n      accept: {max_outside: 5, max_unmatched: 25}\n"
+    "      measures:",
+)
+
+
+@pytest.mark.usefixtures("folder")
+def test_parameters_are_written_in_and_shown(capsys: Shown) -> None:
+    Path("more.yaml").write_text(JOB_WITH_MORE)
+    days = ["--param", "days=2026-01-01", "--param", "days=2026-01-02"]
+    assert run(["compare", "more.yaml", "--param", "least=100000", *days]) == 0
+    document = json.loads((OUT / "run.json").read_text())
+    assert document["proof"]["parameters"]["least"] == '"100000"'
+    assert document["proof"]["parameters"]["days"] == '["2026-01-01","2026-01-02"]'
+    assert run(["compare", "more.yaml", "--param", "leest=1"]) == 2
+    assert "--param leest: the job declares no such parameter; did you mean 'least'?" in told(
+        capsys
+    )
+    assert run(["compare", "more.yaml", "--param", "least=x"]) == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_acceptance_gate_lets_declared_limits_pass() -> None:
+    Path("more.yaml").write_text(JOB_WITH_MORE)
+    assert run(["compare", "more.yaml"]) == 1
+    assert run(["compare", "more.yaml", "--gate", "acceptance"]) == 0
+    Path("more.yaml").write_text(JOB_WITH_MORE.replace("max_outside: 5", "max_outside: 4"))
+    assert run(["compare", "more.yaml", "--gate", "acceptance"]) == 1
+    assert run(["compare", "job.recon.yaml", "--gate", "acceptance"]) == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_paths_of_a_job_start_at_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert run(["compare", "../job.recon.yaml"]) == 1
+
+
+FILES_CONNECTION = """
+---
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {name: files}
+spec: {type: files, config: {root: delivered}}
+"""
+
+
+def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> None:
+    (folder / "delivered").mkdir()
+    (folder / "exports.csv").rename(folder / "delivered" / "exports.csv")
+    connected = JOB.replace("path: exports.csv", "path: exports.csv, connection: files")
+    Path("job.yaml").write_text(connected)
+    assert run(["compare", "job.yaml"]) == 2
+    assert "job.yaml spec.sources[1].connection: no connection has this name" in told(capsys)
+    Path("job.yaml").write_text(connected + FILES_CONNECTION)
+    assert run(["compare", "job.yaml"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ledger.parquet", "nope.csv"], "nope.csv: there is no such file"),
+        (["ledger.parquet"], "compare needs two sources or more"),
+        (["nope.yaml"], "nope.yaml: No such file or directory"),
+        (["notes.xlsx", "exports.csv"], "files ending in .xlsx cannot be compared yet"),
+        (["empty", "exports.csv"], "the folder holds no file ending in .parquet"),
+        (["job.recon.yaml", "--key", "account"], "a job file declares them"),
+        (["ledger.parquet", "exports.csv", "--param", "a=1"], "--param is for job files"),
+        (["ledger.parquet", "exports.csv", "--engine", "fast"], "known are auto, spark"),
+        (["ledger.parquet", "exports.csv", "-o", "csv"], "-o csv is not a form of this command"),
+        (["ledger.parquet", "exports.csv", "--nope"], "--nope"),
+        (
+            ["ledger.parquet", "exports.csv", "--key", "acount"],
+            "--key acount: source exports has no column 'acount'; it has account, amount; did you",
+        ),
+        (
+            ["ledger.parquet", "exports.csv", "--key", "account", "--measure", "amont=1"],
+            "DR1060 --measure amont=1: source ledger has no column 'amont'",
+        ),
+        (
+            ["ledger.parquet", "exports.csv", "--key", "account", "--measure", "amount=1e3"],
+            "DR1040 --measure amount=1e3",
+        ),
+        (
+            ["ledger.parquet", "exports.csv", "--key", "account", "--measure", "amount=101%"],
+            "DR1041 --measure amount=101%: above 100",
+        ),
+        (
+            ["ledger.parquet", "words.csv", "--key", "account"],
+            "DR1062 --key account: account is int in ledger, text in words",
+        ),
+        (
+            ["ledger.parquet", "twice.csv", "--key", "account"],
+            "DR1061 --key account: source twice has the column 'account' more than once",
+        ),
+        (["ledger.parquet", "exports.csv", "--measure", "amount=1"], "--measure amount=1"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_ends_with_2(
+    folder: Path, capsys: Shown, arguments: list[str], message: str
+) -> None:
+    (folder / "notes.xlsx").touch()
+    (folder / "empty").mkdir()
+    (folder / "words.csv").write_text("account,amount\nabc,1\n")
+    (folder / "twice.csv").write_text("account,account\n1,2\n")
+    assert run(["compare", *arguments]) == 2
+    text = told(capsys)
+    assert message in text
+    assert "Traceback" not in text
+    assert not list(Path().glob("datarecs-compare/*"))
+
+
+def test_faults_of_a_job_file_are_shown_in_place(folder: Path, capsys: Shown) -> None:
+    (folder / "bad.yaml").write_text(JOB.replace("tolerances", "tolerence"))
+    assert run(["compare", "bad.yaml"]) == 2
+    assert "bad.yaml:13:48 DR1004" in told(capsys)
+    (folder / "two.yaml").write_text(f"{JOB}---\n{JOB}")
+    assert run(["compare", "two.yaml"]) == 2
+    assert "compare takes one job, the file declares 2" in told(capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("broken.csv", b"account,amount\n1,2,3\n", "DR3009"),
+        ("open.csv", b'account,amount\n1,"2\n', "DR3009"),
+        ("broken.parquet", b"not parquet", "DR3009"),
+        ("empty.csv", b"", "DR3009"),
+    ],
+)
+def test_a_file_that_cannot_be_read_ends_with_3_and_leaves_no_verdict(
+    folder: Path, capsys: Shown, name: str, content: bytes, code: str
+) -> None:
+    arguments = ["compare", "ledger.parquet", name, "--key", "account", "--out", "kept"]
+    (folder / name).write_bytes(b"account,amount\n1,1\n" if name.endswith(".csv") else b"x")
+    run(arguments)
+    (folder / name).write_bytes(content)
+    assert run(arguments) == 3
+    text = told(capsys)
+    assert code in text
+    assert "Traceback" not in text
+    assert not Path("kept/run.json").exists()
+    page = Path("kept/report.html").read_text()
+    assert "CORRUPT_SOURCE" in page
+    assert "MATCHED" not in page
+
+
+def test_an_error_is_one_json_object_when_json_is_wanted(folder: Path, capsys: Shown) -> None:
+    (folder / "bad.parquet").write_bytes(b"no")
+    arguments = ["compare", "ledger.parquet", "bad.parquet", "--key", "account", "-o", "json"]
+    assert run(arguments) == 3
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["code"] == "CORRUPT_SOURCE"
+    assert shown["exit_code"] == 3
+
+
+@pytest.mark.usefixtures("folder")
+def test_files_that_are_not_ours_are_left_alone(capsys: Shown) -> None:
+    kept = Path("kept/differences/stage=mine")
+    kept.mkdir(parents=True)
+    (kept / "notes.txt").write_text("mine")
+    assert run(["compare", "job.recon.yaml", "--out", "kept"]) == 3
+    assert "the results cannot be stored: Directory not empty" in told(capsys)
+    assert (kept / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_out_folder_that_cannot_be_made_ends_with_3(capsys: Shown) -> None:
+    assert run(["compare", "job.recon.yaml", "--out", "ledger.parquet/x"]) == 3
+    assert "DR3031 ledger.parquet/x: the results cannot be stored" in told(capsys)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_second_comparison_replaces_the_first() -> None:
+    run(["compare", "job.recon.yaml", "--out", "kept"])
+    two_stages = JOB.replace("balance-check", "other")
+    Path("job.recon.yaml").write_text(two_stages)
+    run(["compare", "job.recon.yaml", "--out", "kept"])
+    assert [one.name for one in Path("kept/differences").iterdir()] == ["stage=other"]
+
+
+@pytest.mark.case("U50")
+def test_38_digits_reach_run_json_and_the_difference_file(folder: Path) -> None:
+    one, other = (
+        "12345678901234567890123456789012345.678",
+        "12345678901234567890123456789012345.677",
+    )
+    arguments = two_csv(folder, f"id,amount\n1,{one}\n", f"id,amount\n1,{other}\n")
+    assert run([*arguments, "--key", "id", "--out", "kept"]) == 1
+    parts = [part.read_bytes() for part in Path("kept/differences").rglob("*.parquet")]
+    (row,) = read_differences(parts, DifferenceFilter(), limit=5)
+    assert row["values"] == {"one": one, "two": other}
+    assert row["deltas"] == {"two": "-0.001"}
+    assert f"{Decimal(one):,}" in Path("kept/report.html").read_text()
+
+
+COLUMN = ScanColumn(name="id", physical="id", type=INT)
+
+
+def a_plan(rows: int | None, *, columns: int = 2, **fields: Any) -> ComparisonPlan:  # noqa: ANN401  any field of StagePlan
+    """Two Parquet sources with so many rows each, by their footers."""
+    file = PinnedFile(path="a.parquet", size_bytes=1, rows=rows)
+    pin = FileList(root="/", files=(file,), taken_at=datetime(2026, 1, 31, tzinfo=UTC))
+    scans = tuple(
+        Scan(
+            source=name,
+            index=index,
+            kind=SourceKind.PARQUET,
+            columns=(COLUMN,) * columns,
+            schema=SourceSchema(columns=()),
+            pin=pin,
+        )
+        for index, name in enumerate(("one", "two"))
+    )
+    uid = UUID(int=1)
+    stage = StagePlan(name="s", index=0, type=StageType.ROW, job_uid=uid, scans=scans, **fields)
+    return ComparisonPlan(job="j", job_uid=uid, spec_hash="", scans=scans, stages=(stage,))
+
+
+FORCED = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.NARROW)
+
+
+@pytest.mark.parametrize(
+    ("plan", "engine"),
+    [
+        (a_plan(37_500), EngineChoice.REFERENCE),
+        (a_plan(37_501), EngineChoice.SPARK),
+        (a_plan(75_000, columns=1), EngineChoice.REFERENCE),
+        (a_plan(75_001, columns=1), EngineChoice.SPARK),
+        (a_plan(None), EngineChoice.SPARK),
+        (a_plan(10, strategy=FORCED), EngineChoice.SPARK),
+        (a_plan(10, where="id > 5"), EngineChoice.REFERENCE),
+        (a_plan(10, where="sqrt(id) > 5"), EngineChoice.SPARK),
+    ],
+)
+def test_small_questions_are_answered_without_spark(
+    plan: ComparisonPlan, engine: EngineChoice
+) -> None:
+    assert chosen(plan) is engine

@@ -1,0 +1,75 @@
+"""What was read: place, pin, columns and rows of each source, ready to be set out.
+
+Apart from the page because this is the auditor's part: it must let anybody find the same bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from datarecs_reports.figures import count, counted, instant, size, visible
+from datarecs_reports.model import RunFacts, SourceFacts
+
+MAX_FILES, MAX_COLUMNS = 8, 30
+"""Of a source, that are listed; the rest is counted."""
+MAX_SQL = 1000
+Facts = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePage:
+    name: str
+    is_reference: bool
+    read_from: Facts
+    pin: tuple[str, ...]
+    columns: str
+    closure: str
+    rows: int
+
+
+def source_page(facts: RunFacts, source: SourceFacts) -> SourcePage:
+    """Where a source was read, at which pin, and what became of its rows."""
+    references = {stage.executed.question.reference for stage in facts.stages if stage.executed}
+    read = source.read
+    left_out = [
+        f"{count(rows)} {words}"
+        for rows, words in ((read.excluded, "excluded"), (read.out_of_scope, "out of scope"))
+        if rows
+    ]
+    return SourcePage(
+        name=source.name,
+        is_reference=source.name in references,
+        read_from=(
+            ("kind", source.kind),
+            *((label, _on_one_line(text)) for label, text in source.place.items()),
+        ),
+        pin=tuple(_pin(source)),
+        columns=_columns(source),
+        closure=" + ".join([f"{count(read.grouped)} compared", *left_out]),
+        rows=read.extracted,
+    )
+
+
+def _columns(source: SourceFacts) -> str:
+    shown = [f"{visible(name)} {kind}" for name, kind in source.columns[:MAX_COLUMNS]]
+    more = len(source.columns) - len(shown)
+    return ", ".join(shown) + (f" and {count(more)} more" if more else "")
+
+
+def _on_one_line(text: str) -> str:
+    """Paths as they are, queries without their line breaks."""
+    return visible(" ".join(text.split()), most=MAX_SQL)
+
+
+def _pin(source: SourceFacts) -> Iterator[str]:
+    pin = source.pin
+    if pin.kind == "exported_snapshot":
+        yield f"snapshot {pin.snapshot} of {visible(pin.database or '')}, log position {pin.lsn}"
+        if pin.taken_at:
+            yield f"taken {instant(pin.taken_at)}"
+        return
+    yield f"{counted(pin.file_count, 'file')}, {size(pin.size_bytes)}"
+    for file in pin.files[:MAX_FILES]:
+        digest = f", sha256 {file.sha256[:16]}…" if file.sha256 else ""
+        yield f"{visible(file.path)} ({size(file.size_bytes)}{digest})"
+    if pin.file_count > MAX_FILES:
+        yield f"and {count(pin.file_count - MAX_FILES)} more, all sealed by {pin.digest}"

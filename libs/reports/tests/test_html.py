@@ -1,0 +1,262 @@
+"""The report as a browser gets it: complete, closed, escaped, small, and honest about outcomes."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from decimal import Decimal
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from datarecs_core.runs.model import RunStatus
+from datarecs_reports.html import MAX_BYTES, error_report, run_report
+from datarecs_reports.reading import DocumentUnreadableError
+from datarecs_testing.comparisons import a_measure, counting, rows_by
+from datarecs_testing.finished_runs import RUN, balance_check, books, document
+from datarecs_testing.tables import a_job, a_table
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '" onerror="alert(1)',
+    "{{7*7}}",
+    "javascript:alert(1)",
+    "</style><h1>x</h1>",
+    "<img src=x>",
+)
+ERRORED = {**RUN, "status": "ERRORED", "result": None}
+
+
+class _Page(HTMLParser):
+    """Everything a browser would see: elements, attributes, texts."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._style = False
+        self.style = ""
+        self.feed(page.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._style = tag == "style"
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002  the parser's form
+        self._style = False
+
+    def handle_data(self, data: str) -> None:
+        if self._style:
+            self.style += data
+        elif data.strip():
+            self.texts.append(data.strip())
+
+    @property
+    def tags(self) -> set[str]:
+        return {tag for tag, _ in self.elements}
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def unmatched_page(*, samples: bool = True) -> _Page:
+    tables = books()
+    found = document(balance_check(tables), tables)
+    return _Page(run_report(found, {**RUN, "result": "UNMATCHED"}, samples=samples))
+
+
+def matched_page() -> _Page:
+    ledger, _ = books()
+    tables = [ledger, replace(ledger, name="exports")]
+    return _Page(run_report(document(balance_check(tables), tables), RUN, samples=True))
+
+
+@pytest.mark.case("F18")
+def test_the_sample_of_source_001_is_shown_number_by_number() -> None:
+    text = unmatched_page().text
+    assert "30 of 1,005 groups do not agree: 5 only in ledger, 20 only in exports" in text
+    assert "rows: 1,000 ledger, 1,005 exports" in text
+    assert "Agree 975 97.014 %" in text
+    assert "ABSOLUTE 0.01 980 975 0 5 0 -1,234.56 1,000.00" in text
+    assert "in both 980" in text
+
+
+def test_values_stand_side_by_side_with_their_difference() -> None:
+    text = unmatched_page().text
+    assert "total_amount outside tolerance all 5, largest first" in text
+    assert "account ledger exports Δ Δ % 4711 1,677.75 677.75 -1,000.00 -59.603 %" in text
+
+
+def test_a_page_says_what_was_read_and_how_to_ask_again() -> None:
+    text = unmatched_page().text
+    assert "ledger reference" in text
+    assert "columns read: account int, amount decimal(18,2)" in text
+    assert "1,005 = 1,005 compared" in text
+    assert "total_amount (sum) at most 0.01 apart" in text
+    assert "None: values were compared exactly as the sources hold them." in text
+    assert "datarecs run ledger-vs-exports" in text
+    assert "Asked by ana.lopez@example.com (immediate)" in text
+    assert re.search(r"proof_hash sha256:[0-9a-f]{64}", text)
+    assert re.search(r"Spec hash sha256:[0-9a-f]{64}", text)
+
+
+def test_a_matched_run_says_so_in_one_sentence() -> None:
+    text = matched_page().text
+    assert "MATCHED 985 groups compared: every one is in both sources" in text
+    assert "UNMATCHED" not in text
+
+
+@pytest.mark.case("U46")
+@pytest.mark.parametrize("page", [unmatched_page, matched_page])
+def test_a_page_needs_nothing_else_and_runs_nothing(page: Any) -> None:  # noqa: ANN401  a maker of pages
+    shown: _Page = page()
+    assert shown.tags.isdisjoint({"script", "link", "iframe", "img", "object", "form", "base", "a"})
+    names = {name for _, attributes in shown.elements for name in attributes}
+    assert names.isdisjoint({"src", "href", "style", "srcset", "action", "background"})
+    assert not [name for name in names if name.startswith("on")]
+    assert "url(" not in shown.style
+    assert "@import" not in shown.style
+
+
+@pytest.mark.case("U46")
+def test_the_policy_allows_the_one_style_sheet_and_nothing_else() -> None:
+    page = unmatched_page()
+    digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+    policy = next(
+        attributes["content"]
+        for tag, attributes in page.elements
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@pytest.mark.case("U46")
+def test_samples_shrink_before_a_page_reaches_two_megabytes() -> None:
+    tables = books()
+    found = document(balance_check(tables), tables)
+    stage = found["proof"]["stages"][0]
+    measure, sample = stage["measures"][0], found["samples"]["balance-check"][0]
+    stage["measures"] = [{**measure, "name": f"m{n}", "outside": 1_000_000} for n in range(500)]
+    found["samples"]["balance-check"] = [
+        {**sample, "measure": f"m{n}", "break_id": f"{n}-{at}", "values": [["ledger", "x" * 500]]}
+        for n in range(500)
+        for at in range(20)
+    ]
+    page = run_report(found, RUN, samples=True)
+    assert len(page) < MAX_BYTES
+    text = _Page(page).text
+    assert "Fewer differences are shown than usual" in text
+    assert "m499" in text
+
+
+@pytest.mark.case("X79")
+def test_hostile_values_and_columns_are_shown_literally() -> None:
+    one = a_table("one", "id text, v text", *[(text, text) for text in HOSTILE])
+    two = a_table("two", "id text, v text", *[(text, f"{text}!") for text in HOSTILE])
+    tables = [one, two]
+    found = document(a_job(tables, rows_by("id", a_measure("v"))), tables)
+    stage = found["proof"]["stages"][0]
+    stage["question"]["dimensions"][0]["name"] = HOSTILE[0]
+    found["run"]["job"] = HOSTILE[4]
+    found["proof"]["warnings"] = [{"code": "WARN_AT", "message": HOSTILE[1]}]
+    page = _Page(run_report(found, {**RUN, "triggered_by": HOSTILE[5]}, samples=True))
+    for text in HOSTILE:
+        assert text in page.texts or f'"{text}"' in page.texts
+    plain = unmatched_page()
+    assert page.tags <= plain.tags | {"ul", "li"}
+    assert not [name for _, each in page.elements for name in each if name.startswith("on")]
+    assert page.style == plain.style
+
+
+@pytest.mark.case("X79")
+def test_a_hostile_error_is_shown_literally() -> None:
+    error = {"code": "UNKNOWN", "detail_code": HOSTILE[0], "message": HOSTILE[4]}
+    page = _Page(error_report({**ERRORED, "job": HOSTILE[0], "error": error}))
+    assert HOSTILE[4] in page.texts
+    assert "script" not in page.tags
+
+
+def test_without_the_right_no_value_is_on_the_page() -> None:
+    text = unmatched_page(samples=False).text
+    assert "4711" not in text
+    assert "9500" not in text
+    assert "whoever asked for this page may not read them" in text
+    assert "5 only in ledger" in text
+
+
+@pytest.mark.case("U48")
+def test_an_errored_run_tells_cause_and_last_step_and_no_verdict() -> None:
+    error = {
+        "code": "QUERY_FAILED",
+        "detail_code": "CORRUPT_SOURCE",
+        "message": "source exports: a.csv line 812: the row has more fields than the header",
+    }
+    page = _Page(error_report({**ERRORED, "error": error}))
+    assert "ERRORED A file of a source cannot be read as what it says it is." in page.text
+    assert "a.csv line 812" in page.text
+    assert "CORRUPT_SOURCE (DR3009)" in page.text
+    assert "started by a worker 2026-11-20 06:14:03 UTC ended" in page.text
+    assert "datarecs errors DR3009" in page.text
+    assert "neither found equal nor different" in page.text
+    classes = {name for _, each in page.elements for name in (each.get("class") or "").split()}
+    assert classes.isdisjoint({"matched", "unmatched"})
+    assert "errored" in classes
+
+
+@pytest.mark.case("U48")
+def test_a_cancelled_run_tells_who_and_why() -> None:
+    run = {**RUN, "status": "CANCELLED", "cancelled_by": "ana", "cancel_reason": "wrong day"}
+    page = _Page(error_report(run))
+    assert "CANCELLED Cancelled by ana: wrong day" in page.text
+    assert "What happened" not in page.text
+
+
+def test_a_run_that_was_never_submitted_says_so() -> None:
+    error = {"code": "UNKNOWN", "detail_code": "SUBMIT_REJECTED", "message": "quota"}
+    run = {**RUN, "status": "QUEUE_ERRORED", "started_at": None, "error": error}
+    text = _Page(error_report(run)).text
+    assert "QUEUE_ERRORED The run could not be submitted, so it was never started." in text
+
+
+def test_an_unknown_detail_code_still_gives_a_page() -> None:
+    error = {"code": "CRASHED", "detail_code": "FROM_THE_FUTURE", "message": "gone"}
+    text = _Page(error_report({**ERRORED, "error": error})).text
+    assert "FROM_THE_FUTURE" in text
+    assert "give the worker more memory" in text
+
+
+@pytest.mark.case("GLO-04")
+def test_no_page_calls_a_run_failed_or_a_success() -> None:
+    pages = [unmatched_page(), matched_page()]
+    for status in (RunStatus.ERRORED, RunStatus.QUEUE_ERRORED, RunStatus.CANCELLED):
+        for code in ("TIMED_OUT", "CRASHED", "QUERY_FAILED", "UNKNOWN"):
+            error = {"code": code, "message": "m"}
+            pages.append(_Page(error_report({**RUN, "status": status, "error": error})))
+    for page in pages:
+        assert not re.search(r"\b(failed|failure|success|successful)\b", page.text.lower())
+
+
+def test_three_sources_each_have_a_column_and_a_delta() -> None:
+    columns = "id int, amount decimal(10,2)"
+    tables = [
+        a_table("ledger", columns, (1, Decimal("1.00")), (2, Decimal(5))),
+        a_table("lake", columns, (1, Decimal("1.50")), (2, Decimal(5))),
+        a_table("landing", columns, (1, Decimal("1.00"))),
+    ]
+    job = a_job(tables, counting(), rows_by("id", a_measure("amount")))
+    text = _Page(run_report(document(job, tables), RUN, samples=True)).text
+    assert "id ledger lake landing Δ lake Δ % lake Δ landing Δ % landing" in text
+    assert "1 1.0 1.5 1.0 0.5 50 % 0.0 0 %" in text
+    assert "Stage rows: 2 of 2 groups do not agree: 1 missing in landing" in text
+    assert "Other stages that differ: counts." in text
+    assert "Rows of ledger 2" in text
+
+
+def test_a_document_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(DocumentUnreadableError, match=r"run\.json: proof\.acceptance is not text"):
+        run_report({"proof": {"result": "MATCHED"}, "proof_hash": "x"}, RUN, samples=True)

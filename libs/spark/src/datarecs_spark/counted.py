@@ -1,0 +1,150 @@
+"""What tasks count and the driver adds up: groups, measures, totals, stored parts and samples.
+
+Plain numbers that cross from tasks to the driver as JSON; adding two of them is all there is to
+merging, so retries and partitionings cannot matter.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from datarecs_core.hashing import JsonValue
+from datarecs_core.values import EXACT
+
+GroupKind = tuple[int, int, bool, int | None]
+"""Presence mask, bits of sources with several rows, whether it differs, the odd source."""
+
+
+@dataclass(slots=True)
+class MeasureTally:
+    """Matched groups in which one measure is not equal."""
+
+    unequal: int = 0
+    outside: int = 0
+    not_own: Counter[int] = field(default_factory=Counter)
+    """By position of the tolerance: groups it would not let pass."""
+    classes: Counter[str] = field(default_factory=Counter)
+    largest: str | None = None
+    """`canonical.size_key` of the largest |delta|."""
+
+    def see(self, *, own: int, tolerances: int, within: bool, kind: str, groups: int = 1) -> None:
+        self.unequal += groups
+        self.outside += 0 if within else groups
+        self.classes[kind] += groups
+        for at in range(tolerances):
+            if not own >> at & 1:
+                self.not_own[at] += groups
+
+    def reach(self, size: str | None) -> None:
+        if size is not None and (self.largest is None or size > self.largest):
+            self.largest = size
+
+    def add(self, other: "MeasureTally") -> None:
+        self.unequal += other.unequal
+        self.outside += other.outside
+        self.not_own += other.not_own
+        self.classes += other.classes
+        self.reach(other.largest)
+
+
+@dataclass(slots=True)
+class Counted:
+    """Everything one task, or all of them, counted."""
+
+    sources: int
+    groups: Counter[GroupKind] = field(default_factory=Counter)
+    grouped: list[int] = field(default_factory=list)
+    """Rows per source in all groups."""
+    measures: dict[int, MeasureTally] = field(default_factory=dict)
+    totals: dict[tuple[int, int], Decimal] = field(default_factory=dict)
+    """By measure and source, of aggregates."""
+    rounded: list[int] = field(default_factory=list)
+    """Float values per source that lost digits in sums."""
+    overflows: set[tuple[int, int]] = field(default_factory=set)
+    """Measure and source of sums that 38 digits do not hold."""
+    repeated_keys: list[str] = field(default_factory=list)
+    """Hashes of keys with several rows, a few of them."""
+    residue: int = 0
+    """Groups that Python judged."""
+    stored: int = 0
+    digest: int = 0
+    """Sum of the stored rows' hashes."""
+    parts: list[str] = field(default_factory=list)
+    scope_parts: list[str] = field(default_factory=list)
+    samples: list[JsonValue] = field(default_factory=list)
+    """Documents of differences."""
+
+    def __post_init__(self) -> None:
+        self.grouped = self.grouped or [0] * self.sources
+        self.rounded = self.rounded or [0] * self.sources
+
+    def tally(self, measure: int) -> MeasureTally:
+        return self.measures.setdefault(measure, MeasureTally())
+
+    def add(self, other: "Counted") -> None:
+        """Add another task's numbers to these."""
+        self.groups += other.groups
+        self.grouped = [a + b for a, b in zip(self.grouped, other.grouped, strict=True)]
+        self.rounded = [a + b for a, b in zip(self.rounded, other.rounded, strict=True)]
+        for measure, tally in other.measures.items():
+            self.tally(measure).add(tally)
+        for place, total in other.totals.items():
+            self.totals[place] = EXACT.add(self.totals.get(place, Decimal(0)), total)
+        self.overflows |= other.overflows
+        self.repeated_keys = sorted({*self.repeated_keys, *other.repeated_keys})
+        self.residue += other.residue
+        self.stored += other.stored
+        self.digest = (self.digest + other.digest) % 2**256
+        self.parts += other.parts
+        self.scope_parts += other.scope_parts
+        self.samples += other.samples
+
+
+    def written(self) -> str:
+        """As JSON; decimals and the digest are texts."""
+        return json.dumps(
+            {
+                "groups": [[*kind, times] for kind, times in self.groups.items()],
+                "grouped": self.grouped,
+                "measures": [
+                    [at, each.unequal, each.outside, list(each.not_own.items()),
+                     dict(each.classes), each.largest]
+                    for at, each in self.measures.items()
+                ],
+                "totals": [[*place, str(total)] for place, total in self.totals.items()],
+                "rounded": self.rounded,
+                "overflows": [list(place) for place in self.overflows],
+                "repeated_keys": self.repeated_keys,
+                "residue": self.residue,
+                "stored": self.stored,
+                "digest": str(self.digest),
+                "parts": self.parts,
+                "scope_parts": self.scope_parts,
+                "samples": self.samples,
+            }
+        )
+
+
+def read_counted(written: str, sources: int) -> Counted:
+    """What a task wrote."""
+    found = json.loads(written)
+    return Counted(
+        sources=sources,
+        groups=Counter({(mask, many, differs, odd): times for mask, many, differs, odd, times in found["groups"]}),
+        grouped=found["grouped"],
+        measures={
+            at: MeasureTally(unequal, outside, Counter(dict(not_own)), Counter(classes), largest)
+            for at, unequal, outside, not_own, classes, largest in found["measures"]
+        },
+        totals={(measure, source): Decimal(total) for measure, source, total in found["totals"]},
+        rounded=found["rounded"],
+        overflows={(measure, source) for measure, source in found["overflows"]},
+        repeated_keys=found["repeated_keys"],
+        residue=found["residue"],
+        stored=found["stored"],
+        digest=int(found["digest"]),
+        parts=found["parts"],
+        scope_parts=found["scope_parts"],
+        samples=found["samples"],
+    )

@@ -1,0 +1,237 @@
+"""Stored differences: their Parquet columns (spec comparison 9.2), written whole columns at a time.
+
+`key_text` and `key_encoded` stand beside the typed key, so that a row says everything a report, an
+exporter or a later judgement needs, masked and INVALID keys included.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from datarecs_core.comparison.plan import PRESENCE, ROWS
+from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.documents import decimal_text
+from datarecs_spark.decoding import native
+from datarecs_spark.forms import FormKind
+from datarecs_spark.layout import Field, Layout
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_MOMENTS = {
+    FormKind.DATE: pa.date32(),
+    FormKind.TIME: pa.time64("us"),
+    FormKind.INSTANT: pa.timestamp("us", tz="UTC"),
+    FormKind.LOCAL: pa.timestamp("us"),
+}
+_MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator")
+
+
+def schema_of(layout: Layout) -> pa.Schema:
+    """Of every part of the stage."""
+    return pa.schema(
+        [
+            ("break_id", pa.string()),
+            ("stage", pa.string()),
+            ("measure", pa.string()),
+            ("outcome", pa.string()),
+            ("class", pa.string()),
+            ("presence", pa.int64()),
+            ("odd_one_out", pa.string()),
+            ("key", pa.struct([(field.label, _key_type(layout, field)) for field in layout.keys])),
+            ("key_text", pa.list_(pa.string())),
+            ("key_encoded", pa.binary()),
+            ("key_hash", pa.binary()),
+            *((label, _TEXTS) for label in _MAPS),
+            ("sort_delta", pa.float64()),
+        ]
+    )
+
+
+def _key_type(layout: Layout, field: Field) -> pa.DataType:
+    if _is_text(layout, field):
+        return pa.string()
+    return _MOMENTS.get(field.form.kind, native(field.form))
+
+
+def _is_text(layout: Layout, field: Field) -> bool:
+    """Masked keys have no other form, and Parquet has no plain UUID."""
+    plan = layout.stage.dimensions[layout.keys.index(field)]
+    return plan.mask is not None or field.form.kind is FormKind.UUID
+
+
+def from_stream(layout: Layout, batch: pa.RecordBatch) -> pa.Table:
+    """Stored rows of a batch of judged differences."""
+    sources = list(layout.stage.sources)
+    bits = _bits(batch.column("mask"), len(sources))
+    deltas = _present(batch.column("deltas"), len(sources))
+    measures = [PRESENCE, *(each.plan.name for each in layout.measures), ROWS]
+    within = batch.column("within")
+    columns = {
+        "break_id": batch.column("break_id"),
+        "stage": pa.repeat(layout.stage.name, batch.num_rows),
+        "measure": pa.array(measures).take(pc.add(batch.column("measure"), 1)),
+        "outcome": pc.if_else(within, Outcome.WITHIN.value, Outcome.BREAK.value),
+        "class": batch.column("found_class"),
+        "presence": batch.column("mask"),
+        "odd_one_out": batch.column("odd_name"),
+        "key": _keys(layout, batch),
+        "key_text": batch.column("key_text"),
+        "key_encoded": batch.column("key_encoded"),
+        "key_hash": batch.column("key_hash"),
+        "values": _map(batch.column("shown"), bits & _has(batch.column("shown")), sources),
+        "raw_values": _map(
+            batch.column("befores"),
+            _bits(pc.fill_null(batch.column("changed"), 0), len(sources)),
+            sources,
+        ),
+        "deltas": _map(batch.column("deltas"), deltas, sources),
+        "delta_percent": _map(
+            batch.column("percents"), _present(batch.column("percents"), len(sources)), sources
+        ),
+        "locator": _map(batch.column("deltas"), np.zeros_like(deltas), sources),
+        "sort_delta": _size(batch.column("size")),
+    }
+    return pa.table(columns, schema=schema_of(layout))
+
+
+def _bits(masks: pa.Array, sources: int) -> Any:  # noqa: ANN401 - numpy's arrays of booleans
+    """Row by source."""
+    found = masks.to_numpy(zero_copy_only=False).astype(np.int64)
+    return (found[:, None] >> np.arange(sources)) & 1 > 0
+
+
+def _has(lists: pa.Array) -> Any:  # noqa: ANN401 - numpy's arrays of booleans
+    return pc.is_valid(lists).to_numpy(zero_copy_only=False)[:, None]
+
+
+def _starts(lists: pa.Array) -> Any:  # noqa: ANN401 - numpy's arrays of numbers
+    return lists.offsets.to_numpy()[:-1]
+
+
+def _present(lists: pa.Array, sources: int) -> Any:  # noqa: ANN401 - numpy's arrays of booleans
+    """Where a list holds a text; lists are as long as there are sources, or NULL."""
+    has = np.broadcast_to(_has(lists), (len(lists), sources)).copy()
+    items = pc.is_valid(lists.values).to_numpy(zero_copy_only=False)
+    rows, columns = np.nonzero(has)
+    has[rows, columns] = items[_starts(lists)[rows] + columns]
+    return has
+
+
+def _map(lists: pa.Array, present: Any, sources: Sequence[str]) -> pa.Array:  # noqa: ANN401 - numpy's arrays of booleans
+    """Source and text, for the sources that are present."""
+    rows, columns = np.nonzero(present)
+    offsets = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int32)
+    names = pa.array(sources, pa.string()).take(pa.array(columns))
+    items = lists.values.take(pa.array(_starts(lists)[rows] + columns))
+    return pa.MapArray.from_arrays(pa.array(offsets), names, items)
+
+
+def _keys(layout: Layout, batch: pa.RecordBatch) -> pa.Array:
+    struct = schema_of(layout).field("key").type
+    if not layout.keys:
+        return pa.array([{}] * batch.num_rows, struct)
+    arrays = []
+    for at, field in enumerate(layout.keys):
+        if _is_text(layout, field):
+            texts = pc.list_element(batch.column("key_text"), at)
+            arrays.append(texts.cast(pa.string()))
+        elif field.form.kind is FormKind.DATE:
+            arrays.append(batch.column(field.name).cast(pa.int32()).cast(pa.date32()))
+        else:
+            arrays.append(batch.column(field.name).cast(struct.field(at).type))
+    return pa.StructArray.from_arrays(arrays, fields=[struct.field(at) for at in range(len(arrays))])
+
+
+def _size(keys: pa.Array) -> pa.Array:
+    """What `canonical.size_key` wrote, as a double: for ordering alone."""
+    exponent = pc.utf8_slice_codeunits(keys, 0, 4)
+    shift = pc.cast(pc.subtract(pc.cast(exponent, pa.int32()), 999), pa.string())
+    digits = pc.utf8_slice_codeunits(keys, 4)
+    written = pc.binary_join_element_wise("0.", digits, "E", shift, "")
+    small = pc.less(pc.utf8_length(keys), 5)
+    return pc.cast(pc.if_else(small, "0", written), pa.float64())
+
+
+def from_differences(
+    layout: Layout, rows: Sequence[Difference], keys: Sequence[Mapping[str, object]]
+) -> pa.Table:
+    """Stored rows of differences that Python judged; `keys` holds their typed key columns."""
+    schema = schema_of(layout)
+    natives = {label: _native_of(layout, label) for label in layout.key_names}
+    batch = pa.RecordBatch.from_arrays(
+        [
+            *(pa.array([key[label] for key in keys], kind) for label, kind in natives.items()),
+            pa.array([list(row.key) for row in rows], pa.list_(pa.string())),
+        ],
+        names=[*natives, "key_text"],
+    )
+    plain = [_plain(row) for row in rows]
+    typed = _keys(layout, batch)
+    columns = {
+        field.name: typed
+        if field.name == "key"
+        else pa.array([row[field.name] for row in plain], field.type)
+        for field in schema
+    }
+    return pa.table(columns, schema=schema)
+
+
+def _native_of(layout: Layout, label: str) -> pa.DataType:
+    forms = {field.name: native(field.form) for field in layout.keys}
+    return forms.get(label, pa.binary())
+
+
+def _plain(row: Difference) -> dict[str, object]:
+    size = row.max_abs_delta
+    return {
+        "break_id": row.break_id,
+        "stage": row.stage,
+        "measure": row.measure,
+        "outcome": row.outcome.value,
+        "class": row.difference_class.value,
+        "presence": row.presence,
+        "odd_one_out": row.odd_one_out,
+        "key": None,
+        "key_text": list(row.key),
+        "key_encoded": row.key_encoded,
+        "key_hash": row.key_hash,
+        "values": list(row.values),
+        "raw_values": list(row.raw_values),
+        "deltas": [(source, decimal_text(delta)) for source, delta in row.deltas],
+        "delta_percent": [(source, decimal_text(each)) for source, each in row.delta_percent],
+        "locator": list(row.locator),
+        "sort_delta": None if size is None else float(size),
+    }
+
+
+def differences_of(table: pa.Table) -> Iterator[Difference]:
+    """The differences that stored rows tell of, exactly."""
+    for row in table.to_pylist():
+        yield Difference(
+            break_id=row["break_id"],
+            stage=row["stage"],
+            measure=row["measure"],
+            outcome=Outcome(row["outcome"]),
+            difference_class=DifferenceClass(row["class"]),
+            presence=row["presence"],
+            odd_one_out=row["odd_one_out"],
+            key=tuple(row["key_text"]),
+            key_encoded=row["key_encoded"],
+            key_hash=row["key_hash"],
+            values=tuple(row["values"]),
+            raw_values=tuple(row["raw_values"]),
+            deltas=tuple((source, Decimal(delta)) for source, delta in row["deltas"]),
+            delta_percent=tuple((source, Decimal(each)) for source, each in row["delta_percent"]),
+            locator=tuple(row["locator"]),
+        )
+
+
+def read_differences(location: Path) -> Iterator[Difference]:
+    """Every stored difference of a stage, part by part."""
+    for part in sorted(location.glob("part-*.parquet")):
+        yield from differences_of(pq.read_table(part))

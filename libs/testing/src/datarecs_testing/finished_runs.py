@@ -1,0 +1,88 @@
+"""Finished runs and their run.json, made by the real planner, oracle and judge.
+
+For the tests of whatever shows a run; `books` are the numbers of Source 001's sample.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from datarecs_application.ports.comparing import Engine
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.results import Difference, StageResults
+from datarecs_core.comparison.run_json import Sealing, run_document
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_memory.engine import MemoryEngine
+from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare
+from datarecs_testing.tables import Table, a_job, a_table
+
+Json = dict[str, Any]
+RUN_ID = "019bc0ef-2a10-7d44-9b6f-0c1d2e3f4a5b"
+RUN: Json = {
+    "run_id": RUN_ID,
+    "job": "ledger-vs-exports",
+    "job_generation": 3,
+    "mode": "IMMEDIATE",
+    "triggered_by": "ana.lopez@example.com",
+    "attempt": 1,
+    "created_at": "2026-11-20T06:13:58.000000Z",
+    "started_at": "2026-11-20T06:14:00.200000Z",
+    "ended_at": "2026-11-20T06:14:03.120455Z",
+    "status": "COMPLETED",
+    "error": None,
+}
+"""As the API shows a run."""
+
+
+class MemoryBench:
+    """EngineBench over the oracle."""
+
+    def prepare(
+        self, plan: ComparisonPlan, tables: Sequence[Table]
+    ) -> tuple[Engine, ComparisonPlan]:
+        return MemoryEngine(lambda scan: tables[scan.index].delivered(scan)), plan
+
+    def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
+        assert isinstance(engine, MemoryEngine)
+        return engine.differences(results.stage)
+
+
+def document(job: ReconciliationJob, tables: Sequence[Table], **run: Any) -> Json:  # noqa: ANN401  any member of `run`
+    """The run.json of a job over tables, as it is read back from a store."""
+    found = compare(MemoryBench(), job, tables)
+    made = run_document(
+        found.plan,
+        found.outcome,
+        sealing=Sealing(versions={"tzdata": "2026f", "unicode": "14.0.0"}, key_id="k1"),
+        run={"run_id": RUN_ID, "job": job.name, "attempt": 1, **run},
+    )
+    read: Json = json.loads(canonical_json(made))
+    return read
+
+
+def books() -> list[Table]:
+    """The numbers of Source 001: 1,000 and 1,005 rows, 980 groups in both, 5 and 20 alone."""
+    ledger: list[tuple[object, ...]] = []
+    exports: list[tuple[object, ...]] = []
+    changes = {711: "-1000", 100: "-75.25", 200: "-75.25", 300: "-75.25", 400: "-8.81"}
+    for number in range(980):
+        account, total = 4000 + number, Decimal(1500) + Decimal(number) / 4
+        other = total + Decimal(changes.get(number, "0"))
+        halves = [(account, total - 700), (account, Decimal(700))]
+        ledger += halves if number < 15 else [(account, total)]
+        parts = [(account, other - 1), (account, Decimal(1))]
+        exports += parts if 15 <= number < 20 else [(account, other)]
+    ledger += [(9000 + number, Decimal(100)) for number in range(5)]
+    exports += [(9500 + number, Decimal(25)) for number in range(20)]
+    columns = "account int, amount decimal(18,2)"
+    return [a_table("ledger", columns, *ledger), a_table("exports", columns, *exports)]
+
+
+def balance_check(tables: Sequence[Table]) -> ReconciliationJob:
+    """The job of the sample: totals by account, one cent apart at most."""
+    measure = a_measure("total_amount", absolute("0.01"), column="amount")
+    job = a_job(tables, aggregate_by("account", measure, name="balance-check"))
+    return replace(job, name="ledger-vs-exports")

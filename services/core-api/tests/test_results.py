@@ -1,0 +1,190 @@
+"""What a finished run left behind: stages, differences, report, and who may see rows of it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from starlette.testclient import TestClient
+
+from datarecs_core.access.permissions import Role
+from datarecs_core.catalog.layout import differences_part, run_document
+from datarecs_core.runs.model import RunResult, RunStatus
+from datarecs_core.values import RunId
+from datarecs_memory.engine import MemoryEngine
+from datarecs_reports.difference_file import stored_below
+from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
+from datarecs_testing.builders import A_TENANT
+from datarecs_testing.finished_runs import balance_check, books, document
+from datarecs_testing.tables import plan_of
+
+
+@dataclass(frozen=True)
+class Finished:
+    house: MemoryApiHouse
+    run: str
+    """Path of a run that compared the books of Source 001."""
+    run_id: RunId
+
+
+def triggered(house: MemoryApiHouse) -> Finished:
+    caller = house.caller()
+    declare(caller)
+    run = str(caller.post("/api/v1/jobs/ledger-vs-exports/runs").headers["Location"])
+    return Finished(house, run, RunId(UUID(run.rpartition("/")[2])))
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Finished:
+    found = triggered(memory_api())
+    tables = books()
+    job = balance_check(tables)
+    blobs = found.house.blobs.of(A_TENANT)
+    made = json.dumps(document(job, tables)).encode()
+    blobs.put(run_document(A_TENANT, found.run_id), made)
+    engine = MemoryEngine(
+        lambda scan: tables[scan.index].delivered(scan), write=stored_below(tmp_path)
+    )
+    results = engine.compare(plan_of(job, tables).stages[0], lambda _: None)
+    parts = sorted(Path(results.differences.location or "").glob("*.parquet"))
+    for bucket, part in enumerate(parts):
+        key = differences_part(A_TENANT, found.run_id, "balance-check", bucket=bucket)
+        blobs.put(key, part.read_bytes())
+    change_run(
+        found.house.unit,
+        str(found.run_id),
+        status=RunStatus.COMPLETED,
+        result=RunResult.UNMATCHED,
+    )
+    return found
+
+
+@pytest.fixture
+def ana(finished: Finished) -> TestClient:
+    return finished.house.caller()
+
+
+@pytest.fixture
+def viewer(finished: Finished) -> TestClient:
+    return finished.house.caller(A_TENANT, Role.VIEWER, subject="u-vera")
+
+
+def sample_reads(finished: Finished) -> list[str]:
+    chain = finished.house.store.committed(A_TENANT).audit
+    return [link.row.actor for link in chain if link.row.action == "sample.read"]
+
+
+class TestStages:
+    def test_stand_as_they_were_proven(self, finished: Finished, viewer: TestClient) -> None:
+        page = viewer.get(f"{finished.run}/stages").json()
+        (stage,) = page["items"]
+        assert (stage["name"], stage["result"]) == ("balance-check", "UNMATCHED")
+        assert stage["counts"]["matched_groups"] == 980
+        assert stage["counts"]["unmatched_by_source"] == {"source_0": 5, "source_1": 20}
+        assert page["next"] is None
+        assert viewer.get(f"{finished.run}/stages/balance-check").json() == stage
+
+    @pytest.mark.parametrize("stage", ["other", "BALANCE-CHECK", "%00", 300 * "x"])
+    def test_of_another_name_are_404(
+        self, finished: Finished, viewer: TestClient, stage: str
+    ) -> None:
+        assert viewer.get(f"{finished.run}/stages/{stage}").status_code == 404
+
+    @pytest.mark.parametrize("what", ["stages", "stages/balance-check", "mismatches", "report"])
+    def test_of_a_run_under_way_are_404(self, what: str) -> None:
+        found = triggered(memory_api())
+        answer = found.house.caller().get(f"{found.run}/{what}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "DR4004")
+
+
+class TestMismatches:
+    def test_come_largest_first_with_both_sides(self, finished: Finished, ana: TestClient) -> None:
+        items = ana.get(f"{finished.run}/mismatches").json()["items"]
+        assert len(items) == 30
+        assert items[0]["key"] == {"account": "4711"}
+        assert items[0]["values"] == {"ledger": "1677.75", "exports": "677.75"}
+
+    @pytest.mark.parametrize(
+        ("query", "count"),
+        [
+            ("limit=7", 7),
+            ("only=missing:ledger", 20),
+            ("only=missing:exports", 5),
+            ("only=outside:total_amount", 5),
+            ("only=null", 0),
+            ("only=type", 0),
+            ("measure=total_amount", 5),
+            ("stage=balance-check", 30),
+            ("stage=other", 0),
+        ],
+    )
+    def test_can_be_filtered(
+        self, finished: Finished, ana: TestClient, query: str, count: int
+    ) -> None:
+        items = ana.get(f"{finished.run}/mismatches?{query}").json()["items"]
+        assert len(items) == count
+
+    @pytest.mark.parametrize("query", ["only=x", "only=missing", "only=", "limit=0", "limit=1001"])
+    def test_refuse_a_filter_that_means_nothing(
+        self, finished: Finished, ana: TestClient, query: str
+    ) -> None:
+        answer = ana.get(f"{finished.run}/mismatches?{query}")
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"].startswith("/query/")
+
+    def test_need_a_permission_of_their_own(
+        self, finished: Finished, viewer: TestClient
+    ) -> None:
+        assert viewer.get(f"{finished.run}/mismatches").status_code == 403
+        assert sample_reads(finished) == []
+
+    def test_are_read_under_audit(self, finished: Finished, ana: TestClient) -> None:
+        ana.get(f"{finished.run}/mismatches")
+        assert sample_reads(finished) == ["u-ana"]
+
+
+class TestTheReport:
+    def test_is_a_file_that_runs_nothing(self, finished: Finished, ana: TestClient) -> None:
+        answer = ana.get(f"{finished.run}/report")
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["content-disposition"] == (
+            f'attachment; filename="run-{finished.run_id}.html"'
+        )
+        assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+        assert "4711" in answer.text
+        assert sample_reads(finished) == ["u-ana"]
+
+    def test_holds_no_rows_for_those_who_may_see_none(
+        self, finished: Finished, viewer: TestClient
+    ) -> None:
+        page = viewer.get(f"{finished.run}/report")
+        assert page.status_code == 200
+        assert "4711" not in page.text
+        told = viewer.get(f"{finished.run}/report?format=json")
+        assert told.json()["samples"] == {}
+        assert "4711" not in told.text
+        assert sample_reads(finished) == []
+
+    def test_is_also_the_document_itself(self, finished: Finished, ana: TestClient) -> None:
+        answer = ana.get(f"{finished.run}/report?format=json")
+        assert answer.headers["content-disposition"].endswith('.json"')
+        assert answer.json()["schema"] == "datarecs.run/1"
+        assert answer.json()["samples"]["balance-check"]
+        assert sample_reads(finished) == ["u-ana"]
+
+    @pytest.mark.parametrize(
+        "status", [RunStatus.ERRORED, RunStatus.CANCELLED, RunStatus.QUEUE_ERRORED]
+    )
+    def test_of_a_run_without_a_verdict_says_how_it_ended(self, status: RunStatus) -> None:
+        found = triggered(memory_api())
+        change_run(found.house.unit, str(found.run_id), status=status)
+        ana = found.house.caller()
+        answer = ana.get(f"{found.run}/report")
+        assert answer.status_code == 200
+        assert "attachment" in answer.headers["content-disposition"]
+        assert ana.get(f"{found.run}/report?format=json").status_code == 404
+
+    def test_has_two_formats(self, finished: Finished, ana: TestClient) -> None:
+        answer = ana.get(f"{finished.run}/report?format=pdf")
+        assert (answer.status_code, answer.json()["code"]) == (422, "DR4020")

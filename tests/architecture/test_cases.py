@@ -1,0 +1,52 @@
+"""The list of acceptance cases tells the truth: what is marked counts, what is missing is named."""
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKED = 'import pytest\n\n\n@pytest.mark.case("K02")\ndef test_x() -> None: ...\n'
+
+
+@pytest.fixture
+def cases() -> ModuleType:
+    found = spec_from_file_location("cases", ROOT / "tests/cases.py")
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A workspace that wants three cases and has a test of one."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/cases.toml").write_text('stack = ["K02..03", "U01"]\n')
+    (tmp_path / "libs/one/tests").mkdir(parents=True)
+    (tmp_path / "libs/one/tests/test_one.py").write_text(MARKED)
+    return tmp_path
+
+
+@pytest.mark.case("STY-09")
+def test_an_id_without_a_test_is_listed(
+    cases: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cases.main([], root=tree) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert " ".join(first.split()) == "stack 1 of 3 open: K03 U01"
+
+
+@pytest.mark.case("STY-09")
+def test_a_release_needs_none(cases: ModuleType, tree: Path) -> None:
+    assert cases.main(["--release"], root=tree) == 1
+    (tree / "tests/cases.toml").write_text('stack = ["K02"]\n')
+    assert cases.main(["--release"], root=tree) == 0
+
+
+def test_every_area_of_this_release_can_be_read(cases: ModuleType) -> None:
+    ids = [one for some in cases.wanted(ROOT).values() for one in some]
+    assert len(ids) == len(set(ids))
+    assert "L01" in ids

@@ -1,0 +1,108 @@
+"""The whole platform, started as a user starts it, for all tests of this folder."""
+
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil  # type: ignore[import-untyped]  # publishes no types
+import pytest
+
+TERMINAL = {"COMPLETED", "ERRORED", "CANCELLED", "QUEUE_ERRORED"}
+CHILD = "datarecs_reconciliation_worker.child"
+WORKER = "datarecs_reconciliation_worker"
+
+
+@dataclass(kw_only=True)
+class LivePlatform:
+    """A started platform and a way to talk to it."""
+
+    folder: Path
+    client: httpx.Client
+
+    def datarecs(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command in the platform's folder; its answer, whatever the exit code."""
+        return _datarecs(self.folder, *arguments)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def apply(self, name: str, text: str) -> None:
+        applied = self.datarecs("apply", "-f", str(self.write(name, text)))
+        assert applied.returncode == 0, applied.stdout + applied.stderr
+
+    def trigger(self, job: str) -> str:
+        answer = self.client.post(f"/api/v1/jobs/{job}/runs", json={})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["run_id"])
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        answer = self.client.get(f"/api/v1/runs/{run_id}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def ended(self, run_id: str, *, within_s: float = 120) -> dict[str, Any]:
+        """The run once it is terminal."""
+        return self.until(run_id, TERMINAL, within_s=within_s)
+
+    def until(self, run_id: str, statuses: set[str], *, within_s: float = 120) -> dict[str, Any]:
+        ends = time.monotonic() + within_s
+        while True:
+            run = self.run(run_id)
+            if run["status"] in statuses:
+                return run
+            assert time.monotonic() < ends, f"still {run['status']} after {within_s} s"
+            time.sleep(0.05)  # noqa: TID251  another process's state has no signal here
+
+    def told(self, run_id: str) -> list[str]:
+        """Names of the run's history."""
+        items = self.client.get(f"/api/v1/runs/{run_id}/events").json()["items"]
+        return [item["type"].rsplit("reconciliation.", 1)[-1] for item in items]
+
+    def pids(self, module: str) -> list[int]:
+        """Processes of this platform that run the module."""
+        found = []
+        for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
+            words = process.info["cmdline"] or []
+            if module in words and str(process.info["cwd"]).startswith(str(self.folder)):
+                found.append(int(process.info["pid"]))
+        return found
+
+    def mails(self) -> list[Path]:
+        return sorted((self.folder / ".datarecs/mail").rglob("new/*"))
+
+
+def _datarecs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "datarecs_cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePlatform]:
+    folder = tmp_path_factory.mktemp("platform")
+    up = _datarecs(folder, "up", "--detach")
+    assert up.returncode == 0, up.stdout + up.stderr
+    try:
+        known: Mapping[str, str] = tomllib.loads(
+            (folder / ".datarecs/credentials.toml").read_text(encoding="utf-8")
+        )["local"]
+        headers = {"Authorization": f"Bearer {known['api_key']}"}
+        with httpx.Client(base_url=known["server"], headers=headers, timeout=60) as client:
+            yield LivePlatform(folder=folder, client=client)
+    finally:
+        _datarecs(folder, "down")
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,158 @@
+"""What people see of runs on the started platform: outcomes, errors, kills."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+CONNECTION = """
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {name: here}
+spec: {type: files, config: {root: .}}
+"""
+RULE = """---
+apiVersion: datarecs.io/v1
+kind: NotificationRule
+metadata: {name: everybody}
+spec:
+  match: {outcomes: [MATCHED, UNMATCHED, ERRORED]}
+  notify: every_run
+  to: [{address: finance@demo.localhost}]
+"""
+
+
+def job(name: str, *sources: str) -> str:
+    kinds = [path.rsplit(".", 1)[-1] for path in sources]
+    listed = "".join(
+        f"    - {{name: s{index}, kind: {kind}, connection: here, path: {path}}}\n"
+        for index, (kind, path) in enumerate(zip(kinds, sources, strict=True))
+    )
+    return f"""{CONNECTION}---
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {{name: {name}}}
+spec:
+  sources:
+{listed}  stages:
+    - {{name: counts, type: counts}}
+    - name: rows
+      type: row
+      dimensions: [id]
+      measures: [{{name: amount, tolerances: [{{type: ABSOLUTE, value: "0.01"}}]}}]
+"""
+
+
+def rows(count: int, change: int = 0) -> str:
+    lines = [f"{number},{number % 97}.{25 if number >= change else 75}" for number in range(count)]
+    return "id,amount\n" + "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def small(platform: Any) -> Any:  # noqa: ANN401  the platform
+    platform.write("a.csv", rows(100))
+    platform.write("b.csv", rows(100))
+    platform.write("c.csv", rows(103, change=4))
+    platform.apply("small.yaml", job("same", "a.csv", "b.csv") + RULE)
+    platform.apply("other.yaml", job("other", "a.csv", "c.csv"))
+    return platform
+
+
+@pytest.mark.case("L01", "U08")
+def test_one_matched_and_one_unmatched_run_end_to_end(small: Any) -> None:  # noqa: ANN401  as above
+    same, other = small.trigger("same"), small.trigger("other")
+    assert small.ended(same)["result"] == "MATCHED"
+    unmatched = small.ended(other)
+    assert (unmatched["status"], unmatched["result"]) == ("COMPLETED", "UNMATCHED")
+    assert unmatched["summary"]["rows_compared"] == 103
+    assert unmatched["summary"]["rows_unmatched"] == 7
+    told = small.told(other)
+    assert told.count("run.finalised") == 1
+    assert told.index("run.completed") < told.index("run.finalised")
+    assert told.index("run.stage.started") < told.index("run.extraction.started")
+    report = small.client.get(f"/api/v1/runs/{other}/report").text
+    assert "UNMATCHED" in report
+    found = small.client.get(f"/api/v1/runs/{other}/mismatches").json()["items"]
+    assert len(found) == 7
+
+
+@pytest.mark.case("K05", "U08")
+def test_the_command_line_gives_each_outcome_its_exit_code(small: Any) -> None:  # noqa: ANN401  as above
+    assert small.datarecs("run", "same").returncode == 0
+    assert small.datarecs("run", "other").returncode == 1
+    assert small.datarecs("run", "nobody").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "detail"),
+    [
+        ("gone.csv", None, "NO_FILES"),
+        ("broken.csv", b'id,amount\n1,"x\n', "CORRUPT_SOURCE"),
+        ("broken.parquet", b"PAR1 this is no parquet file PAR1", "CORRUPT_SOURCE"),
+        ("other.csv", b"id,betrag\n1,2\n", "COLUMN_NOT_FOUND"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_errored_and_never_matched(
+    small: Any,  # noqa: ANN401  as above
+    name: str,
+    content: bytes | None,
+    detail: str,
+) -> None:
+    if content is not None:
+        (small.folder / name).write_bytes(content)
+    label = name.replace(".", "-")
+    small.apply(f"{label}.yaml", job(label, "a.csv", name))
+    run = small.ended(small.trigger(label))
+    assert (run["status"], run["result"]) == ("ERRORED", None)
+    assert (run["error"]["code"], run["error"]["detail_code"]) == ("QUERY_FAILED", detail)
+    assert small.datarecs("run", label).returncode == 3
+
+
+def test_a_parquet_file_cut_in_the_middle_is_errored(small: Any) -> None:  # noqa: ANN401  as above
+    whole = small.folder / "whole.parquet"
+    pq.write_table(pa.table({"id": list(range(50_000)), "amount": ["1.25"] * 50_000}), whole)
+    data = whole.read_bytes()
+    Path(small.folder / "cut.parquet").write_bytes(data[: len(data) // 2])
+    small.apply("cut.yaml", job("cut", "a.csv", "cut.parquet"))
+    run = small.ended(small.trigger("cut"))
+    assert (run["status"], run["error"]["detail_code"]) == ("ERRORED", "CORRUPT_SOURCE")
+
+
+@pytest.mark.crash
+@pytest.mark.case("L29")
+def test_a_killed_child_ends_its_run_crashed_and_the_next_run_works(small: Any) -> None:  # noqa: ANN401  as above
+    small.write("big.csv", rows(400_000))
+    small.apply("big.yaml", job("big", "big.csv", "big.csv") + RULE)
+    run_id = small.trigger("big")
+    small.until(run_id, {"RUNNING"})
+    (child,) = small.pids("datarecs_reconciliation_worker.child")
+    os.kill(child, signal.SIGKILL)
+    run = small.ended(run_id)
+    assert (run["status"], run["error"]["code"]) == ("ERRORED", "CRASHED")
+    assert small.told(run_id).count("run.finalised") == 1
+    assert small.ended(small.trigger("same"))["result"] == "MATCHED"
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.case("X78")
+def test_a_killed_worker_loses_no_run_and_mails_once(small: Any) -> None:  # noqa: ANN401  as above
+    small.write("big.csv", rows(400_000))
+    small.apply("big.yaml", job("big", "big.csv", "big.csv") + RULE)
+    before = len(small.mails())
+    run_id = small.trigger("big")
+    small.until(run_id, {"RUNNING"})
+    for pid in small.pids("datarecs_reconciliation_worker"):
+        os.kill(pid, signal.SIGKILL)
+    run = small.ended(run_id, within_s=240)
+    assert (run["status"], run["result"], run["attempt"]) == ("COMPLETED", "MATCHED", 2)
+    told = small.told(run_id)
+    assert told.count("run.finalised") == 1
+    subjects = [mail.read_text() for mail in small.mails()[before:]]
+    assert sum(run_id in text for text in subjects) == 1

@@ -45,7 +45,7 @@ class Aggregate:
             yield f"{self._of_source(f'min({field.payload})')} AS {name}_x"
         if field.role is Role.AMOUNT:
             yield f"{self._of_source(f'count({field.name})')} AS {name}_n"
-            for part, summed in _parts(field.form, field.name).items():
+            for part, summed in parts_of(field.form, field.name).items():
                 yield f"{self._of_source(f'sum({summed})')} AS {name}_{part}"
             if field.stateful:
                 yield f"coalesce({self._of_source(f'bit_or({field.state})')}, 0) AS {name}_z"
@@ -160,7 +160,7 @@ def _function(measure: MeasureLayout) -> str:
             return f"{chosen}({field.name})"
 
 
-def _parts(form: Form, value: str) -> dict[str, str]:
+def parts_of(form: Form, value: str) -> dict[str, str]:
     """What is added up: the value itself, or its halves before the point and what is behind it."""
     if form.precision <= _PLAIN_DIGITS:
         return {"s": value}

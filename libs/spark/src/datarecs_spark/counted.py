@@ -65,6 +65,8 @@ class Counted:
     """Measure and source of sums that 38 digits do not hold."""
     repeated_keys: list[str] = field(default_factory=list)
     """Hashes of keys with several rows, a few of them."""
+    truncated: bool = False
+    """Not every difference is stored."""
     residue: int = 0
     """Groups that Python judged."""
     stored: int = 0

@@ -5,6 +5,7 @@ goes to the driver, and every file carries its task's attempt in its name, so a 
 nothing that counts twice. Groups of the residue are judged on the way.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -37,6 +38,7 @@ SUMMARY = "summary"
 """`what` of the row a task gives."""
 SHOWN_KEYS = 3
 _BATCH = 10_000
+_VALUE = re.compile(r"[tow]\d+_\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,5 +279,9 @@ def _typed(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _values(row: dict[str, Any]) -> dict[str, Any]:
-    """Totals, overflows and rounded floats of one row."""
-    return {label: value for label, value in row.items() if label[0] in "tow" and "_" in label}
+    """Totals, overflows and rounded floats of one row, where it has any."""
+    return {
+        label: value
+        for label, value in row.items()
+        if value is not None and _VALUE.fullmatch(label)
+    }

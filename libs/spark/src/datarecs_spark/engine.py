@@ -1,0 +1,230 @@
+"""The Engine port on Spark: one stage is one action over one plan of DataFrames.
+
+Read, prepare, unite, group, judge, name, sink: each step is a module, this one joins them and turns
+what the tasks counted into StageResults. Nothing here decides what a number means.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from datarecs_application.ports.comparing import Explanation, Progress
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.results import StageResults
+from datarecs_core.errors.run import RunDetail
+from datarecs_core.jobs.vocabulary import NullKeys
+from datarecs_spark.cancelling import Cancellation
+from datarecs_spark.conditions import ConditionRefusedError, filtered
+from datarecs_spark.counted import Counted, read_counted
+from datarecs_spark.errors import (
+    ComparisonFailedError,
+    SourceFailedError,
+    SparkFailure,
+    translated,
+)
+from datarecs_spark.explaining import explained
+from datarecs_spark.grouping import null_key, ranked, united
+from datarecs_spark.identities import identified
+from datarecs_spark.judging import judged
+from datarecs_spark.layout import Field, Layout, check_covered, keys_of, layout_of
+from datarecs_spark.prepare import prepared
+from datarecs_spark.read import Delivered, delivered, roots
+from datarecs_spark.results import stage_results
+from datarecs_spark.sink import SUMMARY, SinkPlan, sunk
+from datarecs_spark.tally import SourceTally, passed_rows, read_rows, read_tallies
+from datarecs_spark.truncating import truncated
+
+SMALL_ROWS = 1_000_000
+"""Below it a stage is cut into two partitions."""
+_SCOPES = "scopes"
+
+
+class SparkEngine:
+    """One run; it keeps the keys of differing groups that later stages ask for.
+
+    Args:
+        session: of this run alone.
+        plan: the run's.
+        key: the tenant's key for break ids, hashes and masks.
+        directory: differences go to `<directory>/<stage>/part-*.parquet`.
+        cancellation: asked before and after every action.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        *,
+        plan: ComparisonPlan,
+        key: bytes,
+        directory: Path,
+        cancellation: Cancellation,
+    ) -> None:
+        self._session, self._key, self._directory = session, key, directory
+        self._cancellation = cancellation
+        rows = sum(_expected_rows(stage) for stage in plan.stages[:1])
+        cores = session.sparkContext.defaultParallelism
+        self._partitions = 2 if rows < SMALL_ROWS else max(2 * cores, rows // SMALL_ROWS)
+        if rows >= SMALL_ROWS:
+            session.conf.set("spark.sql.shuffle.partitions", str(self._partitions))
+            session.conf.set("spark.sql.adaptive.enabled", "true")
+
+    def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
+        """Run one stage.
+
+        Raises:
+            NotCoveredError: the stage asks for what this engine does not do; nothing was read.
+            SourceFailedError: a source cannot be read at its pin.
+            SumOverflowError: a sum needs more than 38 digits.
+            DuplicateKeysError: repeated keys under `duplicates: error`.
+            CancelledError: somebody cancelled.
+            ComparisonFailedError: Spark failed otherwise.
+        """
+        check_covered(plan)
+        self._cancellation.name_jobs()
+        try:
+            results = self._compare(plan)
+        except SparkFailure as cause:
+            self._cancellation.check()
+            places = {root: name for scan in plan.scans for root, name in roots(scan).items()}
+            raise translated(cause, plan.name, places) from cause
+        self._cancellation.check()
+        counts = results.counts
+        progress(
+            Progress(
+                stage=plan.name,
+                row_count=sum(counts.source_row_counts),
+                mismatch_count=counts.rows_unmatched,
+            )
+        )
+        return results
+
+    def explain(self, plan: StagePlan) -> Explanation:
+        """How the stage would be compared; reads footers of files, no row."""
+        check_covered(plan)
+        sources = [delivered(self._session, scan) for scan in plan.scans]
+        return explained(layout_of(plan, sources), self._partitions)
+
+    def _compare(self, plan: StagePlan) -> StageResults:
+        sources = [delivered(self._session, scan) for scan in plan.scans]
+        layout = layout_of(plan, sources)
+        location = self._fresh(self._directory / plan.name)
+        scope = self._fresh(self._directory / _SCOPES / plan.name) if plan.keep_scope else None
+        sink = SinkPlan(
+            layout=layout,
+            key=self._key,
+            directory=str(location),
+            scope_directory=None if scope is None else str(scope),
+        )
+        found = self._counted(sink, sources)
+        counted, tallies = found.counted, found.tallies
+        _keep_only(location, counted.parts)
+        if scope is not None:
+            _keep_only(scope, counted.scope_parts)
+        if counted.stored > plan.caps.max_rows:
+            counted = truncated(self._session, sink, counted)
+        return stage_results(layout, counted, tallies, str(location))
+
+    def _counted(self, sink: SinkPlan, sources: Sequence[Delivered]) -> "_Found":
+        """The one action of a stage."""
+        layout, plan = sink.layout, sink.layout.stage
+        parts = [self._prepared(layout, each) for each in sources]
+        rows = united(parts)
+        if plan.null_keys is NullKeys.EXCLUDE:
+            rows = rows.filter(f"NOT {null_key(layout.keys)}")
+        groups = judged(layout, ranked(layout, rows, self._partitions), self._key)
+        told = sunk(identified(layout, groups, self._key), sink)
+        told = told.union(passed_rows(layout, parts))
+        if plan.where is not None or plan.scope is not None:
+            told = told.union(read_rows(sources))
+        answers = [(row["what"], row["body"]) for row in told.collect()]
+        counted = Counted(len(sources))
+        for what, body in answers:
+            if what == SUMMARY:
+                counted.add(read_counted(body, len(sources)))
+        tallies = read_tallies(layout, answers)
+        for tally, source in zip(tallies, sources, strict=True):
+            if plan.where is None and plan.scope is None:
+                tally.extracted = tally.passed
+            _check_pinned(source, tally)
+        return _Found(counted=counted, tallies=tallies)
+
+    def _prepared(self, layout: Layout, source: Delivered) -> DataFrame:
+        """The prepared rows of one source that pass `where` and scope."""
+        plan = layout.stage
+        for condition in (plan.where, plan.scope.where if plan.scope else None):
+            if condition is not None:
+                source = _passing(plan, source, condition)
+        if plan.scope is None:
+            return prepared(source, layout.fields)
+        scope_keys = keys_of(plan.scope.dimensions, [source] * len(plan.scans), "z")
+        rows = prepared(source, (*scope_keys, *layout.fields))
+        wanted = [label for label in rows.columns if not label.startswith("z")]
+        return self._in_scope(plan.scope.from_stage, scope_keys, rows).select(*wanted)
+
+    def _in_scope(self, stage: str, keys: Sequence[Field], rows: DataFrame) -> DataFrame:
+        columns = [column for field in keys for column in field.columns]
+        parts = sorted((self._directory / _SCOPES / stage).glob("part-*.parquet"))
+        if not parts:
+            return rows.filter("FALSE")
+        schema = ", ".join(f"k{label[1:]} {kind}" for label, kind in columns)
+        differing = self._session.read.schema(schema).parquet(*map(str, parts))
+        same = [f"{label} <=> k{label[1:]}" for label, _ in columns]
+        return rows.join(differing, F.expr(" AND ".join(same) or "TRUE"), how="left_semi")
+
+    def _fresh(self, directory: Path) -> Path:
+        """An empty directory; what an earlier attempt left is gone."""
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        return directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    counted: Counted
+    tallies: list[SourceTally]
+
+
+def _expected_rows(stage: StagePlan) -> int:
+    found = 0
+    for scan in stage.scans:
+        place = scan.extract or scan.pin
+        found += sum(file.rows or 0 for file in getattr(place, "files", ()))
+    return found
+
+
+def _passing(plan: StagePlan, source: Delivered, condition: str) -> Delivered:
+    try:
+        rows = filtered(source.rows, condition)
+    except ConditionRefusedError as cause:
+        raise ComparisonFailedError(
+            RunDetail.COMPARISON_FAILED, plan.name, f"`where` cannot be used: {cause}"
+        ) from cause
+    return Delivered(
+        scan=source.scan,
+        rows=rows,
+        checked=source.checked,
+        wide=source.wide,
+        pinned_rows=source.pinned_rows,
+    )
+
+
+def _check_pinned(source: Delivered, tally: SourceTally) -> None:
+    """Spark has read exactly the rows that were pinned."""
+    if source.pinned_rows is not None and tally.extracted != source.pinned_rows:
+        raise SourceFailedError(
+            RunDetail.SNAPSHOT_LOST,
+            source.source,
+            f"{tally.extracted} rows were read, {source.pinned_rows} were pinned; a file changed "
+            "while it was read",
+        )
+
+
+def _keep_only(directory: Path, names: Sequence[str]) -> None:
+    """Remove what attempts left that did not count."""
+    for path in directory.iterdir():
+        if path.name not in names:
+            path.unlink()

@@ -1,0 +1,234 @@
+"""From what tasks counted to StageResults, in exactly the terms of the oracle."""
+
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import cast
+
+from datarecs_core.comparison.differences import digest_text, samples
+from datarecs_core.comparison.faults import DuplicateKeysError, SumOverflowError
+from datarecs_core.comparison.judging import ROWS_MEASURE
+from datarecs_core.comparison.plan import MAX_PATTERNS, MeasurePlan, StagePlan, Warn
+from datarecs_core.comparison.results import (
+    Closure,
+    Difference,
+    DifferenceClass,
+    DifferenceSet,
+    MeasureResult,
+    StageCounts,
+    StageResults,
+    ToleranceResult,
+)
+from datarecs_core.comparison.translating import fits
+from datarecs_core.documents import from_document
+from datarecs_core.jobs.vocabulary import DuplicatePolicy, NullKeys
+from datarecs_core.values import EXACT
+from datarecs_spark.counted import Counted, MeasureTally
+from datarecs_spark.layout import Layout
+from datarecs_spark.tally import SourceTally
+
+
+def stage_results(
+    layout: Layout, counted: Counted, tallies: Sequence[SourceTally], location: str
+) -> StageResults:
+    """The results of a stage.
+
+    Raises:
+        SumOverflowError: a sum needs more than 38 digits.
+        DuplicateKeysError: repeated keys under `duplicates: error`.
+    """
+    stage = layout.stage
+    _check_overflows(layout, counted)
+    counts = _counts(layout, counted, tallies)
+    _check_duplicates(stage, counted, counts)
+    found = cast("list[Difference]", [from_document(Difference, each) for each in counted.samples])
+    measures = _Measures(layout, counted, tallies, counts.matched_groups)
+    return StageResults(
+        stage=stage.name,
+        counts=counts,
+        measures=tuple(measures.of(each.plan) for each in layout.measures),
+        rows=measures.of_rows() if layout.pairs_rows else None,
+        differences=DifferenceSet(
+            rows=counted.stored,
+            digest=digest_text(counted.digest),
+            truncated=counted.truncated,
+            location=location,
+            samples=samples(found, stage.caps.sample_per_class),
+        ),
+        closure=tuple(
+            _closure(stage, tally, grouped)
+            for tally, grouped in zip(tallies, counted.grouped, strict=True)
+        ),
+        warnings=_warnings(stage, counted, tallies),
+        metrics=(
+            ("rows_scanned", sum(tally.extracted for tally in tallies)),
+            ("residue_groups", counted.residue),
+        ),
+    )
+
+
+def _excluded(stage: StagePlan, tally: SourceTally) -> int:
+    return tally.null_keys if stage.null_keys is NullKeys.EXCLUDE else 0
+
+
+def _closure(stage: StagePlan, tally: SourceTally, grouped: int) -> Closure:
+    """Rows in groups were counted in the groups, the others before them."""
+    return Closure(
+        extracted=tally.extracted,
+        grouped=grouped,
+        excluded=_excluded(stage, tally),
+        out_of_scope=tally.extracted - tally.passed,
+    )
+
+
+def _counts(layout: Layout, counted: Counted, tallies: Sequence[SourceTally]) -> StageCounts:
+    stage = layout.stage
+    masks: Counter[int] = Counter()
+    repeated = [0 for _ in layout.sources]
+    odd = [0 for _ in layout.sources]
+    differing = 0
+    for (mask, many, differs, source), times in counted.groups.items():
+        masks[mask] += times
+        differing += times if differs else 0
+        if source is not None:
+            odd[source] += times
+        for index in layout.sources:
+            repeated[index] += times if many >> index & 1 else 0
+    patterns = sorted(masks.items(), key=lambda item: (-item[1], item[0]))
+    matched, groups = masks[stage.everywhere], masks.total()
+    having = [sum(n for mask, n in patterns if mask >> index & 1) for index in layout.sources]
+    return StageCounts(
+        source_row_counts=tuple(tally.passed for tally in tallies),
+        groups_by_source=tuple(having),
+        matched_groups=matched,
+        unmatched_by_source=tuple(each - matched for each in having),
+        missing_by_source=tuple(groups - each for each in having),
+        presence=tuple(patterns[:MAX_PATTERNS]),
+        presence_other=sum(n for _, n in patterns[MAX_PATTERNS:]),
+        rows_compared=groups,
+        rows_matched=groups - differing,
+        rows_unmatched=differing,
+        duplicate_keys_by_source=tuple(repeated),
+        null_keys_by_source=tuple(tally.null_keys for tally in tallies),
+        invalid_values_by_source=tuple(tally.invalid for tally in tallies),
+        excluded_rows_by_source=tuple(_excluded(stage, tally) for tally in tallies),
+        odd_one_out=tuple(odd),
+    )
+
+
+class _Measures:
+    """Measures over the matched groups."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        counted: Counted,
+        tallies: Sequence[SourceTally],
+        matched: int,
+    ) -> None:
+        self.layout, self.counted, self.tallies, self.matched = layout, counted, tallies, matched
+        self.reference = layout.stage.reference
+
+    def of(self, plan: MeasurePlan) -> MeasureResult:
+        totals = tuple(self._total(plan, index) for index in self.layout.sources)
+        return self._result(plan, self.counted.measures.get(plan.index, MeasureTally()), totals)
+
+    def of_rows(self) -> MeasureResult:
+        """`$rows`: numbers of rows, compared exactly."""
+        stage = self.layout.stage
+        totals = tuple(Decimal(each.passed - _excluded(stage, each)) for each in self.tallies)
+        found = self.counted.measures.get(len(self.layout.measures), MeasureTally())
+        return self._result(ROWS_MEASURE, found, totals)
+
+    def _total(self, plan: MeasurePlan, index: int) -> Decimal | None:
+        if not plan.has_total:
+            return None
+        if self.layout.pairs_rows:
+            total = self.tallies[index].totals.get(plan.index, Decimal(0))
+        else:
+            total = self.counted.totals.get((plan.index, index), Decimal(0))
+        return total if fits(total, plan.total_scale) else None
+
+    def _gap(self, plan: MeasurePlan, total: Decimal | None, base: Decimal | None) -> Decimal | None:
+        if total is None or base is None:
+            return None
+        gap = EXACT.subtract(total, base)
+        return gap if fits(gap, plan.total_scale) else None
+
+    def _result(
+        self, plan: MeasurePlan, found: MeasureTally, totals: tuple[Decimal | None, ...]
+    ) -> MeasureResult:
+        classes = found.classes
+        within = self.matched - found.outside
+        equal = self.matched - found.unequal
+        return MeasureResult(
+            name=plan.name,
+            tolerances=tuple(
+                ToleranceResult(tolerance=each, own_within=self.matched - found.not_own[at])
+                for at, each in enumerate(plan.tolerances)
+            ),
+            within=within,
+            outside=found.outside,
+            equal=equal,
+            within_not_equal=within - equal,
+            null_mismatch=classes[DifferenceClass.NULL_MISMATCH],
+            invalid=classes[DifferenceClass.INVALID],
+            precision=classes[DifferenceClass.PRECISION],
+            multiplicity=classes[DifferenceClass.MULTIPLICITY],
+            not_comparable=classes[DifferenceClass.NOT_COMPARABLE],
+            total_by_source=totals,
+            gap_by_source=tuple(
+                self._gap(plan, total, totals[self.reference]) for total in totals
+            ),
+            max_abs_delta=_largest(found) if plan.subtractable and self.matched else None,
+        )
+
+
+def _largest(found: MeasureTally) -> Decimal:
+    """From its sort key: the exponent plus a thousand, then the digits."""
+    key = found.largest
+    if key is None or key == "0":
+        return Decimal(0)
+    exponent, digits = int(key[:4]) - 1000, key[4:]
+    return Decimal(digits).scaleb(exponent - len(digits) + 1, EXACT)
+
+
+def _check_overflows(layout: Layout, counted: Counted) -> None:
+    for measure, source in sorted(counted.overflows):
+        raise SumOverflowError(
+            stage=layout.stage.name,
+            measure=layout.measures[measure].plan.name,
+            source=layout.stage.sources[source],
+        )
+
+
+def _check_duplicates(stage: StagePlan, counted: Counted, counts: StageCounts) -> None:
+    if stage.duplicates is not DuplicatePolicy.ERROR:
+        return
+    for source, keys in zip(stage.sources, counts.duplicate_keys_by_source, strict=True):
+        if keys:
+            raise DuplicateKeysError(
+                stage=stage.name,
+                source=source,
+                keys=keys,
+                examples=[f"#{each}" for each in counted.repeated_keys],
+            )
+
+
+def _warnings(
+    stage: StagePlan, counted: Counted, tallies: Sequence[SourceTally]
+) -> tuple[Warn, ...]:
+    noticed = (
+        ("FLOAT_SUM_ROUNDED", counted.rounded, "float values rounded to 18 places in sums"),
+        (
+            "DST_AMBIGUOUS",
+            [tally.ambiguous for tally in tallies],
+            "local times at a change of offset",
+        ),
+    )
+    return tuple(
+        Warn(code=code, message=f"{times} {what}", stage=stage.name, source=source)
+        for code, numbers, what in noticed
+        for source, times in zip(stage.sources, numbers, strict=True)
+        if times
+    )

@@ -1,0 +1,139 @@
+"""What happened to the rows of each source, counted apart from the groups made of them.
+
+Rows read, rows that passed, NULL keys, INVALID values and the totals of a row stage: two counts of
+the same rows by two ways, so that closure can fail when one of them is wrong.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from datarecs_core.jobs.vocabulary import NullKeys
+from datarecs_core.values import EXACT
+from datarecs_spark.aggregates import parts_of
+from datarecs_spark.forms import Form, FormKind
+from datarecs_spark.grouping import null_key, united
+from datarecs_spark.layout import Field, Layout
+from datarecs_spark.prepare import AMBIGUOUS, SOURCE
+from datarecs_spark.read import Delivered
+
+PASSED, READ = "passed", "read"
+"""`what` of the rows: prepared rows of a source, and rows as delivered."""
+_DEEPEST = 28
+"""Digits after the point that fit beside the ten by which Spark widens a sum."""
+_WEIGHTS = {"s": 0, "hi": 19, "lo": 0, "fr": 0, "f1": -19, "f2": -38}
+"""Power of ten by which the sum of a part is shifted."""
+
+
+@dataclass(slots=True)
+class SourceTally:
+    """One source of one stage."""
+
+    extracted: int = 0
+    passed: int = 0
+    null_keys: int = 0
+    invalid: int = 0
+    ambiguous: int = 0
+    totals: dict[int, Decimal] = field(default_factory=dict)
+    """By measure, of row stages."""
+
+
+def passed_rows(layout: Layout, parts: Sequence[DataFrame]) -> DataFrame:
+    """One row per source that has any: counts and totals of its prepared rows."""
+    null = null_key(layout.keys)
+    kept = f"NOT {null}" if layout.stage.null_keys is NullKeys.EXCLUDE else "TRUE"
+    invalid = " + ".join(
+        f"IF({each.payload} IS NOT NULL, 1, 0)" for each in layout.fields if each.may_be_invalid
+    )
+    counts = {
+        "rows": "count(*)",
+        "nulls": f"count_if({null})",
+        "invalid": f"sum(IF({kept}, {invalid or '0'}, 0))",
+        "ambiguous": f"sum({AMBIGUOUS})",
+    }
+    for name, summed in _totals(layout):
+        counts[name] = f"CAST(sum(IF({kept}, {summed}, NULL)) AS STRING)"
+    aggregated = united(parts).groupBy(SOURCE).agg(
+        *(F.expr(f"{sql} AS {name}") for name, sql in counts.items())
+    )
+    told = ", ".join(f"'{name}', {name}" for name in (SOURCE, *counts))
+    return aggregated.selectExpr(
+        f"'{PASSED}' AS what", f"to_json(named_struct({told})) AS body"
+    )
+
+
+def read_rows(delivered: Sequence[Delivered]) -> DataFrame:
+    """One row per source that has any: how many rows it delivered."""
+    parts = [each.rows.selectExpr(f"{each.scan.index} AS {SOURCE}") for each in delivered]
+    return (
+        united(parts)
+        .groupBy(SOURCE)
+        .agg(F.expr("count(*) AS rows"))
+        .selectExpr(
+            f"'{READ}' AS what",
+            f"to_json(named_struct('{SOURCE}', {SOURCE}, 'rows', rows)) AS body",
+        )
+    )
+
+
+def _totals(layout: Layout) -> Iterator[tuple[str, str]]:
+    """`t<measure>_<part>` and what is summed in it."""
+    if not layout.pairs_rows:
+        return
+    for measure in layout.compared:
+        if measure.plan.has_total and measure.field is not None:
+            for part, summed in _summed(measure.field).items():
+                yield f"t{measure.index}_{part}", summed
+
+
+def _summed(field: Field) -> dict[str, str]:
+    form, value = field.form, field.name
+    if form.kind is FormKind.INTEGER:
+        return {"s": f"CAST({value} AS DECIMAL(20,0))"}
+    if form.kind is FormKind.DECIMAL and form.scale <= _DEEPEST:
+        return parts_of(form, value)
+    return _written_parts(form, value)
+
+
+def _written_parts(form: Form, value: str) -> dict[str, str]:
+    """Four pieces of 19 digits of a number's text; NaN and infinities count nothing."""
+    text = value if form.kind is FormKind.NUMBER else f"CAST({value} AS STRING)"
+    finite = f"{text} NOT IN ('NaN', 'Inf', '-Inf')"
+    sign = f"IF(startswith({text}, '-'), '-', '')"
+    size = f"trim(LEADING '-' FROM {text})"
+    whole = f"lpad(substring_index({size}, '.', 1), 38, '0')"
+    fraction = f"rpad(IF(instr({size}, '.') > 0, substring_index({size}, '.', -1), ''), 38, '0')"
+    pieces = {"hi": (whole, 1), "lo": (whole, 20), "f1": (fraction, 1), "f2": (fraction, 20)}
+    return {
+        part: f"IF({finite}, CAST(concat({sign}, substr({digits}, {at}, 19)) AS DECIMAL(19,0)), NULL)"
+        for part, (digits, at) in pieces.items()
+    }
+
+
+def read_tallies(layout: Layout, rows: Sequence[tuple[str, str]]) -> list[SourceTally]:
+    """The tallies that rows of both kinds tell; a source without rows is in none of them."""
+    tallies = [SourceTally() for _ in layout.sources]
+    for what, body in rows:
+        told = json.loads(body)
+        tally = tallies[told[SOURCE]]
+        if what == READ:
+            tally.extracted = told["rows"]
+        elif what == PASSED:
+            tally.passed, tally.null_keys = told["rows"], told["nulls"]
+            tally.invalid, tally.ambiguous = told["invalid"], told["ambiguous"]
+            tally.totals = _read_totals(layout, told)
+    return tallies
+
+
+def _read_totals(layout: Layout, told: dict[str, str]) -> dict[int, Decimal]:
+    totals = {measure.index: Decimal(0) for measure in layout.compared}
+    for name, _ in _totals(layout):
+        measure, _, part = name[1:].partition("_")
+        if told.get(name) is not None:
+            piece = Decimal(told[name]).scaleb(_WEIGHTS[part], EXACT)
+            totals[int(measure)] = EXACT.add(totals[int(measure)], piece)
+    return totals

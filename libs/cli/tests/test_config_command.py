@@ -22,17 +22,15 @@ def test_the_file_of_defaults_names_every_setting_and_sets_none(
 ) -> None:
     assert run(["config", "show", "--defaults"]) == 0
     text = capsys.readouterr().out
-    assert all(
-        f"Environment: {one.name}." in " ".join(text.split()) or one.name in text
-        for one in describe()
-    )
+    assert all(one.name in text for one in describe())
     assert all(not line or line.startswith("#") for line in text.splitlines())
     (folder / "datarecs.toml").write_text(text, encoding="utf-8")
     assert run(["config", "show"]) == 0
     assert capsys.readouterr().out == ""
 
 
-def test_uncommented_it_is_toml(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("folder")
+def test_uncommented_it_is_toml(capsys: pytest.CaptureFixture[str]) -> None:
     run(["config", "show", "--defaults"])
     lines = capsys.readouterr().out.splitlines()
     bare = [line.removeprefix("# ") for line in lines if " = " in line or line.startswith("# [")]

@@ -32,7 +32,7 @@ def receiver() -> Iterator[Receiver]:
         yield one
 
 
-def post(receiver: Receiver, *, event_id: str = "a", body: bytes = BODY, **changed: str) -> int:
+def post(receiver: Receiver, event_id: str = "a", body: bytes = BODY, **changed: str) -> int:
     headers = {
         "webhook-id": event_id,
         "webhook-timestamp": str(NOW_S),
@@ -70,7 +70,7 @@ def test_everything_malformed_is_401_and_never_500(receiver: Receiver) -> None:
         {"webhook_id": "a.b"},
         {"webhook_signature": ""},
     ]
-    assert [post(receiver, **fault) for fault in faults] == [401] * len(faults)
+    assert [post(receiver, "a", BODY, **fault) for fault in faults] == [401] * len(faults)
     assert not any(one.verified for one in receiver.received)
     assert post(receiver) == 200
 

@@ -185,11 +185,17 @@ class _Attempt:
         except ChildStartError as failed:
             log.warning("child_not_started", cause=str(failed))
             return Evidence(file=_NOTHING, gateway_lost=True)
+        except (FencedError, DrainedError):
+            raise
         except (BadFrameError, DatarecsError) as wrong:
             # What an honest child never says, or numbers that contradict each other: not emitted.
             log.warning("child_cut_off", cause=type(wrong).__name__)
             self.worker.child.kill()
             return _failed("comparison", wrong)
+        except Exception as defect:  # a slot's defect ends its run, not the slot
+            log.exception("attempt_failed")
+            self.worker.child.kill()
+            return _failed("comparison", defect)
 
     def _given_to_child(self, run: Run, folder: str, held: ExitStack) -> ChildProcess:
         preparing, scratch = self.worker.preparing, self.worker.scratch

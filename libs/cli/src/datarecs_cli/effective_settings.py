@@ -82,7 +82,8 @@ def _table(path: Path) -> Mapping[str, object]:
 def commented(settings: Sequence[Setting]) -> Iterator[str]:
     """A `datarecs.toml` in which every line is a comment: meaning, environment name, default."""
     yield "# Every setting of datarecs with its default. Remove a # to set one."
-    ordered = sorted(settings, key=lambda setting: _section(setting) != "")
+    sections = list(dict.fromkeys(["", *map(_section, settings)]))
+    ordered = sorted(settings, key=lambda setting: sections.index(_section(setting)))
     for section, members in groupby(ordered, key=_section):
         yield ""
         yield f"# [{section}]" if section else "# for every service"

@@ -17,6 +17,7 @@ from datarecs_cli.webhook_check import Request, event_of, fault_of
 MAX_BODY_BYTES = 1024 * 1024
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 READ_LIMIT_S = 10
+STOP_LOOK_S = 0.05
 FAILING = 503
 """What the first deliveries of --fail-first get."""
 _LENGTH_REQUIRED, _TOO_LARGE, _REFUSED, _NO_EVENT = 411, 413, 401, 400
@@ -71,7 +72,9 @@ class Receiver:
         self._server = _Server(("127.0.0.1", self.port), _Handler)
         self._server.receiver = self
         self.port = self._server.server_address[1]
-        Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
+        Thread(
+            target=self._server.serve_forever, args=(STOP_LOOK_S,), name="receiver", daemon=True
+        ).start()
 
     def __enter__(self) -> Self:
         self.open()

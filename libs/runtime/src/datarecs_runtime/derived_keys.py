@@ -4,7 +4,6 @@ Its own module because such a key never seals anything: it makes ids and hashes 
 cannot recompute, and it is the same in every process that holds the key-encryption key.
 """
 
-from base64 import b64decode
 from uuid import UUID
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from datarecs_core.errors.process import SettingsError
 from datarecs_runtime.sections import Secrets
+from datarecs_runtime.secrets import key_encryption_key
 
 LENGTH = 32
 
@@ -20,10 +20,11 @@ def derived_key(settings: Secrets, *, tenant: UUID | None, purpose: str) -> byte
     """32 bytes; `tenant` None for a key of the whole deployment.
 
     Raises:
-        SettingsError: no key-encryption key is set.
+        SettingsError: no key-encryption key is set, or it is none.
     """
-    if settings.kek is None:
+    key = key_encryption_key(settings)
+    if key is None:
         raise SettingsError(("DATARECS_SECRETS__KEK_FILE is missing: ids are keyed by it",))
     info = f"datarecs/{purpose}/{tenant or 'deployment'}".encode()
     hkdf = HKDF(algorithm=SHA256(), length=LENGTH, salt=None, info=info)
-    return hkdf.derive(b64decode(settings.kek.get_secret_value()))
+    return hkdf.derive(key)

@@ -45,6 +45,23 @@ _KEY_BYTES, _NONCE_BYTES, _TAG_BYTES = 32, 12, 16
 _WRAPPED_BYTES = _KEY_BYTES + _TAG_BYTES
 
 
+def key_encryption_key(settings: Secrets) -> bytes | None:
+    """The 32 bytes of the key; None when none is set.
+
+    Raises:
+        SettingsError: it is not URL-safe base64 of 32 bytes.
+    """
+    if settings.kek is None:
+        return None
+    try:
+        key = base64.b64decode(settings.kek.get_secret_value(), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise SettingsError(("DATARECS_SECRETS__KEK: must be base64 of 32 random bytes",))
+    return key
+
+
 class Keyring:
     """Key-encryption keys by id: one seals, all open."""
 
@@ -58,15 +75,8 @@ class Keyring:
         Raises:
             SettingsError: the key is not base64 of 32 bytes.
         """
-        if settings.kek is None:
-            return cls({}, current=settings.kek_id)
-        try:
-            key = base64.b64decode(settings.kek.get_secret_value(), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
-            key = b""
-        if len(key) != _KEY_BYTES:
-            raise SettingsError(("DATARECS_SECRETS__KEK: must be base64 of 32 random bytes",))
-        return cls({settings.kek_id: key}, current=settings.kek_id)
+        key = key_encryption_key(settings)
+        return cls({} if key is None else {settings.kek_id: key}, current=settings.kek_id)
 
     def key(self, key_id: str) -> AESGCM | None:
         key = self._keys.get(key_id)

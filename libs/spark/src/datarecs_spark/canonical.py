@@ -84,7 +84,8 @@ def text_of(form: Form, value: str) -> str:
 
 def _uuid_text(digits: str) -> str:
     parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
-    return f"concat({", '-', ".join(f'substr({digits}, {at}, {size})' for at, size in parts)})"
+    cut = ", '-', ".join(f"substr({digits}, {at}, {size})" for at, size in parts)
+    return f"concat({cut})"
 
 
 def _moment_text(form: Form, value: str) -> str:
@@ -146,7 +147,8 @@ def _uint32(number: str) -> str:
 
 def encoded_tuple(parts: Sequence[str]) -> str:
     """Encodings after one another, behind their count."""
-    return f"concat({', '.join([f"X'{len(parts):04x}'", *parts])})"
+    count = f"X'{len(parts):04x}'"
+    return f"concat({', '.join([count, *parts])})"
 
 
 def tuple_head(count: str) -> str:

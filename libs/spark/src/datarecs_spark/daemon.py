@@ -5,7 +5,6 @@ Named by `spark.python.daemon.module`; its own module because Spark runs it as a
 
 import pyspark.daemon
 
-import datarecs_spark.sink
 import datarecs_spark.python_columns  # noqa: F401 - workers find both imported
 
 if __name__ == "__main__":

@@ -11,7 +11,14 @@ from enum import StrEnum
 from datarecs_core.comparison.plan import DimensionPlan, InputPlan, MeasurePlan, StagePlan
 from datarecs_core.comparison.rules import STRICT, Rules
 from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
-from datarecs_core.jobs.vocabulary import Case, Float32Rule, Function, NullAs, StageType, UnicodeForm
+from datarecs_core.jobs.vocabulary import (
+    Case,
+    Float32Rule,
+    Function,
+    NullAs,
+    StageType,
+    UnicodeForm,
+)
 from datarecs_spark.errors import NotCoveredError
 from datarecs_spark.forms import (
     BOOL,

@@ -4,7 +4,6 @@ Map, cast and rules of a column happen here, in SQL where it can, in one Arrow s
 (`python_columns`). What comes out is equal across sources exactly when it is canonically equal.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -23,7 +22,7 @@ from datarecs_spark.canonical import (
     text_literal,
     text_of,
 )
-from datarecs_spark.forms import NUMBER, TEXT, Form, FormKind, form_of
+from datarecs_spark.forms import NUMBER, Form, FormKind, form_of
 from datarecs_spark.layout import Field, Role
 from datarecs_spark.python_columns import PythonColumn, python_step
 from datarecs_spark.read import INVALID, Delivered

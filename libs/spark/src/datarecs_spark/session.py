@@ -5,12 +5,14 @@ with their case. A run gets a new SQL session of it; the Java machine lives as l
 """
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from shutil import which
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -26,6 +28,8 @@ from datarecs_spark.errors import SparkStartError
 
 STOP_LIMIT_S = 20.0
 _STANDARD_ERROR = 2
+_NEWEST_JAVA = 23
+"""Hadoop 3.4, by which Spark 4.1 opens files, does not run on Java 24 and later."""
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _SETTINGS: Mapping[str, str] = {
     "spark.app.name": "datarecs",
@@ -79,6 +83,8 @@ class SparkRuntime:
         Raises:
             SparkStartError: no usable Java, or the machine ended at once.
         """
+        if _major(settings.java_home) > _NEWEST_JAVA:
+            raise SparkStartError(settings.java_home, f"Java {_major(settings.java_home)}")
         settings.scratch.mkdir(parents=True, exist_ok=True)
         conf = SparkConf(loadDefaults=False).setAll(list(_configuration(settings).items()))
         if settings.java_home is not None:
@@ -143,9 +149,18 @@ def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
+def _major(java_home: str | None) -> int:
+    """Of the Java that will run, by its own `release` file; 0 when that cannot be told."""
+    found = which("java") if java_home is None else f"{java_home}/bin/java"
+    release = Path(found or "java").resolve().parent.parent / "release"
+    told = release.read_text() if release.is_file() else ""
+    version = re.search(r'^JAVA_VERSION="(\d+)', told, re.MULTILINE)
+    return int(version[1]) if version else 0
+
+
 def _configuration(settings: SparkSettings) -> Mapping[str, str]:
     java = (
-        "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError"
+        "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
         f' "-Djava.io.tmpdir={settings.scratch}"'
     )

@@ -60,7 +60,7 @@ def sunk(rows: DataFrame, plan: SinkPlan) -> DataFrame:
 
 def _step(plan: SinkPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _Task(plan, _attempt())
+        task = _Task(plan, attempt_name())
         for batch in batches:
             task.take(batch)
         counted = task.finish()
@@ -69,7 +69,7 @@ def _step(plan: SinkPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
     return step
 
 
-def _attempt() -> str:
+def attempt_name() -> str:
     """Names this attempt of this task: no other has the same."""
     context = TaskContext.get()
     if context is None:
@@ -85,10 +85,10 @@ class _Task:
         self.counted = Counted(len(plan.layout.sources))
         self.residue = Residue(plan.layout, plan.key)
         self.best = BestRows(plan.layout.stage.caps.sample_per_class)
-        self.parts = _Part(Path(plan.directory), attempt, schema_of(plan.layout))
+        self.parts = Part(Path(plan.directory), attempt, schema_of(plan.layout))
         names = [(label, _native(plan.layout, label)) for label in plan.layout.key_names]
         scope = None if plan.scope_directory is None else Path(plan.scope_directory)
-        self.scope = None if scope is None else _Part(scope, attempt, pa.schema(names))
+        self.scope = None if scope is None else Part(scope, attempt, pa.schema(names))
         self.judged: list[tuple[Difference, dict[str, Any]]] = []
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -243,7 +243,7 @@ class _Task:
         self.judged = []
 
 
-class _Part:
+class Part:
     """A Parquet file that exists once something is written to it."""
 
     def __init__(self, directory: Path, attempt: str, schema: pa.Schema) -> None:

@@ -24,7 +24,6 @@ from datarecs_spark.layout import Field, Layout
 _TEXTS = pa.map_(pa.string(), pa.string())
 _MOMENTS = {
     FormKind.DATE: pa.date32(),
-    FormKind.TIME: pa.time64("us"),
     FormKind.INSTANT: pa.timestamp("us", tz="UTC"),
     FormKind.LOCAL: pa.timestamp("us"),
 }
@@ -59,9 +58,9 @@ def _key_type(layout: Layout, field: Field) -> pa.DataType:
 
 
 def _is_text(layout: Layout, field: Field) -> bool:
-    """Masked keys have no other form, and Parquet has no plain UUID."""
+    """Masked keys have no other form; UUIDs and times of day none that every reader knows."""
     plan = layout.stage.dimensions[layout.keys.index(field)]
-    return plan.mask is not None or field.form.kind is FormKind.UUID
+    return plan.mask is not None or field.form.kind in {FormKind.UUID, FormKind.TIME}
 
 
 def from_stream(layout: Layout, batch: pa.RecordBatch) -> pa.Table:

@@ -118,11 +118,13 @@ def read_tallies(layout: Layout, rows: Sequence[tuple[str, str]]) -> list[Source
     """The tallies that rows of both kinds tell; a source without rows is in none of them."""
     tallies = [SourceTally() for _ in layout.sources]
     for what, body in rows:
+        if what not in {READ, PASSED}:
+            continue
         told = json.loads(body)
         tally = tallies[told[SOURCE]]
         if what == READ:
             tally.extracted = told["rows"]
-        elif what == PASSED:
+        else:
             tally.passed, tally.null_keys = told["rows"], told["nulls"]
             tally.invalid, tally.ambiguous = told["invalid"], told["ambiguous"]
             tally.totals = _read_totals(layout, told)

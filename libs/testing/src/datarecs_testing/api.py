@@ -41,7 +41,7 @@ from datarecs_runtime.health import ReadyCheck
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Egress, Secrets
 from datarecs_specs.kinds import KINDS
-from datarecs_testing.builders import A_TENANT
+from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import FixedIds, ManualClock
 
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
@@ -70,7 +70,8 @@ class ApiHouse:
     @cached_property
     def secrets(self) -> TenantSecrets:
         keyring = Keyring({"k1": bytes(32)}, current="k1")
-        return TenantSecrets(Secrets(), keyring=keyring, environment={})
+        labels = Secrets(tenant_names={A_TENANT: "DEFAULT", B_TENANT: "OTHER"})
+        return TenantSecrets(labels, keyring=keyring, environment={})
 
     @cached_property
     def app(self) -> FastAPI:

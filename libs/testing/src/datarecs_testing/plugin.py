@@ -20,7 +20,7 @@ from datarecs_cli.stack.failures import (
 from datarecs_runtime.environment import process_environment
 from datarecs_testing import stack
 
-pytest_plugins = ["datarecs_testing.database"]
+pytest_plugins = ["datarecs_testing.database", "datarecs_testing.spark"]
 
 PARTS = frozenset({"postgres", "kafka", "spark", "helm", "browser"})
 """Words that DATARECS_TEST_REQUIRE may hold, separated by commas."""

@@ -5,6 +5,7 @@ memory by the monotonic clock (spec security 3 and 15): ten failures of an addre
 within a minute close the door to it for a minute.
 """
 
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from threading import Lock
@@ -36,8 +37,7 @@ class SignInFailures:
         now = self._clock.monotonic()
         with self._lock:
             ends = [self._tries[name].closed_until for name in names if name in self._tries]
-        left = max(ends, default=now) - now
-        return max(0, -int(-left // 1))
+        return math.ceil(max([now, *ends]) - now)
 
     def note(self, *names: str) -> None:
         """Somebody failed under these names."""

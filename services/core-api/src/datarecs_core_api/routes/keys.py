@@ -41,7 +41,7 @@ class KeyIn(In):
     "",
     status_code=201,
     operation_id="create_key",
-    responses={201: {"model": KeyOnce}, 403: {}, 409: {}},
+    responses={201: {"model": KeyOnce | KeyOut}, 403: {}, 409: {}},
 )
 def create_key(
     caller: AnyPrincipal,

@@ -33,7 +33,7 @@ from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import NAME_PATTERN, Namespace
-from datarecs_core_api.outputs import AppliedOut, Page, ResourceOut
+from datarecs_core_api.outputs import AppliedOut, CreatedOnce, Page, ResourceOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
 from datarecs_core_api.transactions import repeated
 from datarecs_core_api.views import applied_view, created_once, resource_view
@@ -47,6 +47,7 @@ Namespaces = Annotated[
 ]
 IfMatch = Annotated[str | None, Header(description="The object's ETag, or *.")]
 EVERYWHERE = "*"
+Written = AppliedOut | CreatedOnce
 
 
 class _DryRunError(Exception):
@@ -129,7 +130,7 @@ def _creating_route(entry: KindEntry) -> None:
         operation_id=f"create_{_one(entry)}",
         summary=f"Create one of the {entry.path}",
         status_code=201,
-        responses={201: {"model": AppliedOut}, 200: {"model": AppliedOut}, 409: {}},
+        responses={201: {"model": Written}, 200: {"model": AppliedOut}, 409: {}},
     )
     def create_one(
         caller: Writer,
@@ -160,8 +161,8 @@ def _replacing_route(entry: KindEntry) -> None:
         operation_id=f"replace_{_one(entry)}",
         summary=f"Replace one of the {entry.path}",
         responses={
-            200: {"model": AppliedOut},
-            201: {"model": AppliedOut},
+            200: {"model": Written},
+            201: {"model": Written},
             409: {},
             412: {},
             428: {},

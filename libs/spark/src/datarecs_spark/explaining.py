@@ -1,0 +1,34 @@
+"""How a stage will be compared, in words for `plan`: no secret, no value of a row."""
+
+from datarecs_application.ports.comparing import Explanation
+from datarecs_spark.layout import Layout
+from datarecs_spark.tolerances import Agreeing
+
+
+def explained(layout: Layout, partitions: int) -> Explanation:
+    """One line per decision."""
+    stage = layout.stage
+    lines = [
+        f"{stage.name}: strategy {stage.strategy.chosen}, one pass in {partitions} partitions",
+        *(f"read {scan.source}: {scan.kind}, {len(scan.columns)} columns" for scan in stage.scans),
+    ]
+    if stage.where is not None:
+        lines.append(f"only rows where {stage.where}")
+    if stage.scope is not None:
+        lines.append(f"only groups that differ in {stage.scope.from_stage}")
+    lines += [f"group by {field.label} as {field.form.sql_type}" for field in layout.keys]
+    for measure in layout.compared:
+        where = "SQL" if Agreeing(layout=layout, measure=measure).judged_in_sql else (
+            "Python, for groups that are not equal"
+        )
+        lines.append(
+            f"compare {measure.plan.name} ({measure.plan.function}) as {measure.result.sql_type}, "
+            f"judged in {where}"
+        )
+    lines += [
+        f"{field.label} of {scan.source} is prepared in Python"
+        for field in layout.fields
+        for scan, python in zip(stage.scans, field.python, strict=True)
+        if python
+    ]
+    return Explanation(stage=stage.name, text="\n".join(lines))

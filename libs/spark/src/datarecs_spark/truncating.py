@@ -1,0 +1,81 @@
+"""What is kept of more differences than a stage may store: the choice of core, made in Spark.
+
+The largest of every measure in turn, then the smallest break ids: the same rows on every engine and
+partitioning. The stage's own parts are read again, the sources are not.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from datarecs_core.comparison.differences import difference_bytes, samples
+from datarecs_core.documents import to_document
+from datarecs_spark.canonical import size_key
+from datarecs_spark.counted import Counted, read_counted
+from datarecs_spark.samples import BestRows, size_key_of
+from datarecs_spark.sink import Part, SinkPlan, attempt_name
+from datarecs_spark.stored import differences_of, schema_of
+
+
+def truncated(session: SparkSession, sink: SinkPlan, counted: Counted) -> Counted:
+    """The same numbers with fewer stored rows; the parts that held all of them are gone."""
+    directory, caps = Path(sink.directory), sink.layout.stage.caps
+    rows = session.read.parquet(*(str(directory / part) for part in counted.parts))
+    columns = rows.columns
+    each = size_key("trim(LEADING '-' FROM d)")
+    largest = f"array_max(transform(map_values(deltas), d -> {each}))"
+    nth = "row_number() OVER (PARTITION BY measure ORDER BY size DESC, break_id)"
+    kept = (
+        rows.selectExpr("*", f"{largest} AS size")
+        .selectExpr("*", f"IF(size IS NULL, NULL, {nth}) AS nth")
+        .selectExpr("*", f"IF(nth <= {caps.largest_per_measure}, nth, {2**62}L) AS turn")
+        .orderBy("turn", "break_id")
+        .limit(caps.max_rows)
+        .select(*columns)
+    )
+    answers = kept.mapInArrow(_step(sink), "body STRING").collect()
+    found = Counted(counted.sources)
+    for row in answers:
+        found.add(read_counted(row["body"], counted.sources))
+    for part in counted.parts:
+        (directory / part).unlink()
+    return replace(
+        counted,
+        truncated=True,
+        stored=found.stored,
+        digest=found.digest,
+        parts=found.parts,
+        samples=found.samples,
+    )
+
+
+def _step(sink: SinkPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    schema = schema_of(sink.layout)
+    per_class = sink.layout.stage.caps.sample_per_class
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counted = Counted(len(sink.layout.sources))
+        best, part = BestRows(per_class), Part(Path(sink.directory), attempt_name(), schema)
+        for batch in batches:
+            table = pa.Table.from_batches([batch]).cast(schema)
+            rows = list(differences_of(table))
+            sizes = [
+                None if row.max_abs_delta is None else size_key_of(row.max_abs_delta)
+                for row in rows
+            ]
+            best.see(table, pa.array(sizes, pa.string()))
+            counted.stored += len(rows)
+            counted.digest += sum(
+                int.from_bytes(sha256(difference_bytes(row)).digest()) for row in rows
+            )
+            part.write(table)
+        counted.parts = part.close()
+        chosen = list(differences_of(best.table())) if best else []
+        counted.samples = [to_document(row) for row in samples(chosen, per_class)]
+        yield pa.RecordBatch.from_pydict({"body": [counted.written()]})
+
+    return step

@@ -1,0 +1,18 @@
+"""The Spark engine, held to the suite that every engine passes."""
+
+from pathlib import Path
+
+import pytest
+
+from datarecs_spark.session import SparkRuntime
+from datarecs_testing.comparisons import EngineBench
+from datarecs_testing.conformance.engine import EngineConformance, RelaxationConformance
+from datarecs_testing.spark import SparkBench
+
+pytestmark = pytest.mark.spark
+
+
+class TestSparkEngine(EngineConformance, RelaxationConformance):
+    @pytest.fixture
+    def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> EngineBench:
+        return SparkBench(spark_runtime, tmp_path)

@@ -1,0 +1,185 @@
+"""One Spark session for all tests, and the bench that brings tables to it as files.
+
+Every second table comes as an extract and the others as pinned Parquet files, so both readers meet
+every case; types that only one of them has decide for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_application.ports.comparing import Engine
+from datarecs_cli.stack import java
+from datarecs_cli.stack.failures import JavaMissingError, JavaUnusableError
+from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.results import Difference, StageResults
+from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, Scan
+from datarecs_core.comparison.translating import Invalid
+from datarecs_core.jobs.types import CanonicalType, TypeKind
+from datarecs_runtime.environment import process_environment
+from datarecs_spark.session import SparkRuntime, SparkSettings
+from datarecs_spark.stored import read_differences
+from datarecs_testing.tables import NOON, Table
+
+_ARROW = {
+    TypeKind.BOOL: pa.bool_(),
+    TypeKind.INT: pa.int64(),
+    TypeKind.FLOAT64: pa.float64(),
+    TypeKind.FLOAT32: pa.float32(),
+    TypeKind.BINARY: pa.binary(),
+    TypeKind.DATE: pa.date32(),
+    TypeKind.TIME: pa.time64("us"),
+    TypeKind.INSTANT: pa.timestamp("us", tz="UTC"),
+    TypeKind.LOCAL_TIMESTAMP: pa.timestamp("us"),
+}
+_SPLIT_ROWS = 4
+"""From so many rows on a pinned table lies in two files."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """pyspark leaves the sockets of its answers to the garbage collector, which tells of them."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark_runtime(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkRuntime]:
+    """The session's Spark; tests that use it are marked `spark`."""
+    from datarecs_testing.plugin import lacking  # noqa: PLC0415 - the plugin loads this module
+
+    folder = tmp_path_factory.mktemp("spark")
+    try:
+        found = java.find_java(
+            process_environment(),
+            shim_home=folder / "java",
+            places=java.Places(packaged=java.packaged_home()),
+        )
+    except (JavaMissingError, JavaUnusableError) as failure:
+        lacking(request.config, "spark", str(failure))
+    runtime = SparkRuntime.start(
+        SparkSettings(
+            master="local[2]",
+            driver_memory="1g",
+            java_home=str(found.home),
+            scratch=folder / "scratch",
+        )
+    )
+    yield runtime
+    runtime.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkBench:
+    """Port EngineBench over one runtime."""
+
+    runtime: SparkRuntime
+    folder: Path
+    runs: Iterator[int] = field(default_factory=count)
+
+    def prepare(
+        self, plan: ComparisonPlan, tables: Sequence[Table]
+    ) -> tuple[Engine, ComparisonPlan]:
+        """Files of the tables below the folder, and the plan over them."""
+        run = self.folder / f"run-{next(self.runs)}"
+        scans = tuple(
+            _stored(scan, tables[scan.index], run / f"source-{scan.index}") for scan in plan.scans
+        )
+        ready = plan.with_scans(scans)
+        engine = self.runtime.engine(ready, key=COMPARE_KEY, directory=run / "differences")
+        return engine, ready
+
+    def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
+        """As they stand in the stage's files."""
+        del engine
+        return list(read_differences(Path(results.differences.location or "")))
+
+
+def _stored(scan: Scan, table: Table, folder: Path) -> Scan:
+    folder.mkdir(parents=True)
+    as_text = any(_is_written(kind) for _, kind in table.columns)
+    if as_text or scan.index % 2:
+        return _extracted(scan, table, folder)
+    pinned = pa.table(
+        [_column(table, at) for at in range(len(table.columns))],
+        names=[name for name, _ in table.columns],
+    )
+    cuts = [pinned]
+    if pinned.num_rows >= _SPLIT_ROWS:
+        half = pinned.num_rows // 2
+        cuts = [pinned.slice(0, half), pinned.slice(half)]
+    files = [_file(cut, folder, f"part {at}.parquet") for at, cut in enumerate(cuts)]
+    pin = FileList(root=str(folder), files=tuple(files), taken_at=NOON)
+    return replace(scan, pin=pin)
+
+
+def _extracted(scan: Scan, table: Table, folder: Path) -> Scan:
+    """Columns by logical name, with a companion where some value is invalid."""
+    names = [name for name, _ in table.columns]
+    columns: dict[str, pa.Array] = {}
+    invalid = []
+    for wanted in scan.columns:
+        at = names.index(str(wanted.physical))
+        columns[wanted.name] = _column(table, at, without_invalid=True)
+        broken = [value.raw if isinstance(value, Invalid) else None for value in _values(table, at)]
+        if any(raw is not None for raw in broken):
+            invalid.append(wanted.name)
+            columns[f"$invalid.{wanted.name}"] = pa.array(broken, pa.binary())
+    rows = pa.table(columns) if columns else pa.table({"none": pa.nulls(len(table.rows))})
+    extract = Extract(
+        root=str(folder),
+        files=(_file(rows, folder, "part-00000.parquet"),),
+        rows=len(table.rows),
+        decoded_bytes=rows.nbytes,
+        invalid_columns=tuple(sorted(invalid)),
+    )
+    return replace(scan, extract=extract)
+
+
+def _file(rows: pa.Table, folder: Path, name: str) -> PinnedFile:
+    pq.write_table(rows, folder / name)
+    size = (folder / name).stat().st_size
+    return PinnedFile(path=name, size_bytes=size, rows=rows.num_rows)
+
+
+def _is_written(kind: CanonicalType) -> bool:
+    """Held as text, which a plain Parquet column of that type is not."""
+    bare = kind.kind is TypeKind.DECIMAL and kind.precision is None
+    return bare or kind.kind in {TypeKind.UUID, TypeKind.JSON}
+
+
+def _values(table: Table, at: int) -> list[object]:
+    return [row[at] for row in table.rows]
+
+
+def _column(table: Table, at: int, *, without_invalid: bool = False) -> pa.Array:
+    kind = table.columns[at][1]
+    values = _values(table, at)
+    if kind.kind is TypeKind.TEXT:
+        raw = [_bytes(value, without_invalid=without_invalid) for value in values]
+        return pa.array(raw, pa.binary()).view(pa.string())
+    plain = [None if isinstance(value, Invalid) else value for value in values]
+    if _is_written(kind):
+        return pa.array([None if value is None else _text(value) for value in plain], pa.string())
+    if kind.kind is TypeKind.DECIMAL:
+        return pa.array(plain, pa.decimal128(kind.precision or 0, kind.scale or 0))
+    return pa.array(plain, _ARROW[kind.kind])
+
+
+def _bytes(value: object, *, without_invalid: bool) -> bytes | None:
+    if isinstance(value, Invalid):
+        return None if without_invalid else value.raw
+    return None if value is None else str(value).encode()
+
+
+def _text(value: object) -> str:
+    return format(value, "f") if isinstance(value, Decimal) else str(value)

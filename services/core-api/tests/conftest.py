@@ -1,0 +1,13 @@
+"""Logs are kept instead of printed: a test asks for `logs` to see what was said."""
+
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[list[EventDict]]:
+    with capture_logs() as said:
+        yield said

@@ -1,6 +1,7 @@
 """API keys over REST: made, listed, revoked; never more than their maker, never shown twice."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -22,10 +23,10 @@ def ana(house: MemoryApiHouse) -> TestClient:
     return house.caller()
 
 
-def made(caller: TestClient, **fields: object) -> dict[str, str]:
+def made(caller: TestClient, **fields: object) -> dict[str, Any]:
     answer = caller.post("/api/v1/keys", json={"name": "ci", **fields})
     assert answer.status_code == 201, answer.text
-    found: dict[str, str] = answer.json()
+    found: dict[str, Any] = answer.json()
     return found
 
 

@@ -133,9 +133,7 @@ class TestMismatches:
         assert answer.status_code == 422
         assert answer.json()["errors"][0]["pointer"].startswith("/query/")
 
-    def test_need_a_permission_of_their_own(
-        self, finished: Finished, viewer: TestClient
-    ) -> None:
+    def test_need_a_permission_of_their_own(self, finished: Finished, viewer: TestClient) -> None:
         assert viewer.get(f"{finished.run}/mismatches").status_code == 403
         assert sample_reads(finished) == []
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -27,7 +28,7 @@ def ana(house: MemoryApiHouse) -> TestClient:
     return house.caller()
 
 
-def add(house: MemoryApiHouse, tenant: TenantId = A_TENANT, **fields: object) -> str:
+def add(house: MemoryApiHouse, tenant: TenantId = A_TENANT, **fields: Any) -> str:  # noqa: ANN401  any field of Run
     run = a_run(tenant_id=tenant, **fields)
     with house.unit.begin(tenant) as tx:
         tx.runs.add(run)
@@ -72,7 +73,7 @@ class TestAList:
 
     def test_takes_every_filter(self, house: MemoryApiHouse, ana: TestClient) -> None:
         error = RunError(code=RunErrorCode.CRASHED, message="It crashed.")
-        fields: dict[str, object] = {
+        fields: dict[str, Any] = {
             "job_name": "other",
             "job_id": JOB,
             "status": RunStatus.ERRORED,
@@ -131,7 +132,9 @@ class TestAList:
     def test_tells_whether_an_abbreviated_id_is_unique(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
-        twins = [add(house, run_id=RunId(UUID(f"0190aaaa-0000-7000-8000-{n:012d}"))) for n in (1, 2)]
+        twins = [
+            add(house, run_id=RunId(UUID(f"0190aaaa-0000-7000-8000-{n:012d}"))) for n in (1, 2)
+        ]
         alone = add(house, run_id=RunId(UUID("0190bbbb-0000-7000-8000-000000000001")))
         add(house, B_TENANT, run_id=RunId(UUID("0190bbbb-0000-7000-8000-000000000002")))
         assert sorted(ids(ana.get("/api/v1/runs?id_prefix=0190aaaa").json())) == twins

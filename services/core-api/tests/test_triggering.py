@@ -56,9 +56,7 @@ def with_parameter(caller: TestClient) -> str:
 
 
 class TestATrigger:
-    def test_makes_a_run_that_freezes_the_job(
-        self, house: MemoryApiHouse, ana: TestClient
-    ) -> None:
+    def test_makes_a_run_that_freezes_the_job(self, house: MemoryApiHouse, ana: TestClient) -> None:
         answer = ana.post(RUNS, json={"reason": "month end"})
         job = ana.get("/api/v1/jobs/ledger-vs-exports").json()
         (run,) = runs_of(house)
@@ -205,7 +203,7 @@ class TestAKey:
 
     @pytest.mark.parametrize("key", ["", 256 * "k", "tab\there", "caf\u00e9"])
     def test_of_another_form_is_400(self, ana: TestClient, key: str) -> None:
-        answer = ana.post(RUNS, headers={"Idempotency-Key": key.encode("latin-1")})  # type: ignore[dict-item]  # as raw bytes
+        answer = ana.post(RUNS, headers={b"Idempotency-Key": key.encode("latin-1")})
         assert (answer.status_code, answer.json()["code"]) == (400, "DR4023")
 
     @pytest.mark.case("X03")
@@ -298,10 +296,10 @@ class TestPreferWait:
         def finish(channel: str, run_id: str) -> None:
             """As soon as somebody is told of the new run, it ends."""
             run = house.store.committed(A_TENANT).runs
-            if channel == "datarecs_run" and any(not one.status.is_terminal for one in run.values()):
-                change_run(
-                    house.unit, run_id, status=RunStatus.COMPLETED, result=RunResult.MATCHED
-                )
+            if channel == "datarecs_run" and any(
+                not one.status.is_terminal for one in run.values()
+            ):
+                change_run(house.unit, run_id, status=RunStatus.COMPLETED, result=RunResult.MATCHED)
 
         house.store.listen(finish)
         answer = ana.post(RUNS, headers={"Prefer": "respond-async, wait=20"})
@@ -319,7 +317,7 @@ class TestPreferWait:
 
     @pytest.mark.parametrize("wish", ["wait=0", "wait=31", "wait=-1", "wait=\u00b2", "wait", "x=1"])
     def test_is_not_obeyed_out_of_its_bounds(self, ana: TestClient, wish: str) -> None:
-        answer = ana.post(RUNS, headers={"Prefer": wish.encode("latin-1")})  # type: ignore[dict-item]  # as raw bytes
+        answer = ana.post(RUNS, headers={b"Prefer": wish.encode("latin-1")})
         assert answer.status_code == 202
         assert "Preference-Applied" not in answer.headers
 

@@ -19,9 +19,9 @@ _INDENT = " " * 9
 
 
 def headline(outcome: str, words: Words, invocation: Invocation) -> str:
-    """Sign and word, padded so that what follows stands in one column."""
-    text = f"{words.sign(outcome)} {outcome}"
-    return coloured(text, outcome, invocation) + " " * max(12 - len(text), 1)
+    """Sign and word, padded so that what follows stands in one column for both verdicts."""
+    text, widest = f"{words.sign(outcome)} {outcome}", f"{words.unmatched} UNMATCHED "
+    return coloured(text, outcome, invocation) + " " * max(len(widest) - len(text), 1)
 
 
 def verdict_lines(

@@ -11,8 +11,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from datarecs_spark.session import SparkRuntime, SparkSettings
-
 from datarecs_application.child_frames import FINISHED, PING, READY, RUN, STOP, Reader
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
@@ -20,6 +18,7 @@ from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
+from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_storage.blobs import open_blob_stores
 
 PING_EVERY_S = 10.0

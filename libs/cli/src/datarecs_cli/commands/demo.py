@@ -53,8 +53,10 @@ def demo(
     platform = Platform(options, Report(done=_done, note=_note))
     if not platform.take():
         invocation.say(f"  a platform runs on {layout.root} already")
-        return _finish(_played(layout, invocation), invocation)
-    performance = _Performance(platform, lambda: _played(layout, invocation), invocation)
+        return _finish(_played(layout, invocation, stays=True), invocation)
+    performance = _Performance(
+        platform, lambda: _played(layout, invocation, stays=stays), invocation
+    )
     return _with_platform(platform, performance, stays=stays)
 
 
@@ -117,7 +119,7 @@ def _finish(played: "Played", invocation: Invocation) -> ExitCode:
     return ExitCode.DONE
 
 
-def _played(layout: "Layout", invocation: Invocation) -> "Played":
+def _played(layout: "Layout", invocation: Invocation, *, stays: bool) -> "Played":
     from datarecs_cli.client import Api
     from datarecs_cli.config import Access
     from datarecs_cli.demo.books import admin_login
@@ -141,6 +143,7 @@ def _played(layout: "Layout", invocation: Invocation) -> "Played":
             words=stdout_words(environment),
             invocation=invocation,
             show=_show if invocation.output is None else _keep_silent,
+            stays=stays,
         )
         return play(scene)
 

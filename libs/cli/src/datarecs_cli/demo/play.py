@@ -54,6 +54,8 @@ class Scene:
     invocation: Invocation
     show: Callable[[str], None]
     """A line of the result."""
+    stays: bool
+    """Whether the platform is up when the command has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,8 @@ def play(scene: Scene) -> Played:
     dot = f" {scene.words.dot} "
     scene.show(f"  report    {dot.join(shown_path(one) for one in reports)}")
     edit = f"edit {shown_path(scene.folder / declarations.JOB_FILE)}"
-    steps = dot.join((f"datarecs diff {first.run_id}", edit, "datarecs down"))
-    scene.show(f"  next      {steps}")
+    steps = (f"datarecs diff {first.run_id}", edit, "datarecs down")
+    scene.show(f"  next      {dot.join(steps if scene.stays else ('datarecs up', *steps))}")
     return Played(endings=(first, second), reports=reports, mail=mail)
 
 

@@ -1,0 +1,114 @@
+"""What the platform says of itself, and the guard that no route escapes."""
+
+from typing import Annotated
+
+import jsonschema
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Response
+
+from datarecs_core.access.permissions import Permission
+from datarecs_core.resources.resource import Kind
+from datarecs_core_api.auth import AnyPrincipal, Reader, needs
+from datarecs_core_api.guarded import GuardedRoute, guarded_routes
+from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_specs.kinds import KINDS
+from datarecs_testing.api import memory_api
+from datarecs_testing.builders import A_TENANT
+
+
+class TestReadiness:
+    def test_needs_nothing_to_be_alive(self) -> None:
+        house = memory_api(ready_when={"database": lambda: "down"})
+        assert house.bearing(None).get("/livez").json() == {"status": "alive"}
+
+    def test_names_what_is_missing(self) -> None:
+        def broken() -> str:
+            raise RuntimeError("password=hunter2")
+
+        house = memory_api(
+            ready_when={"database": lambda: None, "x": lambda: "not yet", "y": broken}
+        )
+        answer = house.bearing(None).get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json() == {
+            "status": "waiting",
+            "reasons": {"x": "not yet", "y": "cannot be asked (RuntimeError)"},
+        }
+
+    def test_is_said_when_nothing_is(self) -> None:
+        house = memory_api(ready_when={"database": lambda: None})
+        answer = house.bearing(None).get("/readyz")
+        assert (answer.status_code, answer.json()) == (200, {"status": "ready", "reasons": {}})
+
+
+class TestSchemas:
+    @pytest.mark.parametrize("kind", Kind)
+    def test_of_every_kind_are_public_and_accept_its_example(self, kind: Kind) -> None:
+        client = memory_api().bearing(None)
+        entry = KINDS[kind]
+        schemas = [
+            client.get(f"/schemas/{word}/v1.json").json()
+            for word in (entry.alias, entry.path, kind)
+        ]
+        assert schemas[0] == schemas[1] == schemas[2]
+        jsonschema.validate(EXAMPLES[kind], schemas[0])
+
+    def test_of_anything_else_are_404(self) -> None:
+        assert memory_api().bearing(None).get("/schemas/run/v1.json").status_code == 404
+
+
+def test_kinds_come_in_the_order_of_apply() -> None:
+    items = memory_api().caller().get("/api/v1/kinds").json()["items"]
+    assert [one["alias"] for one in items] == ["conn", "job", "hook", "rule"]
+
+
+def test_whoami_tells_what_the_key_may() -> None:
+    house = memory_api()
+    key = house.key(permissions=["run.trigger", "read"], subject="ci")
+    assert house.bearing(key).get("/api/v1/whoami").json() == {
+        "tenant_id": str(A_TENANT),
+        "subject": "ci",
+        "key_id": key[4:16],
+        "permissions": ["read", "run.trigger"],
+    }
+
+
+class TestTheGuard:
+    def test_refuses_a_route_without_a_permission(self) -> None:
+        router = APIRouter(route_class=GuardedRoute)
+        with pytest.raises(TypeError, match="exactly one permission"):
+            router.get("/x")(lambda: None)
+
+    def test_refuses_a_route_with_two(self) -> None:
+        def route(one: Reader, other: AnyPrincipal) -> None: ...
+
+        with pytest.raises(TypeError, match="exactly one permission"):
+            APIRouter(route_class=GuardedRoute).get("/x")(route)
+
+    def test_refuses_a_route_that_does_something_else_first(self) -> None:
+        async def body() -> bytes:
+            return b""
+
+        def route(
+            read: Annotated[bytes, Depends(body)],
+            caller: Annotated[object, needs(Permission.READ)],
+        ) -> None: ...
+
+        with pytest.raises(TypeError, match="before anything else"):
+            APIRouter(route_class=GuardedRoute).get("/x")(route)
+
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_finds_an_open_route_however_it_got_there(self, nested: bool) -> None:
+        app, router = FastAPI(), APIRouter(prefix="/v1" if nested else "/api/v1")
+        router.get("/open")(lambda: None)
+        outer = APIRouter(prefix="/api")
+        outer.include_router(router)
+        app.include_router(outer if nested else router)
+        with pytest.raises(TypeError, match="/api/v1/open asks for no permission"):
+            guarded_routes(app)
+
+    def test_finds_an_open_route_of_starlette(self) -> None:
+        app = FastAPI()
+        app.add_route("/api/v1/open", lambda _: Response())
+        with pytest.raises(TypeError, match="asks for no permission"):
+            guarded_routes(app)

@@ -1,0 +1,334 @@
+"""No tenant sees or changes another's data, on any route: generated from the routes themselves.
+
+Tenant B has one of everything. For each guarded route a caller of tenant A names B's ids, and must
+get exactly what an id gets that nobody has; B's rows must not have moved.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
+from datarecs_core.access.permissions import GRANTS, Permission, Role
+from datarecs_core.catalog.layout import run_document
+from datarecs_core.resources.resource import Kind
+from datarecs_core.runs.model import RunResult, RunStatus
+from datarecs_core.values import RunId
+from datarecs_core_api.app import routes
+from datarecs_core_api.guarded import ANY_PRINCIPAL, guarded_routes
+from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_specs.kinds import KINDS
+from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
+from datarecs_testing.builders import A_TENANT, B_TENANT
+from datarecs_testing.clock import NOON
+from datarecs_testing.deliveries import a_delivery
+from datarecs_testing.finished_runs import balance_check, books, document
+
+ROUTES = sorted(guarded_routes(routes()).items(), key=lambda item: item[0][::-1])
+WITH_IDS = [(method, path) for (method, path), _ in ROUTES if "{" in path]
+PATHS = {entry.path: kind for kind, entry in KINDS.items()}
+
+
+@dataclass(frozen=True)
+class Ids:
+    """What somebody may put into the paths."""
+
+    names: Mapping[Kind, str]
+    run_id: str
+    key_id: str
+
+    def fill(self, template: str) -> str:
+        kind = PATHS.get(template.split("/")[3])
+        name = self.names[kind] if kind else ""
+        return template.format(
+            name=name, run_id=self.run_id, key_id=self.key_id, stage="balance-check"
+        )
+
+
+NOBODYS = Ids(
+    names=dict.fromkeys(Kind, "019bc000-0000-7000-8000-0000000fffff"),
+    run_id="019bc000-0000-7000-8000-0000000ffffe",
+    key_id=12 * "z",
+)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    house: MemoryApiHouse
+    theirs: Ids
+    """Of tenant B: uids, since names may exist on both sides."""
+    names: Ids
+    """Of tenant B: names that A does not have."""
+
+
+@cache
+def a_document() -> bytes:
+    """A run.json; each run has the same."""
+    tables = books()
+    return json.dumps(document(balance_check(tables), tables)).encode()
+
+
+@pytest.fixture
+def neighbours() -> Neighbours:
+    house = memory_api()
+    bob = house.caller(B_TENANT, subject="u-bob")
+    names = {kind: declare(bob, kind).rpartition("/")[2] for kind in Kind}
+    uids = {
+        kind: bob.get(f"/api/v1/{KINDS[kind].path}/{name}").json()["metadata"]["uid"]
+        for kind, name in names.items()
+    }
+    run_id = bob.post(f"/api/v1/jobs/{names[Kind.RECONCILIATION_JOB]}/runs").json()["run_id"]
+    house.blobs.of(B_TENANT).put(run_document(B_TENANT, RunId(UUID(run_id))), a_document())
+    change_run(house.unit, run_id, B_TENANT, status=RunStatus.COMPLETED, result=RunResult.UNMATCHED)
+    with house.unit.begin(B_TENANT) as tx:
+        delivery = a_delivery(tenant_id=B_TENANT, endpoint_uid=UUID(uids[Kind.WEBHOOK_ENDPOINT]))
+        tx.deliveries.add([delivery])
+        attempt = WebhookAttempt(
+            key=DeliveryKey(delivery.received_on, delivery.delivery_id),
+            attempt_no=1,
+            lease_epoch=1,
+            worker="w",
+            started_at=NOON,
+        )
+        tx.deliveries.open_attempts([attempt])
+    key_id = house.key(B_TENANT, subject="u-bob")[4:16]
+    return Neighbours(house, Ids(uids, run_id, key_id), Ids(names, run_id.replace("-", ""), key_id))
+
+
+def ask(house: MemoryApiHouse, key: str, method: str, path: str, template: str) -> httpx2.Response:
+    """A complete request: right body, right headers, only the ids are somebody's."""
+    answer: httpx2.Response = house.bearing(key).request(
+        method, path, headers={"If-Match": "*"}, json=body_for(method, path, template)
+    )
+    return answer
+
+
+def body_for(method: str, path: str, template: str) -> Mapping[str, object] | None:
+    if method not in {"POST", "PUT"} or template.endswith(("/runs", "/cancel")):
+        return None
+    if template.endswith("/keys"):
+        return {"name": "k", "scopes": ["read"]}
+    kind = PATHS[template.split("/")[3]]
+    example = EXAMPLES[kind]
+    name = path.rpartition("/")[2] if method == "PUT" else f"new-{kind.lower()}"
+    return {**example, "metadata": {"name": name}}
+
+
+def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
+    """What an answer says, without the ids that were asked for and those of the request."""
+    text = answer.text
+    for one in (*ids.names.values(), ids.run_id, ids.key_id):
+        text = text.replace(one, "ID")
+    told = json.loads(text) if text else {}
+    for member in ("trace_id", "request_id", "instance"):
+        told.pop(member, None)
+    headers = {
+        name: value
+        for name, value in answer.headers.items()
+        if name not in {"x-request-id", "content-length"}
+    }
+    return answer.status_code, headers, told
+
+
+@pytest.mark.case("X01")
+@pytest.mark.parametrize(("method", "template"), WITH_IDS)
+def test_anothers_id_is_an_unknown_id(neighbours: Neighbours, method: str, template: str) -> None:
+    house = neighbours.house
+    key = house.key()
+    before = house.store.committed(B_TENANT)
+    unknown = ask(house, key, method, NOBODYS.fill(template), template)
+    for ids in (neighbours.theirs, neighbours.names):
+        foreign = ask(house, key, method, ids.fill(template), template)
+        assert foreign.status_code == 404
+        assert shown(foreign, ids) == shown(unknown, NOBODYS)
+    assert house.store.committed(B_TENANT) == before
+
+
+def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> None:
+    """Else the test above would pass for requests that nobody can make."""
+    house, ids = neighbours.house, neighbours.theirs
+    key = house.key(B_TENANT, subject="u-bob")
+    statuses = {}
+    for method, template in sorted(WITH_IDS, key=lambda one: ("DELETE" in one, one)):
+        path = ids.fill(template)
+        if method == "PUT":
+            kind = PATHS[template.split("/")[3]]
+            path = template.format(name=neighbours.names.names[kind])
+        statuses[method, template] = ask(house, key, method, path, template).status_code
+    expected = dict.fromkeys(WITH_IDS, 200)
+    expected["POST", "/api/v1/jobs/{name}/runs"] = 202
+    expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
+    assert statuses == expected
+
+
+@pytest.mark.case("X01", "X71")
+@pytest.mark.parametrize(
+    "path", [path for (method, path), _ in ROUTES if (method, "{" in path) == ("GET", False)]
+)
+def test_no_list_holds_anything_of_another(neighbours: Neighbours, path: str) -> None:
+    ana = neighbours.house.caller()
+    for query in ("", "?namespace=*", "?all=1", "?limit=200"):
+        answer = ana.get(path + query)
+        for secret in (*neighbours.theirs.names.values(), neighbours.theirs.run_id, str(B_TENANT)):
+            assert secret not in answer.text
+
+
+@pytest.mark.case("X02")
+@pytest.mark.parametrize(("method", "template"), [one for one, _ in ROUTES])
+def test_a_tenant_that_is_named_has_no_effect(
+    neighbours: Neighbours, method: str, template: str
+) -> None:
+    house, other = neighbours.house, str(B_TENANT)
+    before = house.store.committed(B_TENANT)
+    answer = house.bearing(house.key()).request(
+        method,
+        f"{NOBODYS.fill(template)}?tenant_id={other}&tenant={other}&tenantid={other}",
+        headers={
+            "If-Match": "*",
+            "X-Tenant-Id": other,
+            "tenantid": other,
+            "Cookie": f"tenant_id={other}; tenant={other}",
+        },
+        json=body_for(method, NOBODYS.fill(template), template),
+    )
+    assert answer.status_code < 500
+    assert other not in answer.text
+    assert house.store.committed(B_TENANT) == before
+
+
+@pytest.mark.case("X02", "X21")
+@pytest.mark.parametrize(
+    ("method", "template"), [one for one, _ in ROUTES if one[0] in {"POST", "PUT"}]
+)
+def test_a_tenant_in_a_body_is_an_unknown_field(
+    neighbours: Neighbours, method: str, template: str
+) -> None:
+    own = neighbours.house.caller()
+    job = declare(own).rpartition("/")[2]
+    run_id = own.post(f"/api/v1/jobs/{job}/runs").json()["run_id"]
+    path = template.format(name=job, run_id=run_id)
+    body = {**(body_for(method, path, template) or {}), "tenant_id": str(B_TENANT)}
+    answer = own.request(method, path, headers={"If-Match": "*"}, json=body)
+    assert answer.status_code == 422
+    assert "/tenant_id" in {one["pointer"] for one in answer.json()["errors"]}
+
+
+@pytest.mark.case("X03")
+def test_a_version_of_another_is_no_version(neighbours: Neighbours) -> None:
+    house = neighbours.house
+    ana, bob = house.caller(), house.caller(B_TENANT)
+    for kind in Kind:
+        place = declare(ana, kind)
+        etag = bob.get(place).headers["ETag"]
+        assert ana.get(place, headers={"If-None-Match": etag}).status_code == 200
+        body = {**EXAMPLES[kind], "metadata": {"name": place.rpartition("/")[2]}}
+        assert ana.put(place, json=body, headers={"If-Match": etag}).status_code == 412
+        assert ana.delete(place, headers={"If-Match": etag}).status_code == 412
+
+
+@pytest.mark.case("X12")
+@pytest.mark.parametrize(("method", "template"), [one for one, _ in ROUTES])
+def test_nobody_is_let_in_without_a_key(neighbours: Neighbours, method: str, template: str) -> None:
+    """Before the body is read and before anything is looked up."""
+    house = neighbours.house
+    answer = house.bearing(None).request(
+        method,
+        neighbours.theirs.fill(template) + "?limit=x",
+        content=b"not json",
+        headers={"Content-Type": "text/plain"},
+    )
+    assert (answer.status_code, answer.json()["code"]) == (401, "DR6011")
+
+
+WANTED: Mapping[str, str] = {
+    "GET /api/v1/jobs": "read",
+    "GET /api/v1/runs": "read",
+    "POST /api/v1/jobs/{name}/runs": "run.trigger",
+    "POST /api/v1/runs/{run_id}/cancel": "run.cancel",
+    "GET /api/v1/runs/{run_id}": "read",
+    "GET /api/v1/runs/{run_id}/events": "read",
+    "GET /api/v1/runs/{run_id}/stages": "read",
+    "GET /api/v1/runs/{run_id}/stages/{stage}": "read",
+    "GET /api/v1/runs/{run_id}/report": "read",
+    "GET /api/v1/runs/{run_id}/mismatches": "sample.read",
+    "GET /api/v1/webhook-endpoints/{name}/deliveries": "read",
+    "GET /api/v1/kinds": "read",
+    "GET /api/v1/keys": ANY_PRINCIPAL,
+    "POST /api/v1/keys": ANY_PRINCIPAL,
+    "DELETE /api/v1/keys/{key_id}": ANY_PRINCIPAL,
+    "GET /api/v1/whoami": ANY_PRINCIPAL,
+    **{
+        f"{method} /api/v1/{path}{tail}": permission
+        for path in PATHS
+        for method, tail, permission in (
+            ("GET", "", "read"),
+            ("GET", "/{name}", "read"),
+            ("POST", "", "resource.write"),
+            ("PUT", "/{name}", "resource.write"),
+            ("DELETE", "/{name}", "resource.write"),
+        )
+    },
+}
+"""The route table of the security page, for the routes that exist."""
+
+
+@pytest.mark.case("X15")
+def test_the_routes_ask_for_what_the_table_says() -> None:
+    assert {f"{method} {path}": asked for (method, path), asked in ROUTES} == WANTED
+
+
+@pytest.mark.case("X15")
+@pytest.mark.parametrize("role", [*Role, None])
+def test_each_role_opens_exactly_its_routes(neighbours: Neighbours, role: Role | None) -> None:
+    house = neighbours.house
+    held: frozenset[Permission] = GRANTS[role] if role else frozenset()
+    key = house.key(permissions=held)
+    for (method, template), asked in ROUTES:
+        if template == "/api/v1/keys" and method == "POST":
+            continue  # what a key may hold is a rule of its own
+        answer = ask(house, key, method, NOBODYS.fill(template), template)
+        allowed = asked == ANY_PRINCIPAL or asked in held
+        assert (answer.status_code == 403) is not allowed, (method, template, answer.text)
+
+
+@pytest.mark.case("X15")
+def test_a_refusal_does_not_tell_whether_the_thing_exists(neighbours: Neighbours) -> None:
+    house = neighbours.house
+    own = house.caller()
+    job = declare(own)
+    run = own.post(f"{job}/runs").headers["Location"]
+    viewer = house.key(permissions=GRANTS[Role.VIEWER], subject="u-vera")
+    for path in (run, f"/api/v1/runs/{NOBODYS.run_id}", f"/api/v1/runs/{neighbours.theirs.run_id}"):
+        for method, tail in (("GET", "/mismatches"), ("POST", "/cancel")):
+            answer = house.bearing(viewer).request(method, path + tail)
+            assert (answer.status_code, answer.json()["code"]) == (403, "DR6012")
+
+
+@pytest.mark.case("X14")
+def test_every_refusal_of_a_permission_is_audited(neighbours: Neighbours) -> None:
+    house = neighbours.house
+    house.bearing(house.key(permissions=["read"], subject="u-vera")).post("/api/v1/jobs")
+    line = house.store.committed(A_TENANT).audit[-1].row
+    assert (line.actor, line.action, line.outcome) == ("u-vera", "access.refuse", "refused")
+    assert line.detail == {"permission": "resource.write", "route": "POST /api/v1/jobs"}
+
+
+@pytest.mark.case("X03")
+def test_a_cursor_lasts_for_its_tenant_alone(neighbours: Neighbours) -> None:
+    house = neighbours.house
+    ana, bob = house.caller(), house.caller(B_TENANT)
+    for name in ("a", "b"):
+        declare(bob, name=name)
+    cursor = bob.get("/api/v1/jobs?limit=1").json()["next"]
+    assert bob.get(f"/api/v1/jobs?cursor={cursor}").status_code == 200
+    refused = ana.get(f"/api/v1/jobs?cursor={cursor}")
+    assert (refused.status_code, refused.json()["code"]) == (400, "DR4006")
+    house.clock.advance(timedelta(hours=25))
+    assert bob.get(f"/api/v1/jobs?cursor={cursor}").status_code == 400

@@ -55,7 +55,7 @@ lint: setup ## ruff, deptry
 	@for member in $(MEMBERS); do package=$$(basename $$member/src/*); (cd $$member && ../../$(BIN)/deptry src --known-first-party $$package > ../../.venv/deptry.txt 2>&1) || { echo "$$member:"; cat .venv/deptry.txt; exit 1; }; done
 
 types: setup ## mypy --strict
-	@$(BIN)/mypy libs services tests conftest.py
+	@$(BIN)/mypy libs services tests && $(BIN)/mypy conftest.py
 
 contracts: setup ## who may import whom
 	@$(BIN)/lint-imports

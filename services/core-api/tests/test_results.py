@@ -35,22 +35,37 @@ def triggered(house: MemoryApiHouse) -> Finished:
     return Finished(house, run, RunId(UUID(run.rpartition("/")[2])))
 
 
-@pytest.fixture
-def finished(tmp_path: Path) -> Finished:
-    found = triggered(memory_api())
+@dataclass(frozen=True)
+class Artefacts:
+    document: bytes
+    parts: tuple[bytes, ...]
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Artefacts:
+    """What a comparison of the books leaves behind."""
     tables = books()
     job = balance_check(tables)
-    blobs = found.house.blobs.of(A_TENANT)
-    made = json.dumps(document(job, tables)).encode()
-    blobs.put(run_document(A_TENANT, found.run_id), made)
+    folder = tmp_path_factory.mktemp("differences")
     engine = MemoryEngine(
-        lambda scan: tables[scan.index].delivered(scan), write=stored_below(tmp_path)
+        lambda scan: tables[scan.index].delivered(scan), write=stored_below(folder)
     )
     results = engine.compare(plan_of(job, tables).stages[0], lambda _: None)
-    parts = sorted(Path(results.differences.location or "").glob("*.parquet"))
-    for bucket, part in enumerate(parts):
+    stored = sorted(Path(results.differences.location or "").glob("*.parquet"))
+    return Artefacts(
+        document=json.dumps(document(job, tables)).encode(),
+        parts=tuple(part.read_bytes() for part in stored),
+    )
+
+
+@pytest.fixture
+def finished(artefacts: Artefacts) -> Finished:
+    found = triggered(memory_api())
+    blobs = found.house.blobs.of(A_TENANT)
+    blobs.put(run_document(A_TENANT, found.run_id), artefacts.document)
+    for bucket, part in enumerate(artefacts.parts):
         key = differences_part(A_TENANT, found.run_id, "balance-check", bucket=bucket)
-        blobs.put(key, part.read_bytes())
+        blobs.put(key, part)
     change_run(
         found.house.unit,
         str(found.run_id),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datarecs_core.jobs.vocabulary import Function, NullAs
-from datarecs_spark.canonical import number_order, text_of
+from datarecs_spark.canonical import lossless, number_order, text_of
 from datarecs_spark.forms import Form, FormKind, decimal
 from datarecs_spark.layout import MeasureLayout, Role, total_form
 from datarecs_spark.prepare import SOURCE
@@ -49,7 +49,9 @@ class Aggregate:
                 yield f"{self._of_source(f'sum({summed})')} AS {name}_{part}"
             if field.stateful:
                 yield f"coalesce({self._of_source(f'bit_or({field.state})')}, 0) AS {name}_z"
-                rounded = f"{SOURCE} = {self.source} AND {field.state} & {AmountState.ROUNDED:d} > 0"
+                rounded = (
+                    f"{SOURCE} = {self.source} AND {field.state} & {AmountState.ROUNDED:d} > 0"
+                )
                 yield f"count_if({rounded}) AS {name}_rd"
         else:
             yield f"{self._of_source(_function(self.measure))} AS {name}"
@@ -82,7 +84,9 @@ class Aggregate:
         if measure.may_be_invalid:
             yield f"{self._name}_x AS x{at}"
         if measure.changes:
-            raw = self._with_specials(text_of(self._exact_form(), before))
+            form = self._exact_form()
+            written = lossless if form.kind is FormKind.DOUBLE else text_of
+            raw = self._with_specials(written(form, before))
             yield f"{raw} AS r{at}"
         field = measure.field
         if field is not None and field.role is Role.AMOUNT:

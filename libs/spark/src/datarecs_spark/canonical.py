@@ -35,6 +35,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_ .:,$*#()|-]*")
 _BLOCK = 64
 """Bytes of a block of SHA-256."""
 ENCODED_NULL = "X'0000000000'"
+VALID, BROKEN = "v", "x"
+"""Begin what sorts texts before rules: INVALID comes last."""
 
 
 def tag_of(form: Form) -> Tag:
@@ -168,6 +170,21 @@ def canonical_order(form: Form, value: str) -> str:
     return number_order(value) if form.kind is FormKind.NUMBER else value
 
 
+def sort_key(form: Form, value: str) -> str:
+    """What sorts values of a form canonically as strings; NULL for NULL."""
+    match form.kind:
+        case FormKind.TEXT | FormKind.JSON:
+            return value
+        case FormKind.BOOL:
+            return f"IF({value}, '1', '0')"
+        case FormKind.BINARY | FormKind.UUID:
+            return f"hex({value})"
+        case FormKind.DECIMAL | FormKind.NUMBER:
+            return number_order(text_of(form, value))
+        case _:
+            return number_order(f"CAST({value} AS STRING)")
+
+
 def size_key(written: str) -> str:
     """Sorts canonical texts of numbers that are not negative by size, as strings."""
     whole = f"substring_index({written}, '.', 1)"
@@ -201,17 +218,13 @@ def hmac_hex(key: bytes, message: str) -> str:
     """HMAC-SHA-256 as 64 lower-case hexadecimal digits."""
     short = key if len(key) <= _BLOCK else hashlib.sha256(key).digest()
     padded = short.ljust(_BLOCK, b"\0")
-    inner, outer = (
-        binary_literal(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C)
-    )
+    inner, outer = (binary_literal(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C))
     return f"sha2(concat({outer}, unhex(sha2(concat({inner}, {message}), 256))), 256)"
 
 
 def base32(digits: str) -> str:
     """The first 26 characters `a-z2-7` of hexadecimal digits."""
-    groups = (
-        f"lpad(conv(substr({digits}, {at}, 10), 16, 32), 8, '0')" for at in (1, 11, 21, 31)
-    )
+    groups = (f"lpad(conv(substr({digits}, {at}, 10), 16, 32), 8, '0')" for at in (1, 11, 21, 31))
     letters = f"substr(concat({', '.join(groups)}), 1, 26)"
     alphabet = ("0123456789ABCDEFGHIJKLMNOPQRSTUV", "abcdefghijklmnopqrstuvwxyz234567")
     return f"translate({letters}, '{alphabet[0]}', '{alphabet[1]}')"

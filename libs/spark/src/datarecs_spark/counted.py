@@ -102,7 +102,6 @@ class Counted:
         self.scope_parts += other.scope_parts
         self.samples += other.samples
 
-
     def written(self) -> str:
         """As JSON; decimals and the digest are texts."""
         return json.dumps(
@@ -110,8 +109,14 @@ class Counted:
                 "groups": [[*kind, times] for kind, times in self.groups.items()],
                 "grouped": self.grouped,
                 "measures": [
-                    [at, each.unequal, each.outside, list(each.not_own.items()),
-                     dict(each.classes), each.largest]
+                    [
+                        at,
+                        each.unequal,
+                        each.outside,
+                        list(each.not_own.items()),
+                        dict(each.classes),
+                        each.largest,
+                    ]
                     for at, each in self.measures.items()
                 ],
                 "totals": [[*place, str(total)] for place, total in self.totals.items()],
@@ -133,7 +138,12 @@ def read_counted(written: str, sources: int) -> Counted:
     found = json.loads(written)
     return Counted(
         sources=sources,
-        groups=Counter({(mask, many, differs, odd): times for mask, many, differs, odd, times in found["groups"]}),
+        groups=Counter(
+            {
+                (mask, many, differs, odd): times
+                for mask, many, differs, odd, times in found["groups"]
+            }
+        ),
         grouped=found["grouped"],
         measures={
             at: MeasureTally(unequal, outside, Counter(dict(not_own)), Counter(classes), largest)

@@ -171,8 +171,9 @@ class SparkEngine:
         if not parts:
             return rows.filter("FALSE")
         schema = ", ".join(f"k{label[1:]} {kind}" for label, kind in columns)
-        differing = self._session.read.schema(schema).parquet(*map(str, parts))
-        same = [f"{label} <=> k{label[1:]}" for label, _ in columns]
+        stored = self._session.read.schema(schema).parquet(*map(str, parts))
+        differing = stored.toDF(*(f"d{label}" for label, _ in columns))
+        same = [f"{label} <=> d{label}" for label, _ in columns]
         return rows.join(differing, F.expr(" AND ".join(same) or "TRUE"), how="left_semi")
 
     def _fresh(self, directory: Path) -> Path:

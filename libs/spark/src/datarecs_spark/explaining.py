@@ -18,8 +18,10 @@ def explained(layout: Layout, partitions: int) -> Explanation:
         lines.append(f"only groups that differ in {stage.scope.from_stage}")
     lines += [f"group by {field.label} as {field.form.sql_type}" for field in layout.keys]
     for measure in layout.compared:
-        where = "SQL" if Agreeing(layout=layout, measure=measure).judged_in_sql else (
-            "Python, for groups that are not equal"
+        where = (
+            "SQL"
+            if Agreeing(layout=layout, measure=measure).judged_in_sql
+            else ("Python, for groups that are not equal")
         )
         lines.append(
             f"compare {measure.plan.name} ({measure.plan.function}) as {measure.result.sql_type}, "

@@ -61,24 +61,62 @@ def _compared(layout: Layout) -> list[Field]:
 
 
 def _tuples(layout: Layout, rows: DataFrame, partitions: int) -> DataFrame:
-    """One row per key and tuple, with its copies per source in `c<source>`."""
+    """One row per key, tuple and texts before rules, with its copies per source in `c<source>`."""
     keys = layout.key_names
     fields = _compared(layout)
-    values = [label for field in fields for label, _ in field.columns if label != field.raw]
+    values = [label for field in fields for label, _ in field.columns]
     copies = [f"count_if({SOURCE} = {index}) AS c{index}" for index in layout.sources]
-    raws = [
-        f"min({field.raw}) FILTER (WHERE {SOURCE} = {index}) AS {field.raw}_{index}"
-        for field in fields
-        if field.changes
-        for index in layout.sources
-    ]
     spread = rows.repartition(partitions, *keys) if keys else rows.repartition(1)
-    return spread.groupBy(*keys, *values).agg(*map(F.expr, (*copies, *raws)))
+    return spread.groupBy(*keys, *values).agg(*map(F.expr, copies))
 
 
 def _left_over(layout: Layout, tuples: DataFrame) -> DataFrame:
     """Adds rows per source of the key, copies left after cancelling, and places up to here."""
-    copies = [f"c{index}" for index in layout.sources]
+    fields = _compared(layout)
+    key = _partition(layout.key_names)
+    values = [
+        label
+        for field in fields
+        for label, _ in field.columns
+        if label not in {field.raw, field.raw_order}
+    ]
+    before = [f"{field.raw_order} NULLS FIRST" for field in fields if field.changes]
+    same = _partition((*layout.key_names, *values))
+    order = f"{key} ORDER BY {', '.join([*_order(layout), *before]) or 'c0'}"
+    frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    return (
+        tuples.selectExpr("*", *_copies_of_tuple(layout, same, before))
+        .selectExpr("*", f"{_common(layout)} AS common")
+        .selectExpr("*", *(f"{_left(index)} AS l{index}" for index in layout.sources))
+        .selectExpr(
+            "*",
+            f"row_number() OVER ({order}) AS first",
+            *(f"sum(c{index}) OVER ({key}) AS n{index}" for index in layout.sources),
+            *(f"sum(l{index}) OVER ({order} {frame}) AS q{index}" for index in layout.sources),
+        )
+    )
+
+
+def _partition(names: Sequence[str]) -> str:
+    return f"PARTITION BY {', '.join(names)}" if names else ""
+
+
+def _copies_of_tuple(layout: Layout, same: str, before: Sequence[str]) -> list[str]:
+    """`w<source>`: copies of the tuple; `b<source>`: those whose text before rules sorts earlier."""
+    if not before:
+        copies = [f"c{index} AS w{index}" for index in layout.sources]
+        return [*copies, *(f"0L AS b{index}" for index in layout.sources)]
+    earlier = (
+        f"{same} ORDER BY {', '.join(before)} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    )
+    return [
+        *(f"sum(c{index}) OVER ({same}) AS w{index}" for index in layout.sources),
+        *(f"coalesce(sum(c{index}) OVER ({earlier}), 0L) AS b{index}" for index in layout.sources),
+    ]
+
+
+def _common(layout: Layout) -> str:
+    """Copies that every source has; a NaN that equals nothing is in common with nothing."""
     strict = [
         f"coalesce(isnan({each.field.name}), FALSE)"
         if each.field.form.kind is FormKind.DOUBLE
@@ -88,22 +126,13 @@ def _left_over(layout: Layout, tuples: DataFrame) -> DataFrame:
         and each.plan.rules.nan is NanRule.UNEQUAL
         and each.field.form.kind in {FormKind.DOUBLE, FormKind.NUMBER}
     ]
-    common = f"least({', '.join(copies)})"
-    if strict:
-        common = f"IF({' OR '.join(strict)}, 0L, {common})"
-    parts = ", ".join(layout.key_names)
-    key = f"PARTITION BY {parts}" if parts else ""
-    order = f"{key} ORDER BY {', '.join(_order(layout)) or 'c0'}"
-    frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-    return tuples.selectExpr("*", f"{common} AS common").selectExpr(
-        "*",
-        f"row_number() OVER ({order}) AS first",
-        *(f"sum({copy}) OVER ({key}) AS n{index}" for index, copy in enumerate(copies)),
-        *(
-            f"sum({copy} - common) OVER ({order} {frame}) AS q{index}"
-            for index, copy in enumerate(copies)
-        ),
-    )
+    common = f"least({', '.join(f'w{index}' for index in layout.sources)})"
+    return f"IF({' OR '.join(strict)}, 0L, {common})" if strict else common
+
+
+def _left(index: int) -> str:
+    """Of equal copies the first ones cancel."""
+    return f"c{index} - least(c{index}, greatest(common - b{index}, 0L))"
 
 
 def _order(layout: Layout) -> list[str]:
@@ -127,31 +156,25 @@ def _paired(layout: Layout, tuples: DataFrame) -> DataFrame:
     keys, counts = layout.key_names, [f"n{index}" for index in layout.sources]
     pieces = [f"IF(first = 1, array(struct(0L AS place, -1 AS src)), {_NOTHING})"]
     for index in layout.sources:
-        left = f"(c{index} - common)"
         places = (
-            f"transform(sequence(q{index} - {left} + 1L, q{index}), "
+            f"transform(sequence(q{index} - l{index} + 1L, q{index}), "
             f"at -> struct(at AS place, {index} AS src))"
         )
-        pieces.append(f"IF({left} > 0 AND {even(layout)}, {places}, {_NOTHING})")
+        pieces.append(f"IF(l{index} > 0 AND {even(layout)}, {places}, {_NOTHING})")
     fields = _compared(layout)
-    carried = [label for field in fields for label, _ in field.columns if label != field.raw]
-    carried += [
-        f"{field.raw}_{index}" for field in fields if field.changes for index in layout.sources
-    ]
+    carried = [label for field in fields for label, _ in field.columns if label != field.raw_order]
     rows = tuples.selectExpr(
         *keys, *counts, *carried, f"inline(concat({', '.join(pieces)})) AS ({PLACE}, src)"
     )
     values = [
-        f"max({_carried(field, label, index)}) FILTER (WHERE src = {index}) AS {made}"
+        f"max({label}) FILTER (WHERE src = {index}) AS {made}"
         for field in fields
         for index in layout.sources
         for label, made in _named(field, index)
     ]
     grouped = rows.groupBy(*keys, *counts, PLACE)
     ranks = grouped.agg(*map(F.expr, values)) if values else rows.select(*keys, *counts, PLACE)
-    return ranks.selectExpr(
-        "*", f"{PLACE} = 0 AS {ABOUT_GROUP}", f"{PLACE} > 0 AS {ABOUT_VALUES}"
-    )
+    return ranks.selectExpr("*", f"{PLACE} = 0 AS {ABOUT_GROUP}", f"{PLACE} > 0 AS {ABOUT_VALUES}")
 
 
 def _named(field: Field, index: int) -> list[tuple[str, str]]:
@@ -162,10 +185,6 @@ def _named(field: Field, index: int) -> list[tuple[str, str]]:
     if field.changes:
         found.append((field.raw, f"r{at}"))
     return found
-
-
-def _carried(field: Field, label: str, index: int) -> str:
-    return f"{label}_{index}" if label == field.raw and field.changes else label
 
 
 def _aggregated(layout: Layout, rows: DataFrame) -> DataFrame:

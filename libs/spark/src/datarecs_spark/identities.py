@@ -112,8 +112,10 @@ class _Identities:
         hashed = hmac_hex(self.key, f"concat({binary_literal(b'key')}, group_encoded)")
         is_masked = any(plan.mask is not None for plan in self.stage.dimensions)
         texts = [f"key_text[{at}]" for at in range(len(self.layout.keys))]
-        told = encoded_tuple([encoded_text(each) for each in texts]) if is_masked else (
-            "group_encoded"
+        told = (
+            encoded_tuple([encoded_text(each) for each in texts])
+            if is_masked
+            else ("group_encoded")
         )
         return [
             f"substr(unhex({hashed}), 1, 16) AS key_hash",
@@ -155,7 +157,9 @@ class _Identities:
             *self._pairs("befores", befores, encoded_text),
             *self._pairs("deltas", self._delta_bits(), _encoded_number),
         ]
-        return f"CASE WHEN kind = '{DIFFERENCE}' THEN unhex(sha2(concat({', '.join(told)}), 256)) END"
+        return (
+            f"CASE WHEN kind = '{DIFFERENCE}' THEN unhex(sha2(concat({', '.join(told)}), 256)) END"
+        )
 
     def _delta_bits(self) -> str:
         bits = [

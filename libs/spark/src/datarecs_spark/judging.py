@@ -217,7 +217,10 @@ class _Judging:
         sources = self.layout.sources
         bits = [1 << index for index in sources]
         everywhere = self.stage.everywhere
-        odd = [f"WHEN {bit}L THEN {at} WHEN {everywhere - bit}L THEN {at}" for at, bit in enumerate(bits)]
+        odd = [
+            f"WHEN {bit}L THEN {at} WHEN {everywhere - bit}L THEN {at}"
+            for at, bit in enumerate(bits)
+        ]
         return _element(
             kind=DIFFERENCE,
             measure=PRESENCE_MEASURE,
@@ -436,9 +439,7 @@ def _combined(layout: Layout, rows: DataFrame) -> DataFrame:
         "WHEN any_broken THEN 'INVALID' WHEN any_mixed THEN 'NULL_MISMATCH' "
         "WHEN all_precise THEN 'PRECISION' ELSE 'OUTSIDE' END"
     )
-    return rows.selectExpr(
-        "*", f"CASE WHEN kind = '{DIFFERENCE}' THEN {found} END AS found_class"
-    )
+    return rows.selectExpr("*", f"CASE WHEN kind = '{DIFFERENCE}' THEN {found} END AS found_class")
 
 
 def _told(layout: Layout, rows: DataFrame) -> DataFrame:
@@ -450,6 +451,4 @@ def _told(layout: Layout, rows: DataFrame) -> DataFrame:
         named = f"IF({breaks}, coalesce(odd, -1), NULL)"
         lowest, highest = f"min({named}) OVER ({over})", f"max({named}) OVER ({over})"
         odd = f"CASE WHEN {lowest} = {highest} AND {lowest} >= 0 THEN {lowest} END"
-    return rows.selectExpr(
-        "*", f"max({breaks}) OVER ({over}) AS differs", f"{odd} AS common_odd"
-    )
+    return rows.selectExpr("*", f"max({breaks}) OVER ({over}) AS differs", f"{odd} AS common_odd")

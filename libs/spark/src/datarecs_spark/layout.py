@@ -87,7 +87,7 @@ class Field:
     stateful: bool = False
     """A companion `<name>z` says what an amount is besides a number."""
     changes: bool = False
-    """A companion `<name>r` holds the text before rules."""
+    """Companions `<name>r` and `<name>q` hold the text before rules and what sorts it."""
 
     @property
     def payload(self) -> str:
@@ -102,6 +102,10 @@ class Field:
         return f"{self.name}r"
 
     @property
+    def raw_order(self) -> str:
+        return f"{self.name}q"
+
+    @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Name and SQL type of its column and its companions."""
         found = [(self.name, self.form.sql_type)]
@@ -110,7 +114,7 @@ class Field:
         if self.stateful:
             found.append((self.state, "INT"))
         if self.changes:
-            found.append((self.raw, "STRING"))
+            found += [(self.raw, "STRING"), (self.raw_order, "STRING")]
         return tuple(found)
 
 
@@ -317,7 +321,8 @@ def _needs_python(use: _Use, plan: InputPlan, form: Form) -> bool:
     if use.role in {Role.PRESENCE, Role.DISTINCT} or not kind.is_number:
         return False
     if kind.is_float:
-        return form.kind is not FormKind.DOUBLE
+        written = use.role is Role.VALUE and _changes(rules, [plan])
+        return form.kind is not FormKind.DOUBLE or written
     bare = form.kind is FormKind.NUMBER and use.role is not Role.CHOICE
     return bare and (rules.round is not None or rules.float32 is Float32Rule.SHORTEST)
 
@@ -344,9 +349,7 @@ def _changes(rules: Rules, inputs: Sequence[InputPlan]) -> bool:
     return kept != STRICT or any(plan.mapped or plan.cast is not None for plan in inputs)
 
 
-def _measure(
-    stage: StagePlan, plan: MeasurePlan, delivered: Sequence[Delivered]
-) -> MeasureLayout:
+def _measure(stage: StagePlan, plan: MeasurePlan, delivered: Sequence[Delivered]) -> MeasureLayout:
     field = None
     if plan.comparable and any(each is not None for each in plan.inputs):
         use = _Use(

@@ -14,11 +14,14 @@ from datarecs_core.comparison.rules import Rules
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import EmptyText, NullAs, Rounding, Trim
 from datarecs_spark.canonical import (
+    BROKEN,
+    VALID,
     invalid_payload,
     invalid_text,
     lossless,
     name,
     plain_number,
+    sort_key,
     text_literal,
     text_of,
 )
@@ -129,9 +132,12 @@ def _in_sql(delivered: Delivered, field: Field, plan: InputPlan | None) -> list[
     if field.stateful:
         columns.append(f"{_state(base, field)} AS {field.state}")
     if field.changes:
-        raw = text_of(base.form, base.value)
-        told = f"CASE WHEN {base.invalid} IS NOT NULL THEN {invalid_text(base.invalid)} ELSE {raw} END"
+        broken, raw = f"{base.invalid} IS NOT NULL", text_of(base.form, base.value)
+        told = f"CASE WHEN {broken} THEN {invalid_text(base.invalid)} ELSE {raw} END"
+        order = f"concat('{VALID}', {sort_key(base.form, base.value)})"
+        last = f"concat('{BROKEN}', hex({base.invalid}))"
         columns.append(f"{told} AS {field.raw}")
+        columns.append(f"CASE WHEN {broken} THEN {last} ELSE {order} END AS {field.raw_order}")
     return columns
 
 
@@ -223,5 +229,3 @@ def _state(base: _Base, field: Field) -> str:
         f"CASE {value} WHEN 'NaN' THEN 1 WHEN 'Inf' THEN 2 WHEN '-Inf' THEN 4 "
         f"ELSE IF({wide}, 8, 0) END"
     )
-
-

@@ -33,6 +33,7 @@ from datarecs_core.jobs.types import TypeKind
 from datarecs_spark.decoding import decoded, invalid_of, native, represented
 from datarecs_spark.forms import Form
 from datarecs_spark.layout import Field, Role
+from datarecs_spark.sort_keys import sort_key_of
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _FLOAT_PLACES = 18
@@ -118,24 +119,26 @@ class _Preparing:
             made[self.field.state] = pa.array([cell[2] for cell in cells], pa.int32())
         if self.field.changes:
             made[self.field.raw] = pa.array([cell[3] for cell in cells], pa.string())
+            made[self.field.raw_order] = pa.array([cell[4] for cell in cells], pa.string())
         return made
 
     def _cell(
         self, plain: object, payload: bytes | None, ambiguous: list[int], at: int
-    ) -> tuple[object, bytes | None, int, str | None]:
-        """Value, payload of INVALID, state, text before rules."""
+    ) -> tuple[object, bytes | None, int, str | None, str | None]:
+        """Value, payload of INVALID, state, text before rules and what sorts it."""
         raw = self._delivered(plain, payload)
-        before = self.zones.ambiguous.get(self.column.source, 0)
+        met = self.zones.ambiguous.get(self.column.source, 0)
         value = self.preparation.apply(raw)
-        ambiguous[at] += self.zones.ambiguous.get(self.column.source, 0) - before
+        ambiguous[at] += self.zones.ambiguous.get(self.column.source, 0) - met
         if self.field.role in {Role.KEY, Role.VALUE}:
             value = on_result(value, self.field.rules)
+        before = (canonical_text(raw), sort_key_of(raw)) if self.field.changes else (None, None)
         if value.is_invalid:
-            return None, encode(value)[5:], 0, canonical_text(raw)
+            return None, encode(value)[5:], 0, *before
         if self.field.role is Role.AMOUNT:
             amount, state = _amount(value, self.field.form, is_float=self._is_float)
-            return amount, None, state, canonical_text(raw)
-        return _represented(value, self.field), None, 0, canonical_text(raw)
+            return amount, None, state, *before
+        return _represented(value, self.field), None, 0, *before
 
     def _delivered(self, plain: object, payload: bytes | None) -> Value:
         if payload is not None:
@@ -175,7 +178,9 @@ def _amount(value: Value, form: Form, *, is_float: bool) -> tuple[Decimal | None
         return None, AmountState.NEGATIVE if content.is_signed() else AmountState.POSITIVE
     exact = round_half_even(content, _FLOAT_PLACES) if is_float else content
     state = AmountState.ROUNDED if exact != content else AmountState(0)
-    if not fits(exact, form.scale, form.precision) or (is_float and exact.copy_abs() >= _FLOAT_LIMIT):
+    if not fits(exact, form.scale, form.precision) or (
+        is_float and exact.copy_abs() >= _FLOAT_LIMIT
+    ):
         return None, AmountState.WIDE
     return exact, state
 

@@ -283,7 +283,9 @@ def _folders(scan: Scan, files: _Files, schema: pa.Schema) -> list[str]:
     place = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
     found = []
     for label in sorted(_folder_names(files) - set(schema.names)):
-        pattern = rf"^file:/+{re.escape(str(files.root).lstrip('/'))}/(?:.*/)?{re.escape(label)}=([^/]*)/"
+        pattern = (
+            rf"^file:/+{re.escape(str(files.root).lstrip('/'))}/(?:.*/)?{re.escape(label)}=([^/]*)/"
+        )
         written = f"regexp_extract({place}, {text_literal(pattern)}, 1)"
         wanted = _FROM_FOLDER.get(types[label].kind) if label in types else None
         found.append(f"{f'CAST({written} AS {wanted})' if wanted else written} AS {name(label)}")

@@ -13,6 +13,7 @@ from datarecs_core.comparison.grouping import Cell, Group
 from datarecs_core.comparison.judging import DifferenceWriter, GroupJudgement, judge_group
 from datarecs_core.comparison.results import Difference, Outcome
 from datarecs_spark.decoding import cell_of, text_value
+from datarecs_spark.forms import FormKind
 from datarecs_spark.layout import Layout, MeasureLayout
 
 Row = Mapping[str, Any]
@@ -103,8 +104,12 @@ class Residue:
 
     def _cell(self, measure: MeasureLayout, row: Row, at: int, before: int) -> Cell:
         value = cell_of(measure.result, row["cells"][at], row["payloads"][at])
-        raw = text_value(row["befores"][before]) if measure.changes else value
-        return Cell(raw, value)
+        if not measure.changes:
+            return Cell(value, value)
+        written = row["befores"][before]
+        if measure.result.kind is FormKind.DOUBLE and not self.layout.pairs_rows:
+            return Cell(cell_of(measure.result, written, None), value)
+        return Cell(text_value(written), value)
 
 
 def _identity(row: Row) -> tuple[object, ...]:

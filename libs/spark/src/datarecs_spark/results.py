@@ -25,6 +25,7 @@ from datarecs_core.jobs.vocabulary import DuplicatePolicy, NullKeys
 from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted, MeasureTally
 from datarecs_spark.layout import Layout
+from datarecs_spark.sort_keys import size_of
 from datarecs_spark.tally import SourceTally
 
 
@@ -149,7 +150,9 @@ class _Measures:
             total = self.counted.totals.get((plan.index, index), Decimal(0))
         return total if fits(total, plan.total_scale) else None
 
-    def _gap(self, plan: MeasurePlan, total: Decimal | None, base: Decimal | None) -> Decimal | None:
+    def _gap(
+        self, plan: MeasurePlan, total: Decimal | None, base: Decimal | None
+    ) -> Decimal | None:
         if total is None or base is None:
             return None
         gap = EXACT.subtract(total, base)
@@ -177,20 +180,13 @@ class _Measures:
             multiplicity=classes[DifferenceClass.MULTIPLICITY],
             not_comparable=classes[DifferenceClass.NOT_COMPARABLE],
             total_by_source=totals,
-            gap_by_source=tuple(
-                self._gap(plan, total, totals[self.reference]) for total in totals
-            ),
+            gap_by_source=tuple(self._gap(plan, total, totals[self.reference]) for total in totals),
             max_abs_delta=_largest(found) if plan.subtractable and self.matched else None,
         )
 
 
 def _largest(found: MeasureTally) -> Decimal:
-    """From its sort key: the exponent plus a thousand, then the digits."""
-    key = found.largest
-    if key is None or key == "0":
-        return Decimal(0)
-    exponent, digits = int(key[:4]) - 1000, key[4:]
-    return Decimal(digits).scaleb(exponent - len(digits) + 1, EXACT)
+    return Decimal(0) if found.largest is None else size_of(found.largest)
 
 
 def _check_overflows(layout: Layout, counted: Counted) -> None:

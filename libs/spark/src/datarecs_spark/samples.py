@@ -4,26 +4,14 @@ Per measure and class as many of the largest and of the smallest break ids as th
 final choice among all tasks' candidates is core's.
 """
 
-from decimal import Decimal
-
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from datarecs_core.documents import decimal_text
 
 _SIZE = "$size"
 _BY_ID = [("break_id", "ascending")]
 _BY_SIZE = [(_SIZE, "descending"), ("break_id", "ascending")]
 _SLACK = 4
 """By how much candidates may outgrow their number before they are cut."""
-
-
-def size_key_of(size: Decimal) -> str:
-    """`canonical.size_key` of a number that is not negative."""
-    if size == 0:
-        return "0"
-    digits = decimal_text(size).replace(".", "").strip("0")
-    return f"{size.adjusted() + 1000:04}{digits}"
 
 
 class BestRows:

@@ -31,7 +31,8 @@ from datarecs_spark.decoding import native
 from datarecs_spark.judging import DIFFERENCE, MARKER, RESIDUE
 from datarecs_spark.layout import Layout
 from datarecs_spark.residue import JudgedGroup, Residue
-from datarecs_spark.samples import BestRows, size_key_of
+from datarecs_spark.samples import BestRows
+from datarecs_spark.sort_keys import size_key_of
 from datarecs_spark.stored import differences_of, from_differences, from_stream, schema_of
 
 SUMMARY = "summary"
@@ -236,7 +237,9 @@ class _Task:
         if not self.judged:
             return
         rows = [row for row, _ in self.judged]
-        sizes = [None if row.max_abs_delta is None else size_key_of(row.max_abs_delta) for row in rows]
+        sizes = [
+            None if row.max_abs_delta is None else size_key_of(row.max_abs_delta) for row in rows
+        ]
         hashes = [sha256(difference_bytes(row)).digest() for row in rows]
         table = from_differences(self.layout, rows, [key for _, key in self.judged])
         self._keep(table, pa.array(sizes, pa.string()), hashes)
@@ -275,7 +278,9 @@ def _native(layout: Layout, label: str) -> pa.DataType:
 
 
 def _typed(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist([{each: row[each] for each in schema.names} for row in rows], schema)
+    return pa.Table.from_pylist(
+        [{each: row[each] for each in schema.names} for row in rows], schema
+    )
 
 
 def _values(row: dict[str, Any]) -> dict[str, Any]:

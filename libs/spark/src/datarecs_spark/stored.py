@@ -41,7 +41,7 @@ def schema_of(layout: Layout) -> pa.Schema:
             ("class", pa.string()),
             ("presence", pa.int64()),
             ("odd_one_out", pa.string()),
-            ("key", pa.struct([(field.label, _key_type(layout, field)) for field in layout.keys])),
+            *_key_field(layout),
             ("key_text", pa.list_(pa.string())),
             ("key_encoded", pa.binary()),
             ("key_hash", pa.binary()),
@@ -49,6 +49,12 @@ def schema_of(layout: Layout) -> pa.Schema:
             ("sort_delta", pa.float64()),
         ]
     )
+
+
+def _key_field(layout: Layout) -> list[tuple[str, pa.DataType]]:
+    """None without dimensions: Parquet has no struct without members."""
+    members = [(field.label, _key_type(layout, field)) for field in layout.keys]
+    return [("key", pa.struct(members))] if members else []
 
 
 def _key_type(layout: Layout, field: Field) -> pa.DataType:
@@ -78,7 +84,7 @@ def from_stream(layout: Layout, batch: pa.RecordBatch) -> pa.Table:
         "class": batch.column("found_class"),
         "presence": batch.column("mask"),
         "odd_one_out": batch.column("odd_name"),
-        "key": _keys(layout, batch),
+        **({"key": _keys(layout, batch)} if layout.keys else {}),
         "key_text": batch.column("key_text"),
         "key_encoded": batch.column("key_encoded"),
         "key_hash": batch.column("key_hash"),
@@ -132,8 +138,6 @@ def _map(lists: pa.Array, present: Any, sources: Sequence[str]) -> pa.Array:  # 
 
 def _keys(layout: Layout, batch: pa.RecordBatch) -> pa.Array:
     struct = schema_of(layout).field("key").type
-    if not layout.keys:
-        return pa.array([{}] * batch.num_rows, struct)
     arrays = []
     for at, field in enumerate(layout.keys):
         if _is_text(layout, field):
@@ -143,7 +147,9 @@ def _keys(layout: Layout, batch: pa.RecordBatch) -> pa.Array:
             arrays.append(batch.column(field.name).cast(pa.int32()).cast(pa.date32()))
         else:
             arrays.append(batch.column(field.name).cast(struct.field(at).type))
-    return pa.StructArray.from_arrays(arrays, fields=[struct.field(at) for at in range(len(arrays))])
+    return pa.StructArray.from_arrays(
+        arrays, fields=[struct.field(at) for at in range(len(arrays))]
+    )
 
 
 def _size(keys: pa.Array) -> pa.Array:
@@ -170,7 +176,7 @@ def from_differences(
         names=[*natives, "key_text"],
     )
     plain = [_plain(row) for row in rows]
-    typed = _keys(layout, batch)
+    typed = _keys(layout, batch) if layout.keys else None
     columns = {
         field.name: typed
         if field.name == "key"

@@ -57,13 +57,13 @@ def passed_rows(layout: Layout, parts: Sequence[DataFrame]) -> DataFrame:
     }
     for name, summed in _totals(layout):
         counts[name] = f"CAST(sum(IF({kept}, {summed}, NULL)) AS STRING)"
-    aggregated = united(parts).groupBy(SOURCE).agg(
-        *(F.expr(f"{sql} AS {name}") for name, sql in counts.items())
+    aggregated = (
+        united(parts)
+        .groupBy(SOURCE)
+        .agg(*(F.expr(f"{sql} AS {name}") for name, sql in counts.items()))
     )
     told = ", ".join(f"'{name}', {name}" for name in (SOURCE, *counts))
-    return aggregated.selectExpr(
-        f"'{PASSED}' AS what", f"to_json(named_struct({told})) AS body"
-    )
+    return aggregated.selectExpr(f"'{PASSED}' AS what", f"to_json(named_struct({told})) AS body")
 
 
 def read_rows(delivered: Sequence[Delivered]) -> DataFrame:

@@ -175,8 +175,10 @@ class Agreeing:
             absent.append(f"{base} IS NULL")
             reach = self._reaches_percent(tolerance, base, f"g{self.m}_{_named(chosen)}")
         else:
-            limit = tolerance.limit if isinstance(tolerance, AbsoluteTolerance) else (
-                tolerance.microseconds
+            limit = (
+                tolerance.limit
+                if isinstance(tolerance, AbsoluteTolerance)
+                else (tolerance.microseconds)
             )
             scale = max(self.scale, _scale(limit))
             reach = self._reaches(
@@ -215,9 +217,7 @@ class Agreeing:
             f"IF({' AND '.join(f'h{self.m}_{at}_{chosen}' for chosen in sets)}, {1 << at}L, 0L)"
             for at in kinds
         )
-        unknown = " OR ".join(
-            f"h{self.m}_{at}_{chosen} IS NULL" for at in kinds for chosen in sets
-        )
+        unknown = " OR ".join(f"h{self.m}_{at}_{chosen} IS NULL" for at in kinds for chosen in sets)
         yield f"({nulls}) AS null{self.m}"
         yield f"CASE WHEN {nulls} THEN FALSE WHEN {unknown} THEN NULL ELSE {within} END AS in{self.m}"
         yield f"CASE WHEN {nulls} THEN 0L WHEN {unknown} THEN NULL ELSE {own} END AS own{self.m}"

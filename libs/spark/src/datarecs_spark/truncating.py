@@ -16,8 +16,9 @@ from datarecs_core.comparison.differences import difference_bytes, samples
 from datarecs_core.documents import to_document
 from datarecs_spark.canonical import size_key
 from datarecs_spark.counted import Counted, read_counted
-from datarecs_spark.samples import BestRows, size_key_of
+from datarecs_spark.samples import BestRows
 from datarecs_spark.sink import Part, SinkPlan, attempt_name
+from datarecs_spark.sort_keys import size_key_of
 from datarecs_spark.stored import differences_of, schema_of
 
 

@@ -63,7 +63,7 @@ def routes() -> FastAPI:
         redirect_slashes=False,
     )
     for router in ROUTERS:
-        app.include_router(router)
+        app.router.routes.extend(router.routes)  # `include_router` would build each of them again
     guarded_routes(app)
     return app
 

@@ -1,0 +1,56 @@
+"""The sort keys of `canonical` in Python: strings whose order is the canonical one.
+
+What SQL and Python both sort must be sorted alike, so the two stand as close as they can.
+"""
+
+from decimal import Decimal
+
+from datarecs_core.comparison.canonical import Tag, Value, encode, number_text
+from datarecs_core.documents import decimal_text
+from datarecs_spark.canonical import BROKEN, VALID
+
+_COMPLEMENT = str.maketrans("0123456789", "9876543210")
+_SPECIAL = {"-Inf": "0", "0": "2", "Inf": "4", "NaN": "5"}
+_SHIFT = 1000
+
+
+def size_key_of(size: Decimal) -> str:
+    """`canonical.size_key` of a number that is not negative."""
+    if size == 0:
+        return "0"
+    digits = decimal_text(size).replace(".", "").strip("0")
+    return f"{size.adjusted() + _SHIFT:04}{digits}"
+
+
+def size_of(key: str) -> Decimal:
+    """The number behind a size key."""
+    if key == "0":
+        return Decimal(0)
+    exponent, digits = int(key[:4]) - _SHIFT, key[4:]
+    return Decimal(f"{digits}E{exponent - len(digits) + 1}")
+
+
+def number_order_of(number: Decimal) -> str:
+    """`canonical.number_order`."""
+    special = _SPECIAL.get(number_text(number))
+    if special is not None:
+        return special
+    size = size_key_of(number.copy_abs())
+    return f"1{size.translate(_COMPLEMENT)}~" if number.is_signed() else f"3{size}"
+
+
+def sort_key_of(value: Value) -> str | None:
+    """`canonical.sort_key`, behind what tells valid from INVALID; None for NULL."""
+    match value.tag, value.content:
+        case Tag.NULL, _:
+            return None
+        case Tag.INVALID, _:
+            return f"{BROKEN}{encode(value)[5:].hex().upper()}"
+        case _, Decimal() as number:
+            return f"{VALID}{number_order_of(number)}"
+        case _, bool() as flag:
+            return f"{VALID}{int(flag)}"
+        case _, bytes() as raw:
+            return f"{VALID}{raw.hex().upper()}"
+        case _, content:
+            return f"{VALID}{content}"

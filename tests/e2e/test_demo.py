@@ -36,7 +36,7 @@ SAMPLE: dict[str, Any] = {
 }
 """`run.comparison.completed` of Source 001, without its ids."""
 LINES = """\
-  run 1  DIFF UNMATCHED 980 in both | 5 only in ledger | 20 only in exports
+  run 1  DIFF UNMATCHED  980 in both | 5 only in ledger | 20 only in exports
          total_amount ABSOLUTE 0.01   975 within | 5 outside | gap -1,234.56
          largest  account 4711  ledger 1,500.00  exports 500.00  delta -1,000.00
 """
@@ -76,7 +76,7 @@ def shown(platform: Any) -> Shown:  # noqa: ANN401  the platform of this folder'
 def test_both_outcomes_are_as_announced(shown: Shown) -> None:
     assert shown.done.returncode == 0, shown.done.stdout + shown.done.stderr
     assert LINES in shown.done.stdout
-    assert "  run 2  OK MATCHED     985 of 985 groups within tolerance\n" in shown.done.stdout
+    assert "  run 2  OK MATCHED      985 of 985 groups within tolerance\n" in shown.done.stdout
     assert shown.done.stdout.count("run.finalised delivered, signature verified, attempt 1") == 2
     assert "\x1b" not in shown.done.stdout + shown.done.stderr
 
@@ -166,7 +166,7 @@ def test_from_nothing_the_demo_starts_the_platform_and_stops_it(fresh: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "▲ UNMATCHED 980 in both · 5 only in ledger · 20 only in exports" in done.stdout
+    assert "▲ UNMATCHED  980 in both · 5 only in ledger · 20 only in exports" in done.stdout
     assert "✓ PostgreSQL" in done.stderr
     state = load(layout_of(fresh / ".datarecs").state_file)
     assert (state.phase, dict(state.parts)) == (Phase.STOPPED, {})

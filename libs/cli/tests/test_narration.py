@@ -62,9 +62,9 @@ def test_sources_without_names_are_numbered() -> None:
 def test_a_terminal_gets_a_line_for_what_is_finished_and_a_word_for_what_is_not() -> None:
     narrator = Narrator(UNICODE, sources=("ledger", "exports"))
     assert narrator.finished(Happened(EXTRACTED[0])) == []
-    assert narrator.doing == "extraction.started exports (parquet)"
+    assert narrator.doing == "reading exports (parquet)"
     assert narrator.finished(Happened(EXTRACTED[1])) == [
-        "  extraction.completed exports 1,005 rows · 502 rows/s · 2.0 s"
+        "  read     exports 1,005 rows · 502 rows/s · 2.0 s"
     ]
 
 

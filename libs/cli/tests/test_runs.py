@@ -100,7 +100,7 @@ def test_progress_goes_to_stderr_and_the_outcome_to_stdout(
     ends(server, "ERRORED", error=ERROR)
     run(["run", "orders"])
     shown = capsys.readouterr()
-    assert shown.out == "ERR ERRORED    UNKNOWN  no place\n"
+    assert shown.out == "ERR ERRORED     UNKNOWN  no place\n"
     assert "run.triggered" in shown.err
 
 

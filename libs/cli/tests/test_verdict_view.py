@@ -60,7 +60,7 @@ def facts(project: Path, *, corrected: bool = False, stages: str = BY_ACCOUNT) -
 
 def test_an_unmatched_run_reads_as_the_documentation_shows(project: Path) -> None:
     assert verdict_lines(facts(project), LARGEST, UNICODE, PLAIN) == [
-        "▲ UNMATCHED 980 in both · 5 only in ledger · 20 only in exports",
+        "▲ UNMATCHED  980 in both · 5 only in ledger · 20 only in exports",
         "         total_amount ABSOLUTE 0.01   975 within · 5 outside · gap -1,234.56",
         "         largest  account 4711  ledger 1,500.00  exports 500.00  Δ -1,000.00",
     ]
@@ -68,21 +68,21 @@ def test_an_unmatched_run_reads_as_the_documentation_shows(project: Path) -> Non
 
 def test_a_matched_run_says_how_much_was_compared(project: Path) -> None:
     assert verdict_lines(facts(project, corrected=True), None, UNICODE, PLAIN) == [
-        "● MATCHED   985 of 985 groups within tolerance"
+        "● MATCHED    985 of 985 groups within tolerance"
     ]
 
 
 @pytest.mark.case("U12")
 def test_without_utf_8_there_is_no_other_sign(project: Path) -> None:
     lines = verdict_lines(facts(project), LARGEST, ASCII, PLAIN)
-    assert lines[0] == "DIFF UNMATCHED 980 in both | 5 only in ledger | 20 only in exports"
+    assert lines[0] == "DIFF UNMATCHED  980 in both | 5 only in ledger | 20 only in exports"
     assert "".join(lines).isascii()
 
 
 def test_several_stages_have_a_line_each(project: Path) -> None:
     by_currency = STAGE.format(name="by-currency", dimension="currency")
     lines = verdict_lines(facts(project, stages=by_currency + BY_ACCOUNT), None, UNICODE, PLAIN)
-    assert lines[0] == "▲ UNMATCHED 0 of 2 stages matched"
+    assert lines[0] == "▲ UNMATCHED  0 of 2 stages matched"
     assert lines[1] == "         by-currency  ▲ UNMATCHED  1 in both"
     assert lines[3].startswith("         balance-check  ▲ UNMATCHED  980 in both")
 
@@ -95,11 +95,11 @@ def test_colour_only_where_it_is_wanted() -> None:
 def test_an_errored_run_says_why_and_where_to_read_on() -> None:
     error = {"code": "QUERY_FAILED", "detail_code": "AUTH_FAILED", "message": "no \x1b[2J entry"}
     assert ending_lines(a_run_view(status="ERRORED", error=error), UNICODE, PLAIN) == [
-        "✖ ERRORED   QUERY_FAILED / AUTH_FAILED  no \\x1b[2J entry",
+        "✖ ERRORED    QUERY_FAILED / AUTH_FAILED  no \\x1b[2J entry",
         "         docs  datarecs errors AUTH_FAILED",
     ]
 
 
 def test_a_cancelled_run_says_who_and_why() -> None:
     run_view = a_run_view(status="CANCELLED", cancelled_by="u-7", cancel_reason="wrong month")
-    assert ending_lines(run_view, UNICODE, PLAIN) == ["▬ CANCELLED by u-7: wrong month"]
+    assert ending_lines(run_view, UNICODE, PLAIN) == ["▬ CANCELLED  by u-7: wrong month"]

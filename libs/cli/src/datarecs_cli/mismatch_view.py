@@ -7,8 +7,9 @@ value, while both see the same rows in the same order.
 from collections.abc import Mapping, Sequence
 
 from datarecs_cli.client import Json
-from datarecs_cli.output import Column, amount
+from datarecs_cli.output import Column
 from datarecs_core.comparison.plan import PRESENCE
+from datarecs_reports.figures import amount, common_places, counted, share
 
 MISSING = "missing"
 

@@ -27,6 +27,16 @@ _MOVING = frozenset(
     }
 )
 """Not worth a line of its own on a terminal: shown while it lasts, or told by the verdict."""
+_VERBS = {
+    "extraction.started": "reading",
+    "extraction.completed": "read",
+    "comparison.started": "comparing",
+    "comparison.completed": "compared",
+    "rows_processed": "comparing",
+    "stage.started": "beginning",
+    "stage.completed": "stage",
+}
+"""What a terminal says instead of the event's name."""
 
 
 class Narrator:
@@ -55,10 +65,12 @@ class Narrator:
         match seen:
             case Happened(entry=entry):
                 kind, told = self._told(entry)
+                short = kind.removeprefix("run.")
+                verb = _VERBS.get(short, short)
                 if kind in _MOVING:
-                    self.doing = f"{kind.removeprefix('run.')} {told}".strip()
+                    self.doing = f"{verb} {told}".strip()
                     return []
-                return [f"  {kind.removeprefix('run.'):<20} {told}".rstrip()]
+                return [f"  {verb:<8} {told}".rstrip()]
             case _:
                 return self._beside(seen)
 

@@ -22,7 +22,8 @@ class Screen:
 
     quiet: bool
     moves: bool
-    _drawn: bool = False
+    _drawn: str = ""
+    """The moving line as it stands."""
 
     @classmethod
     def of(cls, invocation: Invocation, environment: Mapping[str, str]) -> "Screen":
@@ -40,18 +41,18 @@ class Screen:
 
     def draw(self, line: str) -> None:
         """The moving line; nothing where nothing may move."""
-        if self.moves:
+        if self.moves and line != self._drawn:
             width = get_terminal_size().columns - 1
             sys.stderr.write(_CLEAR + line[:width])
             sys.stderr.flush()
-            self._drawn = True
+            self._drawn = line
 
     def clear(self) -> None:
         """Take the moving line away."""
         if self._drawn:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
-            self._drawn = False
+            self._drawn = ""
 
 
 def coloured(text: str, outcome: str, invocation: Invocation) -> str:

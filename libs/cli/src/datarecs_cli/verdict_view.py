@@ -20,8 +20,8 @@ _INDENT = " " * 9
 
 def headline(outcome: str, words: Words, invocation: Invocation) -> str:
     """Sign and word, padded so that what follows stands in one column for both verdicts."""
-    text, widest = f"{words.sign(outcome)} {outcome}", f"{words.unmatched} UNMATCHED "
-    return coloured(text, outcome, invocation) + " " * max(len(widest) - len(text), 1)
+    text, widest = f"{words.sign(outcome)} {outcome}", f"{words.unmatched} UNMATCHED  "
+    return coloured(text, outcome, invocation) + " " * max(len(widest) - len(text), 2)
 
 
 def verdict_lines(

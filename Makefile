@@ -5,10 +5,11 @@ MEMBERS := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml
 SOURCES := $(subst $() ,:,$(addsuffix /src,$(MEMBERS)))
 PYTEST := $(BIN)/pytest -q
 export MYPYPATH := $(SOURCES)
-T ?= libs services tests/architecture tests/contract
+T ?= libs services tests/architecture tests/contract tests/docs
 K ?=
+ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check lint types contracts schemas docs cases unit test integration spark e2e bench lock fmt
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit test bench lock lock-jars
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -50,9 +51,9 @@ down: setup ## stop it
 fmt: setup ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: setup ## ruff, deptry
+lint: setup ## ruff, and deptry in every member
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
-	@for member in $(MEMBERS); do package=$$(basename $$member/src/*); (cd $$member && ../../$(BIN)/deptry src --known-first-party $$package > ../../.venv/deptry.txt 2>&1) || { echo "$$member:"; cat .venv/deptry.txt; exit 1; }; done
+	@found=0; for member in $(MEMBERS); do package=$$(basename $$member/src/*); told=$$(cd $$member && ../../$(BIN)/deptry src --known-first-party $$package 2>&1) || { echo "$$member: $$told"; found=1; }; done; exit $$found
 
 types: setup ## mypy --strict
 	@$(BIN)/mypy libs services tests && $(BIN)/mypy conftest.py
@@ -66,15 +67,15 @@ schemas: setup ## rewrite events-schema/
 docs: setup ## rewrite the generated pages of docs/
 	@$(BIN)/python docs/generate.py --write
 
-cases: setup ## acceptance ids of the specs without a test
-	@$(BIN)/python tests/cases.py
+cases: setup ## acceptance ids without a test; make cases RELEASE=1 fails while there is one
+	@$(BIN)/python tests/cases.py $(if $(RELEASE),--release)
 
 unit: setup ## one corner, fast: make unit T=libs/core K=cancel
-	@$(PYTEST) $(T) -m "not integration and not spark and not e2e" $(if $(K),-k "$(K)")
+	@$(PYTEST) $(T) -m $(ALONE) $(if $(K),-k "$(K)")
 
 check: lint types contracts ## everything that needs no server
 	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check
-	@$(PYTEST) -m "not integration and not spark and not e2e"
+	@$(PYTEST) -m $(ALONE)
 
 test: check ## all of it: check, then real Postgres, Kafka and Spark
 	@$(PYTEST) -m "integration and not e2e and not spark"
@@ -86,3 +87,6 @@ bench: setup ## figures, with machine and load
 
 lock: .venv/.uv ## resolve again; names, versions and hashes, no host
 	@$(BIN)/uv lock --quiet $(LOCKFLAGS) && $(BIN)/uv export --quiet --frozen --no-emit-workspace --no-header --no-annotate --group dev -o requirements.lock
+
+lock-jars: setup ## resolve Kafka's jars again: coordinates and hashes
+	@$(BIN)/python -m datarecs_cli.stack.lock_jars

@@ -1,5 +1,7 @@
 """What holds for every test of the workspace: servers, allowed hosts, example counts."""
 
+import gc
+
 import hypothesis
 import pytest
 
@@ -20,3 +22,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(name) for name in MAY_DIAL_LOOPBACK):
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "::1"]))
+
+
+def pytest_collection_finish() -> None:
+    """Set thousands of collected tests apart, which every garbage collection would walk over."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()

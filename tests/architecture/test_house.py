@@ -1,6 +1,7 @@
 """The rules of the house that no tool knows: members, sizes, names, importing without effect."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -23,6 +24,46 @@ REFUSED_CLASSES = {
     "Manager": "a name for what it decides",
     "Helper": "a name for what it decides",
 }
+IMPORTING = """
+import importlib, json, os, pkgutil, sys, threading
+sys.dont_write_bytecode = True
+effects, mine = {}, []
+def hook(event, args):
+    if event in ("socket.__new__", "socket.connect", "subprocess.Popen", "os.fork"):
+        mine.append(event)
+    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
+        mine.append(f"open {args[0]}")
+def start(*args, begin=threading._start_new_thread):
+    mine.append("thread")  # 3.11 has no audit event for it
+    return begin(*args)
+threading._start_new_thread = start
+class Told(type(os.environ)):
+    def __getitem__(self, name):
+        asking = sys._getframe(1)
+        while asking.f_code.co_filename.startswith(("<frozen ", os.__file__)):
+            asking = asking.f_back
+        if asking.f_globals.get("__name__", "").startswith("datarecs_"):
+            mine.append(f"environment {name}")
+        return super().__getitem__(name)
+for package in json.loads(sys.argv[1]):
+    root = importlib.import_module(package)
+    os.environ.__class__ = Told
+    if not effects:
+        sys.addaudithook(hook)
+    mine.clear()
+    for found in pkgutil.walk_packages(root.__path__, package + "."):
+        if not found.name.endswith("__main__") and ".migrations" not in found.name:
+            try:
+                importlib.import_module(found.name)
+            except Exception as error:
+                mine.append(f"{found.name}: {error!r}")
+    effects[package] = list(mine)
+print(json.dumps(effects))
+"""
+
+
+def package_of(member: Path) -> str:
+    return f"datarecs_{member.name.replace('-', '_')}"
 
 
 def modules(members: list[Path] = SHIPPED) -> Iterator[Path]:
@@ -53,33 +94,52 @@ def test_core_depends_on_nothing() -> None:
     assert project["project"]["dependencies"] == []
 
 
+@pytest.fixture(scope="module")
+def effects_of_importing() -> dict[str, list[str]]:
+    """What each package did to the world while all its modules were imported, in one process."""
+    result = subprocess.run(
+        [sys.executable, "-c", IMPORTING, json.dumps([package_of(one) for one in SHIPPED])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    effects: dict[str, list[str]] = json.loads(result.stdout)
+    return effects
+
+
 @pytest.mark.case("ARC-10")
 @pytest.mark.parametrize("member", SHIPPED, ids=lambda member: member.name)
-def test_importing_a_package_does_nothing(member: Path) -> None:
-    package = f"datarecs_{member.name.replace('-', '_')}"
-    program = f"""
-import sys, importlib, pkgutil
-mine = []
-def hook(event, args):
-    if event in ("socket.__new__", "socket.connect", "subprocess.Popen", "os.fork"):
-        mine.append(event)
-    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
-        if not str(args[0]).endswith((".pyc", "__pycache__")) and ".pyc." not in str(args[0]):
-            mine.append(f"open {{args[0]}}")
-    if event == "_thread.start_new_thread":
-        mine.append(event)
-package = importlib.import_module({package!r})
-sys.addaudithook(hook)
-for found in pkgutil.walk_packages(package.__path__, {package!r} + "."):
-    if not found.name.endswith("__main__") and ".migrations" not in found.name:
-        importlib.import_module(found.name)
-print(*mine, sep="\\n")
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+def test_importing_a_package_does_nothing(
+    member: Path, effects_of_importing: dict[str, list[str]]
+) -> None:
+    assert effects_of_importing[package_of(member)] == []
+
+
+@pytest.mark.case("ARC-10")
+def test_what_importing_a_module_does_is_found(tmp_path: Path) -> None:
+    package = tmp_path / "datarecs_busy"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "busy.py").write_text(
+        "import os, socket, threading\n"
+        "socket.socket().close()\nthreading.Thread(target=int).start()\n"
+        "open(os.devnull, 'w').close()\nos.environ['HOME']\nos.environ.get('PATH')\n"
     )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == []
+    result = subprocess.run(
+        [sys.executable, "-c", IMPORTING, '["datarecs_busy"]'],
+        env={"PYTHONPATH": str(tmp_path), "HOME": "/", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (told,) = json.loads(result.stdout).values()
+    assert told == [
+        "socket.__new__",
+        "thread",
+        "open /dev/null",
+        "environment HOME",
+        "environment PATH",
+    ]
 
 
 @pytest.mark.case("ARC-11")

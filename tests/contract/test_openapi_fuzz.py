@@ -4,6 +4,9 @@ Good and bad requests alike: no answer with 500, no status, type or body that th
 name, no bad request taken for a good one.
 """
 
+from datetime import timedelta
+from typing import Any
+
 import schemathesis
 from hypothesis import HealthCheck, settings
 
@@ -23,15 +26,24 @@ def a_house() -> MemoryApiHouse:
 
 HOUSE = a_house()
 KEY = {"Authorization": f"Bearer {HOUSE.key()}"}
-SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", HOUSE.app)
+CONFIG = schemathesis.Config.from_dict(
+    {
+        # every corner of a schema in turn: a job's has minutes of them
+        "phases": {"coverage": {"enabled": False}},
+        # a schema cannot say which cursor or which reference exists
+        "checks": {"positive_data_acceptance": {"enabled": False}},
+    }
+)
+SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", HOUSE.app, config=CONFIG)
 
 
 @SCHEMA.parametrize()
 @settings(
-    max_examples=15,
+    max_examples=8,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_every_answer_is_published(case: schemathesis.Case) -> None:
+def test_every_answer_is_published(case: Any) -> None:  # noqa: ANN401  a generated request
+    HOUSE.clock.advance(timedelta(minutes=2))  # so that wrong keys are answered 401, not 429
     case.call_and_validate(headers=KEY)

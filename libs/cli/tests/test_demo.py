@@ -1,6 +1,7 @@
 """The demo's data and declarations, before any platform is started."""
 
 import json
+import runpy
 from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
@@ -10,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.declared_files import load
-from datarecs_cli.demo import declarations, expected
 from datarecs_cli.demo.books import LedgerPlace, admin_login, load_ledger, write_csv, write_exports
+from datarecs_cli.demo.declarations import EXPORTS, JOB_FILE, JOB_TEXT, Places, surroundings_text
 from datarecs_cli.demo.entries import Entry, exports, ledger
+from datarecs_cli.demo.expected import FIRST, GAP, SECOND, departures
 from datarecs_cli.main import run
 from datarecs_cli.stack.failures import DemoFailedError
 from datarecs_cli.stack.layout import Layout
@@ -20,7 +22,7 @@ from datarecs_cli.stack.psql import Login
 from datarecs_core.resources.resource import Kind
 from datarecs_testing.stack import PostgresServer
 
-PLACES = declarations.Places(
+PLACES = Places(
     ledger=LedgerPlace(host="127.0.0.1", port=54329),
     password_file=Path("/project/.datarecs/tenant-secrets/t/demo-ledger"),
     folder=Path("/project/demo"),
@@ -43,7 +45,7 @@ def test_the_data_has_the_numbers_of_source_001() -> None:
     assert (len(ledger()), len(exports(corrected=False))) == (1000, 1005)
     assert (len(both), len(both - outside), len(outside)) == (980, 975, 5)
     assert (len(of_ledger.keys() - both), len(of_exports.keys() - both)) == (5, 20)
-    assert sum(of_exports.values()) - sum(of_ledger.values()) == Decimal(expected.GAP)
+    assert sum(of_exports.values()) - sum(of_ledger.values()) == Decimal(GAP)
     assert (of_ledger[4711], of_exports[4711]) == (Decimal("1500.00"), Decimal("500.00"))
 
 
@@ -104,29 +106,29 @@ def test_the_demos_own_job_finds_what_the_demo_expects(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_csv(tmp_path / "ledger.csv", ledger())
-    write_exports(tmp_path / declarations.EXPORTS, exports(corrected=corrected))
-    local = declarations.JOB_TEXT.replace(
+    write_exports(tmp_path / EXPORTS, exports(corrected=corrected))
+    local = JOB_TEXT.replace(
         "kind: postgres, connection: demo-ledger, relation: demo.ledger",
         "kind: csv, path: ledger.csv",
     ).replace("connection: demo-files, ", "")
     (tmp_path / "job.yaml").write_text(local, encoding="utf-8")
     run(["compare", "job.yaml", "--out", "out", "--quiet"])
     (stage,) = json.loads((tmp_path / "out" / "run.json").read_bytes())["proof"]["stages"]
-    wanted = expected.SECOND if corrected else expected.FIRST
-    assert list(expected.departures(wanted, payload_of(stage))) == []
+    wanted = SECOND if corrected else FIRST
+    assert list(departures(wanted, payload_of(stage))) == []
 
 
 def test_a_number_that_drifted_is_named() -> None:
-    found = {**expected.FIRST, "rows_matched": 974, "tolerances": []}
-    told = list(expected.departures(expected.FIRST, found))
+    found = {**FIRST, "rows_matched": 974, "tolerances": []}
+    told = list(departures(FIRST, found))
     assert told[1] == "rows_matched is 974 instead of 975"
     assert told[0].startswith("tolerances is []")
 
 
 def test_what_the_demo_declares_is_sound(tmp_path: Path) -> None:
-    around, job = tmp_path / "platform.yaml", tmp_path / declarations.JOB_FILE
-    around.write_text(declarations.surroundings_text(PLACES), encoding="utf-8")
-    job.write_text(declarations.JOB_TEXT, encoding="utf-8")
+    around, job = tmp_path / "platform.yaml", tmp_path / JOB_FILE
+    around.write_text(surroundings_text(PLACES), encoding="utf-8")
+    job.write_text(JOB_TEXT, encoding="utf-8")
     files = load([str(around), str(job)])
     assert [one.findings for file in files for one in file.documents] == [()] * 5
     kinds = [one.declared.kind for file in files for one in file.documents if one.declared]
@@ -134,22 +136,32 @@ def test_what_the_demo_declares_is_sound(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_odd_characters_stays_one_value(tmp_path: Path) -> None:
-    odd = declarations.Places(
+    odd = Places(
         ledger=PLACES.ledger,
         password_file=PLACES.password_file,
         folder=Path('/pro ject/"d: #{x}'),
         receiver_url=PLACES.receiver_url,
     )
     path = tmp_path / "platform.yaml"
-    path.write_text(declarations.surroundings_text(odd), encoding="utf-8")
+    path.write_text(surroundings_text(odd), encoding="utf-8")
     declared = load([str(path)])[0].documents[1].declared
     assert declared is not None
     assert declared.spec["config"] == {"root": '/pro ject/"d: #{x}'}
 
 
 def test_the_example_in_the_documentation_is_the_demos_job() -> None:
-    example = Path(__file__).parents[3] / "docs" / "examples" / declarations.JOB_FILE
-    assert example.read_text(encoding="utf-8") == declarations.JOB_TEXT
+    example = Path(__file__).parents[3] / "docs" / "examples" / JOB_FILE
+    assert example.read_text(encoding="utf-8") == JOB_TEXT
+
+
+def test_the_example_without_a_server_shows_the_same_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = Path(__file__).parents[3] / "docs" / "examples"
+    runpy.run_path(str(examples / "demo_data.py"))["main"](tmp_path)
+    job = str(tmp_path / "books.recon.yaml")
+    assert run(["compare", job, "--out", str(tmp_path / "out"), "--quiet"]) == 1
+    assert "975 within" in capsys.readouterr().out
 
 
 def test_a_password_that_would_need_quotes_is_refused(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ MISSING = {
     "delta_percent": {},
 }
 NULL = {**OUTSIDE, "break_id": "b3", "class": "NULL_MISMATCH", "deltas": {}, "delta_percent": {}}
-NULL["values"] = {"ledger": None, "exports": "0"}
+NULL["values"] = {"ledger": None, "exports": "0.5"}
 JOB = {"spec": {"sources": [{"name": "ledger"}, {"name": "exports"}]}}
 
 
@@ -70,9 +70,9 @@ def test_every_source_stands_beside_the_others(capsys: pytest.CaptureFixture[str
         *("account", "label", "MEASURE", "CLASS", "ledger", "exports"),
         *("DELTA", "DELTA", "%"),
     ]
-    assert first.split()[-5:] == ["OUTSIDE", "1,500", "500", "-1,000", "-66.666666"]
-    assert second.rstrip().endswith("presence      MISSING        2 rows  missing")
-    assert third.split()[-3:] == ["NULL_MISMATCH", "NULL", "0"]
+    assert first.split()[-6:] == ["OUTSIDE", "1,500.0", "500.0", "-1,000.0", "-66.666", "%"]
+    assert second.rstrip().endswith("presence      MISSING         2 rows  missing")
+    assert third.split()[-3:] == ["NULL_MISMATCH", "NULL", "0.5"]
 
 
 @pytest.mark.usefixtures("server")

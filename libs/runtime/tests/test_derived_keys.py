@@ -1,4 +1,4 @@
-"""Keys made of the key-encryption key: the same everywhere, another for every tenant and purpose."""
+"""Keys made of the key-encryption key: the same everywhere, another per tenant and purpose."""
 
 import base64
 from uuid import UUID

@@ -279,6 +279,7 @@ class TestFaults:
 
 
 class TestReading:
+    @pytest.mark.case("U27")
     @pytest.mark.parametrize("kind", Kind)
     def test_is_not_repeated_while_nothing_changed(self, ana: TestClient, kind: Kind) -> None:
         place = declare(ana, kind)
@@ -368,7 +369,7 @@ class TestReplacing:
         assert answer.json()["metadata"]["generation"] == 1
         assert changes(house)[-1] == ("UPDATED", ("labels",))
 
-    @pytest.mark.case("R09")
+    @pytest.mark.case("R09", "U27")
     def test_needs_the_version_it_replaces(self, house: MemoryApiHouse, ana: TestClient) -> None:
         place = declare(ana)
         etag = ana.get(place).headers["ETag"]

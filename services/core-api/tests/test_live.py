@@ -1,5 +1,6 @@
 """The history of a run, as JSON pages and as a stream: each entry once, in order, `end` last."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from uuid import UUID
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Message, Scope
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.ports.state import HistoryEntry
@@ -86,6 +88,30 @@ def end(house: MemoryApiHouse, run: str) -> None:
     change_run(house.unit, run_id, status=RunStatus.COMPLETED, result=RunResult.MATCHED)
 
 
+def a_scope(path: str, headers: dict[str, str]) -> Scope:
+    """A GET as the server hands it on."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("192.0.2.7", 50_000),
+        "server": ("api.test", 80),
+        "scheme": "http",
+        "http_version": "1.1",
+        "root_path": "",
+    }
+
+
+async def nothing_more() -> Message:
+    """A client that stays and says no more."""
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
 class TestAPage:
     def test_shows_entries_as_cloud_events(self) -> None:
         house = a_house()
@@ -148,7 +174,7 @@ class TestAPage:
 
 
 class TestAStream:
-    @pytest.mark.case("L42")
+    @pytest.mark.case("L42", "U34")
     def test_tells_everything_once_and_the_end_last(self) -> None:
         house = a_house()
         run = a_followed_run(house)
@@ -162,7 +188,7 @@ class TestAStream:
         snapshots = [one.data["status"] for one in told if one.event == "run"]
         assert snapshots == ["COMPLETED"]
 
-    @pytest.mark.case("L42")
+    @pytest.mark.case("L42", "U34")
     @pytest.mark.parametrize(
         ("query", "header", "first"),
         [("?after=2", None, 3), ("", "4", 5), ("?after=1", "4", 5), ("?after=1", "\u00b2", 2)],
@@ -179,6 +205,7 @@ class TestAStream:
         assert [one.id for one in told if one.id] == [str(number) for number in range(first, 7)]
 
     @pytest.mark.parametrize("seen", ["6", "9223372036854775808", "9" * 4000])
+    @pytest.mark.case("U34")
     def test_ends_at_once_for_a_client_that_has_seen_all(self, seen: str) -> None:
         house = a_house()
         run = a_followed_run(house)
@@ -302,6 +329,36 @@ class TestAStream:
         record(house, other)
         numbers = {frame.data.get("subject") for frame in followed(house.caller(), f"{one}/events")}
         assert f"run/{other.rpartition('/')[2]}" not in numbers
+
+    @pytest.mark.case("U34")
+    def test_is_the_same_from_every_replica(self) -> None:
+        house = a_house()
+        other = memory_api(unit=house.unit, finder=house.finder, queries=house.queries)
+        run = a_followed_run(house)
+        record(house, run, 10)
+        end(house, run)
+        told = [followed(one.caller(), f"{run}/events") for one in (house, other)]
+        assert told[0] == told[1]
+
+    @pytest.mark.case("U34")
+    def test_lets_a_reader_go_that_takes_nothing(self) -> None:
+        house = a_house(Pace(poll=NEVER, patience=timedelta(milliseconds=20)))
+        run = a_followed_run(house)
+        record(house, run, 10)
+        taken: list[Message] = []
+
+        async def stuck(message: Message) -> None:
+            taken.append(message)
+            if len(taken) > 3:
+                await asyncio.Event().wait()
+
+        headers = {"authorization": f"Bearer {house.key()}", "accept": "text/event-stream"}
+        scope = a_scope(f"{run}/events", headers)
+        asyncio.run(house.app(scope, nothing_more, stuck))
+        assert b"id: 2" in taken[-1]["body"]
+        end(house, run)
+        rest = followed(house.caller(), f"{run}/events", **{"Last-Event-ID": "1"})
+        assert [one.id for one in rest if one.id] == [str(number) for number in range(2, 12)]
 
     def test_leaves_nothing_behind(self) -> None:
         house = a_house()

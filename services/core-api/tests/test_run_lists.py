@@ -59,6 +59,18 @@ class TestAList:
         assert sorted(found) == sorted(made)
         assert found == sorted(made, key=lambda run: (made.index(run) // 3, run), reverse=True)
 
+    @pytest.mark.case("U28")
+    def test_shows_each_run_once_while_others_are_made(
+        self, house: MemoryApiHouse, ana: TestClient
+    ) -> None:
+        made = {add(house, created_at=NOON + timedelta(seconds=one)) for one in range(1000)}
+        seen: list[str] = []
+        for page in pages(ana, limit="200"):
+            seen += page
+            add(house, created_at=NOON + timedelta(days=1))
+        assert len(seen) == len(set(seen))
+        assert made <= set(seen)
+
     def test_names_the_next_page_in_a_link_without_the_host(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
@@ -149,6 +161,7 @@ class TestACursor:
             add(house)
         return str(ana.get("/api/v1/runs?limit=1&mode=IMMEDIATE").json()["next"])
 
+    @pytest.mark.case("U28")
     @pytest.mark.parametrize(
         "query", ["", "mode=SCHEDULED", "mode=IMMEDIATE&job=other", "mode=IMMEDIATE&result=MATCHED"]
     )

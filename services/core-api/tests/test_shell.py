@@ -59,7 +59,7 @@ def assert_has_headers(answer: httpx2.Response) -> None:
     assert "server" not in answer.headers
 
 
-@pytest.mark.case("X88")
+@pytest.mark.case("X88", "U33")
 @pytest.mark.parametrize(
     "path", ["/", "/api", "/api/v1", "/api/v1/", "/api/v1/jobs/", "/docs", "//"]
 )
@@ -141,7 +141,7 @@ class Defective(MemoryQueries):
         raise Broken.error
 
 
-@pytest.mark.case("X88")
+@pytest.mark.case("X88", "U33")
 def test_a_defect_on_any_route_tells_nothing(house: MemoryApiHouse, logs: list[EventDict]) -> None:
     key = house.key()
     broken = memory_api(

@@ -150,7 +150,7 @@ class TestATrigger:
 
 
 class TestAKey:
-    @pytest.mark.case("L07")
+    @pytest.mark.case("L07", "U25")
     def test_used_fifty_times_at_once_makes_one_run(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
@@ -187,7 +187,7 @@ class TestAKey:
         assert (second.status_code, second.text) == (first.status_code, first.text)
         assert second.headers["Location"] == first.headers["Location"]
 
-    @pytest.mark.case("L07")
+    @pytest.mark.case("L07", "U26")
     def test_used_for_another_body_is_refused(self, house: MemoryApiHouse, ana: TestClient) -> None:
         key = {"Idempotency-Key": "again"}
         ana.post(RUNS, json={"priority": 3}, headers=key)
@@ -201,6 +201,7 @@ class TestAKey:
         answer = ana.post(f"{RUNS}?namespace=other", headers=key)
         assert answer.json()["code"] == "DR4022"
 
+    @pytest.mark.case("U26")
     @pytest.mark.parametrize("key", ["", 256 * "k", "tab\there", "caf\u00e9"])
     def test_of_another_form_is_400(self, ana: TestClient, key: str) -> None:
         answer = ana.post(RUNS, headers={b"Idempotency-Key": key.encode("latin-1")})
@@ -290,6 +291,7 @@ class TestATransactionThatLoses:
 
 
 class TestPreferWait:
+    @pytest.mark.case("U29")
     def test_answers_200_as_soon_as_the_run_has_ended(
         self, house: MemoryApiHouse, ana: TestClient
     ) -> None:
@@ -309,6 +311,7 @@ class TestPreferWait:
         assert answer.headers["Location"].endswith(answer.json()["run_id"])
         assert "Retry-After" not in answer.headers
 
+    @pytest.mark.case("U29")
     def test_answers_202_when_the_time_is_up(self, ana: TestClient) -> None:
         answer = ana.post(RUNS, headers={"Prefer": "wait=1"})
         assert answer.status_code == 202

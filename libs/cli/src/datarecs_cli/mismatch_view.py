@@ -4,7 +4,7 @@ Apart from the command because for people an absent group is a word and for mach
 value, while both see the same rows in the same order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from datarecs_cli.client import Json
 from datarecs_cli.output import Column
@@ -45,32 +45,80 @@ def _ordered(first: Sequence[str], names: Sequence[str]) -> list[str]:
     ]
 
 
-def row_of(item: Json, sources: Sequence[str], *, for_people: bool) -> Json:
-    """One difference under the members that `columns_of` names."""
-    row: dict[str, object] = {name: item.get(name) for name in ("stage", "class", "break_id")}
-    presence = item.get("measure") == PRESENCE
-    row["measure"] = "presence" if presence and for_people else item.get("measure")
-    row |= {f"key {name}": _null(text, for_people) for name, text in _member(item, "key").items()}
-    values = _member(item, "values")
-    for name in dict.fromkeys((*sources, *values)):
-        if presence:
-            row[f"value {name}"] = _rows(values.get(name)) if for_people else values.get(name)
-        elif name in values:
-            row[f"value {name}"] = _null(values[name], for_people)
-    row |= {f"delta {name}": text for name, text in _member(item, "deltas").items()}
-    row |= {f"percent {name}": text for name, text in _member(item, "delta_percent").items()}
-    return row
+def rows_for_machines(items: Sequence[Json]) -> list[Json]:
+    """Under the members that `columns_of` names: exact text, nothing for what is absent."""
+    return [
+        {
+            **{name: item.get(name) for name in ("stage", "measure", "class")},
+            **_named("key", _member(item, "key")),
+            **_named("value", _member(item, "values")),
+            **_named("delta", _member(item, "deltas")),
+            **_named("percent", _member(item, "delta_percent")),
+        }
+        for item in items
+    ]
 
 
-def _null(text: object, for_people: bool) -> object:  # noqa: FBT001  the one switch of this module
-    return "NULL" if text is None and for_people else text
+def rows_for_people(items: Sequence[Json], sources: Sequence[str]) -> list[Json]:
+    """The same in words: amounts of a measure lined up, an absent group called missing."""
+    places = {
+        measure: common_places(
+            [
+                *(_text(one) for item in items for one in _of_measure(item, measure, "values")),
+                *(_text(one) for item in items for one in _of_measure(item, measure, "deltas")),
+            ]
+        )
+        for measure in {str(item.get("measure")) for item in items}
+    }
+    return [_in_words(item, sources, places[str(item.get("measure"))]) for item in items]
+
+
+def _of_measure(item: Json, measure: str, name: str) -> Iterable[object]:
+    return _member(item, name).values() if str(item.get("measure")) == measure else ()
+
+
+def _in_words(item: Json, sources: Sequence[str], places: int) -> Json:
+    values, present = _member(item, "values"), item.get("measure") != PRESENCE
+    if present:
+        shown = {name: _shown(value, places) for name, value in values.items()}
+    else:
+        shown = {name: _rows(values.get(name)) for name in dict.fromkeys((*sources, *values))}
+    deltas = {name: _shown(one, places) for name, one in _member(item, "deltas").items()}
+    percents = {name: share(str(one)) for name, one in _member(item, "delta_percent").items()}
+    return {
+        "stage": item.get("stage"),
+        "measure": item.get("measure") if present else "presence",
+        "class": item.get("class"),
+        **_named("key", {name: _key(one) for name, one in _member(item, "key").items()}),
+        **_named("value", shown),
+        **_named("delta", deltas),
+        **_named("percent", percents),
+    }
+
+
+def _named(lead: str, members: Mapping[str, object]) -> dict[str, object]:
+    return {f"{lead} {name}": value for name, value in members.items()}
+
+
+def _shown(value: object, places: int) -> str:
+    return "NULL" if value is None else amount(str(value), places=places)
+
+
+def _key(text: object) -> object:
+    """As it is written: a key that looks like a number is none."""
+    return "NULL" if text is None else text
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _rows(text: object) -> str:
     """How many rows of the group a source has."""
     if text in (None, "0"):
         return MISSING
-    return "1 row" if text == "1" else f"{amount(text)} rows"
+    number = str(text)
+    return counted(int(number), "row") if number.isdecimal() else number
 
 
 def _member(item: Json, name: str) -> Mapping[str, object]:

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from datarecs_core.errors.process import SettingsError
-from datarecs_runtime.sections import Secrets
 from datarecs_runtime.secrets import key_encryption_key
+from datarecs_runtime.sections import Secrets
 
 LENGTH = 32
 

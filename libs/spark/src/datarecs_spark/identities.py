@@ -134,7 +134,8 @@ class _Identities:
             f"CASE WHEN kind = '{DIFFERENCE}' THEN {base32(hmac_hex(self.key, told))} END"
             " AS break_id",
             f"CASE WHEN kind = '{DIFFERENCE}' THEN element_at({labels}, {at}) END AS measure_name",
-            f"element_at(array({sources}), odd + 1) AS odd_name",
+            # Spark 4.1 calls an element of literals never NULL, even where its number is.
+            f"IF(odd IS NULL, NULL, element_at(array({sources}), odd + 1)) AS odd_name",
         ]
 
     def row_hash(self) -> str:

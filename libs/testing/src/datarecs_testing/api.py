@@ -108,18 +108,19 @@ class ApiHouse:
         lasts: timedelta = timedelta(days=90),
     ) -> str:
         """A new key of the tenant, as a request carries it."""
+        now = self.clock.now()
         made = new_key(id_bytes=random_bytes(8), secret_bytes=random_bytes(32))
+        key = ApiKey(
+            key_id=made.key_id,
+            tenant_id=tenant,
+            name="test",
+            subject=subject,
+            secret_sha256=made.secret_sha256,
+            permissions=frozenset(map(str, permissions)),
+            created_at=now,
+            expires_at=now + lasts,
+        )
         with self.unit.begin(tenant) as tx:
-            key = ApiKey(
-                key_id=made.key_id,
-                tenant_id=tenant,
-                name="test",
-                subject=subject,
-                secret_sha256=made.secret_sha256,
-                permissions=frozenset(map(str, permissions)),
-                created_at=self.clock.now(),
-                expires_at=self.clock.now() + lasts,
-            )
             tx.api_keys.add(key)
         return made.text
 

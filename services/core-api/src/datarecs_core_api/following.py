@@ -29,6 +29,8 @@ class Pace:
     """Of silence, before a comment keeps proxies from closing the stream."""
     check: timedelta = timedelta(seconds=60)
     """Between two looks whether the caller may still see this."""
+    patience: timedelta = timedelta(seconds=30)
+    """For a reader that takes nothing; then it is let go, and comes back where it was."""
 
 
 class LoopWake:

@@ -7,11 +7,13 @@ process loses nothing: clients resume after the last id they saw. Frames: `event
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.state import HistoryEntry, Queries
@@ -95,6 +97,24 @@ class Stream:
             return run, self.queries.run_events(tenant, self.run_id, after=after, limit=PAGE)
         except (StoreUnavailableError, StoreBusyError):
             return None, []
+
+
+class LiveResponse(StreamingResponse):
+    """Frames on their way; a reader that takes nothing for too long is let go."""
+
+    def __init__(self, frames: AsyncIterator[bytes], *, patience: timedelta) -> None:
+        # proxies are told not to wait for more before they pass a frame on
+        headers = {"X-Accel-Buffering": "no"}
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
+        self._patience_s = patience.total_seconds()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def patiently(message: Message) -> None:
+            async with asyncio.timeout(self._patience_s):
+                await send(message)
+
+        with suppress(TimeoutError):
+            await super().__call__(scope, receive, patiently)
 
 
 class _Due:

@@ -53,9 +53,9 @@ def demo(
     platform = Platform(options, Report(done=_done, note=_note))
     if not platform.take():
         invocation.say(f"  a platform runs on {layout.root} already")
-        return _finish(_played(layout, invocation, stays=True), invocation)
+        return _finish(_played(layout, invocation, stays=True, receives_on=False), invocation)
     performance = _Performance(
-        platform, lambda: _played(layout, invocation, stays=stays), invocation
+        platform, lambda: _played(layout, invocation, stays=stays, receives_on=stays), invocation
     )
     return _with_platform(platform, performance, stays=stays)
 
@@ -119,7 +119,9 @@ def _finish(played: "Played", invocation: Invocation) -> ExitCode:
     return ExitCode.DONE
 
 
-def _played(layout: "Layout", invocation: Invocation, *, stays: bool) -> "Played":
+def _played(
+    layout: "Layout", invocation: Invocation, *, stays: bool, receives_on: bool
+) -> "Played":
     from datarecs_cli.client import Api
     from datarecs_cli.config import Access
     from datarecs_cli.demo.books import admin_login
@@ -144,6 +146,7 @@ def _played(layout: "Layout", invocation: Invocation, *, stays: bool) -> "Played
             invocation=invocation,
             show=_show if invocation.output is None else _keep_silent,
             stays=stays,
+            receives_on=receives_on,
         )
         return play(scene)
 

@@ -37,7 +37,12 @@ def diff(
 ) -> ExitCode:
     """Show what differs, every source side by side; exit 1 when there is anything."""
     from datarecs_cli.client import connect
-    from datarecs_cli.mismatch_view import by_key, columns_of, row_of
+    from datarecs_cli.mismatch_view import (
+        by_key,
+        columns_of,
+        rows_for_machines,
+        rows_for_people,
+    )
     from datarecs_cli.output import print_list
     from datarecs_cli.run_names import run_named
     from datarecs_cli.triggering import source_names
@@ -60,9 +65,8 @@ def diff(
         print_list("diff", (), rows, invocation)
     elif rows:
         machine = invocation.output is Output.CSV
-        columns = columns_of(rows, names)
-        shown = [row_of(one, names, for_people=not machine) for one in rows]
-        print_list("diff", columns, shown, invocation)
+        shown = rows_for_machines(rows) if machine else rows_for_people(rows, names)
+        print_list("diff", columns_of(rows, names), shown, invocation)
     _tell_more(run_id, len(rows), limit=limit)
     return ExitCode.DIFFERENT if rows else ExitCode.DONE
 

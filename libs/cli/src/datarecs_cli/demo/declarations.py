@@ -54,6 +54,8 @@ class Places:
     folder: Path
     """Of the exports."""
     receiver_url: str
+    listening: bool = True
+    """False once the receiver is gone, so that nothing is sent to a dead address."""
 
 
 def surroundings_text(places: Places) -> str:
@@ -88,6 +90,7 @@ kind: WebhookEndpoint
 metadata: {{name: {ENDPOINT}}}
 spec:
   url: {quoted(places.receiver_url)}
+  enabled: {quoted(places.listening)}
   filter: {{types: [reconciliation.run.finalised]}}
 ---
 apiVersion: datarecs.io/v1

@@ -6,7 +6,7 @@ REST, mail from the maildir, webhooks at a receiver of its own.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -55,7 +55,9 @@ class Scene:
     show: Callable[[str], None]
     """A line of the result."""
     stays: bool
-    """Whether the platform is up when the command has ended."""
+    """Whether the platform is up when the demo is over."""
+    receives_on: bool
+    """Whether this process goes on, and with it the receiver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +76,22 @@ def play(scene: Scene) -> Played:
         DemoFailedError: a step failed, or a number differs.
         DatarecsError: the API refused or nobody answered.
     """
-    clock = SystemClock()
-    with Receiver(keys=(), clock=clock) as receiver:
-        with _timed(scene, "demo data: ledger (Postgres, 1,000 rows), exports (Parquet, 1,005)"):
-            _prepare(scene, receiver)
-        receiver.keys = (secret_key(_signing_secret(scene)),)
-        first = _run(scene, number=1, wanted=expected.FIRST)
-        _check_gap(first)
-        mail = _show_mail(scene, first.run_id)
-        _show_webhook(scene, receiver, first.run_id)
-        scene.show("  ... the demo corrects the exports and runs again")
-        write_exports(scene.folder / declarations.EXPORTS, exports(corrected=True))
-        second = _run(scene, number=2, wanted=expected.SECOND)
-        _show_webhook(scene, receiver, second.run_id)
+    receiver = Receiver(keys=(), clock=SystemClock())
+    receiver.open()
+    with _timed(scene, "demo data: ledger (Postgres, 1,000 rows), exports (Parquet, 1,005)"):
+        places = _prepare(scene, receiver)
+    receiver.keys = (secret_key(_signing_secret(scene)),)
+    first = _run(scene, number=1, wanted=expected.FIRST)
+    _check_gap(first)
+    mail = _show_mail(scene, first.run_id)
+    _show_webhook(scene, receiver, first.run_id)
+    scene.show("  ... the demo corrects the exports and runs again")
+    write_exports(scene.folder / declarations.EXPORTS, exports(corrected=True))
+    second = _run(scene, number=2, wanted=expected.SECOND)
+    _show_webhook(scene, receiver, second.run_id)
+    if not scene.receives_on:
+        _declare_surroundings(scene, replace(places, listening=False))
+        receiver.close()
     reports = (_saved_report(scene, first, 1), _saved_report(scene, second, 2))
     dot = f" {scene.words.dot} "
     scene.show(f"  report    {dot.join(shown_path(one) for one in reports)}")
@@ -105,7 +110,7 @@ def _timed(scene: Scene, text: str) -> Iterator[None]:
     scene.invocation.say(f"  {scene.words.tick} {text:64} {took_s:5.1f} s")
 
 
-def _prepare(scene: Scene, receiver: Receiver) -> None:
+def _prepare(scene: Scene, receiver: Receiver) -> declarations.Places:
     """Data, files and declarations; an endpoint whose secret is lost is made anew."""
     scene.folder.mkdir(parents=True, exist_ok=True)
     secrets = scene.layout.tenant_secrets / scene.tenant_id
@@ -120,20 +125,26 @@ def _prepare(scene: Scene, receiver: Receiver) -> None:
     write_exports(scene.folder / declarations.EXPORTS, exports(corrected=False))
     job = scene.folder / declarations.JOB_FILE
     job.write_text(declarations.JOB_TEXT, encoding="utf-8")
-    around = scene.folder / declarations.SURROUNDINGS_FILE
-    around.write_text(declarations.surroundings_text(places), encoding="utf-8")
-    applied = _applied(scene, (str(around), str(job)))
+    applied = _declare_surroundings(scene, places)
     known = _secret_file(scene).exists()
     if not known and not any(one.secret for one in applied):
         _forget_endpoint(scene)
-        applied = _applied(scene, (str(around),))
+        applied = _declare_surroundings(scene, places)
     for one in applied:
         if one.secret is not None:
             LocalSecrets(scene.layout.secrets).put(WEBHOOK_SECRET, one.secret)
+    _applied(scene, str(job))
+    return places
 
 
-def _applied(scene: Scene, files: tuple[str, ...]) -> list[Applied]:
-    declared = sound(load(files), scene.invocation)
+def _declare_surroundings(scene: Scene, places: declarations.Places) -> list[Applied]:
+    around = scene.folder / declarations.SURROUNDINGS_FILE
+    around.write_text(declarations.surroundings_text(places), encoding="utf-8")
+    return _applied(scene, str(around))
+
+
+def _applied(scene: Scene, file: str) -> list[Applied]:
+    declared = sound(load([file]), scene.invocation)
     if not declared:
         raise DemoFailedError(step="its declarations", reason="they have faults, shown above")
     applied = list(apply_each(scene.api, declared))

@@ -18,7 +18,7 @@ from datarecs_cli.stack.process import run_text
 
 OLDEST = 17
 NEWEST = 23
-"""Spark 4.1 reads files through Hadoop 3.4, which asks for `Subject.getSubject`; Java 24 has none."""
+"""Spark 4.1 reads files through Hadoop 3.4, which needs `Subject.getSubject`; Java 24 has none."""
 FIRST_WITH_SHORTEST_DOUBLES = 19
 NO_TRACES = "-XX:-UsePerfData"
 """Java otherwise leaves a folder in /tmp: nothing is written outside the data directory."""

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import ConfigDict
 from starlette.concurrency import run_in_threadpool
 
@@ -38,7 +37,7 @@ from datarecs_core_api.inputs import (
     ShortText,
     canonical_uuid,
 )
-from datarecs_core_api.live import Stream, terminal_within
+from datarecs_core_api.live import LiveResponse, Stream, terminal_within
 from datarecs_core_api.outputs import EventPage, Page, RunOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
@@ -308,8 +307,7 @@ async def run_events(
             run_id=run.run_id,
             after=_seen(last_event_id, after),
         )
-        headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(await stream.started(), media_type=media, headers=headers)
+        return LiveResponse(await stream.started(), patience=use.following.pace.patience)
     entries = await run_in_threadpool(
         lambda: use.queries.run_events(caller.tenant_id, run.run_id, after=after, limit=limit)
     )

@@ -9,7 +9,7 @@ T ?= libs services tests/architecture tests/contract tests/docs
 K ?=
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit test bench lock lock-jars
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test bench lock lock-jars
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -55,8 +55,9 @@ lint: setup ## ruff, and deptry in every member
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
 	@found=0; for member in $(MEMBERS); do package=$$(basename $$member/src/*); told=$$(cd $$member && ../../$(BIN)/deptry src --known-first-party $$package 2>&1) || { echo "$$member: $$told"; found=1; }; done; exit $$found
 
+# conftest.py apart: below services/core-api, which no module name can spell, there is another.
 types: setup ## mypy --strict
-	@$(BIN)/mypy libs services tests && $(BIN)/mypy conftest.py
+	@$(BIN)/mypy libs services tests docs && $(BIN)/mypy conftest.py
 
 contracts: setup ## who may import whom
 	@$(BIN)/lint-imports
@@ -73,8 +74,12 @@ cases: setup ## acceptance ids without a test; make cases RELEASE=1 fails while 
 unit: setup ## one corner, fast: make unit T=libs/core K=cancel
 	@$(PYTEST) $(T) -m $(ALONE) $(if $(K),-k "$(K)")
 
-check: lint types contracts ## everything that needs no server
+check: lint types contracts printed alone ## everything that needs no server; make -j2 check uses two cores
+
+printed: setup
 	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check
+
+alone: setup
 	@$(PYTEST) -m $(ALONE)
 
 test: check ## all of it: check, then real Postgres, Kafka and Spark

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message, Scope
+from structlog.typing import EventDict
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.ports.state import HistoryEntry
@@ -295,6 +296,19 @@ class TestAStream:
         broken = memory_api(unit=house.unit, finder=house.finder, queries=Gone(house.store))
         assert followed(broken.caller(), f"{run}/events") == []
 
+    def test_that_breaks_off_leaves_a_trace_for_us_alone(self, logs: list[EventDict]) -> None:
+        house = a_house()
+        run = a_followed_run(house)
+
+        class Defective(MemoryQueries):
+            def run_events(self, *_: object, **__: object) -> list[HistoryEntry]:
+                raise RuntimeError("hunter2")
+
+        broken = memory_api(unit=house.unit, finder=house.finder, queries=Defective(house.store))
+        with pytest.raises(RuntimeError):
+            followed(broken.caller(), f"{run}/events")
+        assert [one["event"] for one in logs].count("answer_broken_off") == 1
+
     @pytest.mark.case("X34")
     def test_is_one_of_twenty_of_a_principal(self) -> None:
         house = a_house()
@@ -309,8 +323,10 @@ class TestAStream:
             bob = house.caller(subject="u-bob")
             with bob.stream("GET", f"{run}/events", headers=STREAM) as answer:
                 assert answer.status_code == 200
+            assert house.metrics.last("feed_connections", kind="sse") == MAX_PER_PRINCIPAL
             end(house, run)
         assert followed(ana, f"{run}/events")
+        assert house.metrics.last("feed_connections", kind="sse") == 0
 
     @pytest.mark.case("X04")
     def test_of_another_tenants_run_is_an_unknown_run(self) -> None:

@@ -113,6 +113,13 @@ class TestStages:
         assert (answer.status_code, answer.json()["code"]) == (404, "DR4004")
 
 
+def test_a_document_of_another_form_is_our_fault(finished: Finished, ana: TestClient) -> None:
+    blobs = finished.house.blobs.of(A_TENANT)
+    blobs.put(run_document(A_TENANT, finished.run_id), b"[]")
+    answer = ana.get(f"{finished.run}/stages")
+    assert (answer.status_code, answer.json()["code"]) == (500, "DR4090")
+
+
 class TestMismatches:
     def test_come_largest_first_with_both_sides(self, finished: Finished, ana: TestClient) -> None:
         items = ana.get(f"{finished.run}/mismatches").json()["items"]

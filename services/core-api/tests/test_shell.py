@@ -5,13 +5,16 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
+from starlette.websockets import WebSocketDisconnect
 from structlog.typing import EventDict
 
 from datarecs_application.errors import StoreUnavailableError
+from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.storage import StorageCode
 from datarecs_core.values import TenantId
 from datarecs_core_api.guarded import guarded_routes
+from datarecs_core_api.problems import STATUS
 from datarecs_core_api.shell import SECURITY_HEADERS
 from datarecs_memory.queries import MemoryQueries
 from datarecs_memory.unit_of_work import MemoryTransaction, MemoryUnitOfWork
@@ -250,3 +253,40 @@ def test_a_hostile_field_name_is_shown_cut_and_escaped(house: MemoryApiHouse) ->
     answer = ana.post(f"{place}/runs", json={10_000 * "x": 1, "a\nb": 1})
     assert {len(one["pointer"]) <= 70 for one in answer.json()["errors"]} == {True}
     assert "\\n" in str([one["pointer"] for one in answer.json()["errors"]])
+
+
+class TestCounting:
+    def test_is_by_the_routes_template(self, house: MemoryApiHouse) -> None:
+        ana = house.caller()
+        place = declare(ana)
+        ana.get(place)
+        ana.head(f"{place}?namespace=default")
+        ana.get("/api/v1/jobs/nothing")
+        told = house.metrics
+        route = "/api/v1/jobs/{name}"
+        assert told.total("http_requests_total", route=route, method="GET", status="200") == 1
+        assert told.total("http_requests_total", route=route, method="HEAD", status="200") == 1
+        assert told.total("http_requests_total", route=route, method="GET", status="404") == 1
+
+    def test_has_no_label_that_a_caller_invents(self, house: MemoryApiHouse) -> None:
+        house.bearing(None).request("BREW", f"/coffee/{house.ids.new()}")
+        counted = house.metrics.total(
+            "http_requests_total", route="none", method="other", status="404"
+        )
+        assert counted == 1
+
+    def test_tells_why_nobody_was_let_in(self, house: MemoryApiHouse) -> None:
+        house.bearing(f"drk_{12 * 'a'}_{43 * 'A'}").get("/api/v1/whoami")
+        assert house.metrics.total("auth_failures_total", reason="unknown") == 1
+
+
+def test_every_refusal_of_the_api_has_a_status() -> None:
+    assert set(ApiCode) <= set(STATUS)
+
+
+def test_a_socket_that_is_no_http_is_closed(house: MemoryApiHouse) -> None:
+    with (
+        pytest.raises(WebSocketDisconnect),
+        house.caller().websocket_connect("/api/v1/runs"),
+    ):
+        pass

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 from starlette.testclient import TestClient
+from structlog.typing import EventDict
 
 from datarecs_application.errors import KeyBusyError, StoreBusyError, StoreUnavailableError
 from datarecs_core.resources.resource import Kind
@@ -77,6 +78,16 @@ class TestATrigger:
         assert line.address == "192.0.2.7"
         assert line.request_id
 
+    def test_is_logged_once(
+        self, house: MemoryApiHouse, ana: TestClient, logs: list[EventDict]
+    ) -> None:
+        key = {"Idempotency-Key": "k"}
+        for _ in range(2):
+            ana.post(RUNS, headers=key)
+        (line,) = (one for one in logs if one["event"] == "run_triggered")
+        (run,) = runs_of(house)
+        assert (line["run_id"], line["tenant_id"]) == (str(run.run_id), str(A_TENANT))
+
     def test_answers_with_the_row_as_it_stands(self, ana: TestClient) -> None:
         answer = ana.post(RUNS)
         assert ana.get(answer.headers["Location"]).json() == answer.json()
@@ -117,6 +128,7 @@ class TestATrigger:
             ({"priority": "5"}, "/priority"),
             ({"reason": "a\u0000b"}, "/reason"),
             ({"reason": "\u202eevil"}, "/reason"),
+            ({"reason": "caf" + "e\u0301"}, "/reason"),
             ({"reason": 201 * "x"}, "/reason"),
         ],
     )

@@ -115,11 +115,11 @@ class _Watch:
         if self._interrupted:
             return False
         self._interrupted = True
-        self._telling.screen.say(
-            f"run continues; watch it with: datarecs watch {self._run_id}"
-            "  (Ctrl-C again within 3 s cancels it)"
-        )
         try:
+            self._telling.screen.say(
+                f"run continues; watch it with: datarecs watch {self._run_id}"
+                "  (Ctrl-C again within 3 s cancels it)"
+            )
             self._clock.wait(SECOND_CTRL_C)
         except KeyboardInterrupt:
             return True

@@ -208,7 +208,5 @@ def _average(name: str, scale: int, places: int) -> Iterator[list[str]]:
         yield [f"try_cast({made} AS DECIMAL(38,0)) AS {name}_q"]
     else:
         unit = f"CAST('1E-{places}' AS DECIMAL({places},{places}))"
-        yield [
-            f"try_cast(try_multiply(try_cast({made} AS DECIMAL(38,0)), {unit})"
-            f" AS DECIMAL(38,{places})) AS {name}_q"
-        ]
+        scaled = f"try_multiply(try_cast({made} AS DECIMAL(38,0)), {unit})"
+        yield [f"try_cast({scaled} AS DECIMAL(38,{places})) AS {name}_q"]

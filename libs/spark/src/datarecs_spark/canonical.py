@@ -65,7 +65,7 @@ def plain_number(written: str) -> str:
     return f"CASE WHEN instr({written}, '.') > 0 THEN {shorter} ELSE {written} END"
 
 
-def text_of(form: Form, value: str) -> str:
+def text_of(form: Form, value: str) -> str:  # noqa: PLR0911  one per kind
     """As people read it in differences; NULL for NULL, and for what SQL cannot write."""
     match form.kind:
         case FormKind.DECIMAL:

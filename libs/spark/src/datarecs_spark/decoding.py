@@ -65,7 +65,7 @@ def _counted(form: Form, amount: Decimal) -> Value:
 
 
 def invalid_of(payload: bytes) -> Value:
-    """The INVALID value behind its encoding's payload: the source's encoded name, then raw bytes."""
+    """The INVALID value behind its encoding's payload: the source's encoded name, raw bytes."""
     size = 5 + int.from_bytes(payload[1:5])
     return Value(Tag.INVALID, (payload[5:size].decode(), payload[size:]))
 

@@ -28,8 +28,8 @@ class SparkStartError(DatarecsError):
     def __init__(self, java_home: str | None, reason: str) -> None:
         place = java_home or "JAVA_HOME or `java` of the path"
         super().__init__(
-            f"Spark did not start with {place}: {reason}; it needs Java 17 to 23 (21 preferred) and "
-            "the memory of its setting"
+            f"Spark did not start with {place}: {reason}; it needs Java 17 to 23 (21 preferred) "
+            "and the memory of its setting"
         )
         self.java_home, self.reason = java_home, reason
 

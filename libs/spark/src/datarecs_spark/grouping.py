@@ -102,7 +102,7 @@ def _partition(names: Sequence[str]) -> str:
 
 
 def _copies_of_tuple(layout: Layout, same: str, before: Sequence[str]) -> list[str]:
-    """`w<source>`: copies of the tuple; `b<source>`: those whose text before rules sorts earlier."""
+    """`w<source>`: its copies; `b<source>`: those whose text sorts earlier before rules."""
     if not before:
         copies = [f"c{index} AS w{index}" for index in layout.sources]
         return [*copies, *(f"0L AS b{index}" for index in layout.sources)]

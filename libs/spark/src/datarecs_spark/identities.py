@@ -129,10 +129,10 @@ class _Identities:
         head = b"break" + self.stage.job_uid.bytes + encode(text(self.stage.name))
         at = f"measure + {1 - PRESENCE_MEASURE}"
         told = f"concat({binary_literal(head)}, element_at({parts}, {at}), group_encoded)"
+        named = base32(hmac_hex(self.key, told))
         sources = ", ".join(text_literal(each) for each in self.stage.sources)
         return [
-            f"CASE WHEN kind = '{DIFFERENCE}' THEN {base32(hmac_hex(self.key, told))} END"
-            " AS break_id",
+            f"CASE WHEN kind = '{DIFFERENCE}' THEN {named} END AS break_id",
             f"CASE WHEN kind = '{DIFFERENCE}' THEN element_at({labels}, {at}) END AS measure_name",
             # Spark 4.1 calls an element of literals never NULL, even where its number is.
             f"IF(odd IS NULL, NULL, element_at(array({sources}), odd + 1)) AS odd_name",

@@ -192,7 +192,7 @@ def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
 def keys_of(
     dimensions: Sequence[DimensionPlan], delivered: Sequence[Delivered], prefix: str
 ) -> tuple[Field, ...]:
-    """Dimensions as columns `<prefix>0`, `<prefix>1`, …"""
+    """Dimensions as columns `<prefix>0`, `<prefix>1` and so on."""
     return tuple(
         _field(
             _Use(
@@ -217,13 +217,15 @@ def check_covered(stage: StagePlan) -> None:
     if stage.type not in _STAGES:
         raise NotCoveredError(stage=stage.name, field="type", what=f"the stage type {stage.type}")
     scope = stage.scope.dimensions if stage.scope else ()
-    named = [(each.name, each.inputs) for each in (*stage.dimensions, *scope)]
+    named: list[tuple[str, Sequence[InputPlan | None]]] = [
+        (each.name, each.inputs) for each in (*stage.dimensions, *scope)
+    ]
     named += [(each.name, each.inputs) for each in stage.measures if each.comparable]
     for label, inputs in named:
         for plan in inputs:
             kinds = {plan.type.kind, plan.result.kind} if plan is not None else set()
             if kinds & _ABSENT:
-                what = f"the type {sorted(kinds & _ABSENT)[0]}"
+                what = f"the type {min(kinds & _ABSENT)}"
                 raise NotCoveredError(stage=stage.name, field=label, what=what)
     for measure in stage.measures:
         _check_rounding(stage, measure)

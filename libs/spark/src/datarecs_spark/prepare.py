@@ -86,7 +86,7 @@ def _base(delivered: Delivered, plan: InputPlan) -> _Base:
     return _Base(form=form, value=_typed(kind, form, column), invalid=invalid)
 
 
-def _typed(kind: CanonicalType, form: Form, column: str) -> str:
+def _typed(kind: CanonicalType, form: Form, column: str) -> str:  # noqa: PLR0911  one per kind
     match kind.kind:
         case TypeKind.FLOAT32 | TypeKind.FLOAT64:
             # Adding zero turns -0.0 into 0.0, and nothing else into anything else.

@@ -4,7 +4,7 @@ One step per source carries all such columns (spec comparison 12, E3); it applie
 that the oracle applies, value by value, and hands typed columns back.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntFlag
@@ -35,7 +35,7 @@ from datarecs_spark.forms import Form
 from datarecs_spark.layout import Field, Role
 from datarecs_spark.sort_keys import sort_key_of
 
-Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 _FLOAT_PLACES = 18
 _FLOAT_LIMIT = Decimal(10**20)
 
@@ -74,7 +74,7 @@ def python_step(rows: DataFrame, columns: tuple[PythonColumn, ...]) -> DataFrame
 
 
 def _step(columns: tuple[PythonColumn, ...], kept: list[str]) -> Step:
-    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         preparing = [_Preparing(each) for each in columns]
         for batch in batches:
             arrays = [batch.column(label) for label in kept]

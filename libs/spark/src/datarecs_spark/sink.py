@@ -1,12 +1,12 @@
 """The last step of a stage, inside its tasks: count groups, store differences, keep samples.
 
-Judged rows arrive as Arrow batches and are handled whole columns at a time; one row of JSON per task
-goes to the driver, and every file carries its task's attempt in its name, so a retried task leaves
-nothing that counts twice. Groups of the residue are judged on the way.
+Judged rows arrive as Arrow batches and are handled whole columns at a time; one row of JSON per
+task goes to the driver. Every file carries its task's attempt in its name, so a retried task
+leaves nothing that counts twice. Groups of the residue are judged on the way.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
@@ -59,8 +59,8 @@ def sunk(rows: DataFrame, plan: SinkPlan) -> DataFrame:
     return rows.mapInArrow(_step(plan), "what STRING, body STRING")
 
 
-def _step(plan: SinkPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _step(plan: SinkPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = _Task(plan, attempt_name())
         for batch in batches:
             task.take(batch)
@@ -90,7 +90,7 @@ class _Task:
         names = [(label, _native(plan.layout, label)) for label in plan.layout.key_names]
         scope = None if plan.scope_directory is None else Path(plan.scope_directory)
         self.scope = None if scope is None else Part(scope, attempt, pa.schema(names))
-        self.judged: list[tuple[Difference, dict[str, Any]]] = []
+        self.judged: list[tuple[Difference, Mapping[str, Any]]] = []
 
     def take(self, batch: pa.RecordBatch) -> None:
         kinds = batch.column("kind")
@@ -277,13 +277,13 @@ def _native(layout: Layout, label: str) -> pa.DataType:
     return forms.get(label, pa.binary())
 
 
-def _typed(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+def _typed(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(
         [{each: row[each] for each in schema.names} for row in rows], schema
     )
 
 
-def _values(row: dict[str, Any]) -> dict[str, Any]:
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
     """Totals, overflows and rounded floats of one row, where it has any."""
     return {
         label: value

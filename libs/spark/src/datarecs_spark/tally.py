@@ -107,10 +107,11 @@ def _written_parts(form: Form, value: str) -> dict[str, str]:
     size = f"trim(LEADING '-' FROM {text})"
     whole = f"lpad(substring_index({size}, '.', 1), 38, '0')"
     fraction = f"rpad(IF(instr({size}, '.') > 0, substring_index({size}, '.', -1), ''), 38, '0')"
-    pieces = {"hi": (whole, 1), "lo": (whole, 20), "f1": (fraction, 1), "f2": (fraction, 20)}
+    starts = {"hi": (whole, 1), "lo": (whole, 20), "f1": (fraction, 1), "f2": (fraction, 20)}
+    pieces = {part: f"substr({digits}, {at}, 19)" for part, (digits, at) in starts.items()}
     return {
-        part: f"IF({finite}, CAST(concat({sign}, substr({digits}, {at}, 19)) AS DECIMAL(19,0)), NULL)"
-        for part, (digits, at) in pieces.items()
+        part: f"IF({finite}, CAST(concat({sign}, {piece}) AS DECIMAL(19,0)), NULL)"
+        for part, piece in pieces.items()
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
+from typing import assert_never
 
 from datarecs_core.comparison.plan import MeasurePlan
 from datarecs_core.comparison.tolerance import (
@@ -81,6 +82,8 @@ class Agreeing:
                 scale = _scale(limit)
             case PercentageTolerance(limit=limit):
                 scale = self.scale + _scale(limit)
+            case _:
+                assert_never(tolerance)
         return scale + len(str(int(limit))) <= MAX_DIGITS
 
     # Step by step: each method's columns use those of the methods before it.
@@ -205,7 +208,7 @@ class Agreeing:
         return f"try_cast({size} AS {common}) {sign} try_cast({limit} AS {common})"
 
     def verdicts(self) -> Iterator[str]:
-        """`null<m>`, `in<m>` (within), `own<m>` as bits, `odd<m>`; NULL where the residue decides."""
+        """`null<m>`, `in<m>` (within), `own<m>` as bits, `odd<m>`; NULL: the residue decides."""
         sets = [_named(chosen) for chosen in self.compared()]
         kinds = range(len(self.plan.tolerances))
         together = " AND " if self.plan.combine is Combine.ALL else " OR "
@@ -219,8 +222,9 @@ class Agreeing:
         )
         unknown = " OR ".join(f"h{self.m}_{at}_{chosen} IS NULL" for at in kinds for chosen in sets)
         yield f"({nulls}) AS null{self.m}"
-        yield f"CASE WHEN {nulls} THEN FALSE WHEN {unknown} THEN NULL ELSE {within} END AS in{self.m}"
-        yield f"CASE WHEN {nulls} THEN 0L WHEN {unknown} THEN NULL ELSE {own} END AS own{self.m}"
+        untold = f"WHEN {unknown} THEN NULL"
+        yield f"CASE WHEN {nulls} THEN FALSE {untold} ELSE {within} END AS in{self.m}"
+        yield f"CASE WHEN {nulls} THEN 0L {untold} ELSE {own} END AS own{self.m}"
         yield f"{self._odd()} AS odd{self.m}"
 
     def _odd(self) -> str:

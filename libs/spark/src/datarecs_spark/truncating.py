@@ -4,7 +4,7 @@ The largest of every measure in turn, then the smallest break ids: the same rows
 partitioning. The stage's own parts are read again, the sources are not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -54,11 +54,11 @@ def truncated(session: SparkSession, sink: SinkPlan, counted: Counted) -> Counte
     )
 
 
-def _step(sink: SinkPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _step(sink: SinkPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     schema = schema_of(sink.layout)
     per_class = sink.layout.stage.caps.sample_per_class
 
-    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counted = Counted(len(sink.layout.sources))
         best, part = BestRows(per_class), Part(Path(sink.directory), attempt_name(), schema)
         for batch in batches:

@@ -43,6 +43,7 @@ from datarecs_runtime.sections import Egress, Secrets
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import FixedIds, ManualClock
+from datarecs_testing.metrics import RecordedMetrics
 
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
 """A backstop that no test has to wait for."""
@@ -64,10 +65,11 @@ class ApiHouse:
     profile: Profile = Profile.LOCAL
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     pace: Pace = QUICK
+    metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
 
     @cached_property
     def following(self) -> Following:
-        return Following(self.pace)
+        return Following(self.metrics, self.pace)
 
     @cached_property
     def secrets(self) -> TenantSecrets:
@@ -96,8 +98,12 @@ class ApiHouse:
             unit=self.unit,
             clock=self.clock,
             failures=SignInFailures(self.clock),
+            metrics=self.metrics,
         )
-        return build(Service(ports=ports, authenticator=keys, ready_when=self.ready_when))
+        service = Service(
+            ports=ports, authenticator=keys, metrics=self.metrics, ready_when=self.ready_when
+        )
+        return build(service)
 
     def key(
         self,

@@ -44,7 +44,7 @@ _SPLIT_ROWS = 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """pyspark leaves the sockets of its answers to the garbage collector, which tells of them."""
+    """Spark leaves the sockets of its answers to the garbage collector, which tells of them."""
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from datarecs_application.ports.outside import Metrics
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core_api.auth import Authenticator
 from datarecs_core_api.dependencies import Ports
@@ -43,6 +44,7 @@ class Service:
 
     ports: Ports
     authenticator: Authenticator
+    metrics: Metrics
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     max_body_bytes: int = Api().max_body_bytes
     traceparent: Callable[[str | None], str] = child_of
@@ -84,7 +86,12 @@ def build(service: Service) -> FastAPI:
     app.state.max_body_bytes = service.max_body_bytes
     app.state.health = Health(ready_when=service.ready_when, started=True)
     app.openapi = cache(partial(described, app))  # type: ignore[method-assign]  # FastAPI's way
-    app.add_middleware(Shell, traceparent=service.traceparent)
+    app.add_middleware(
+        Shell,
+        traceparent=service.traceparent,
+        metrics=service.metrics,
+        clock=service.ports.clock,
+    )
     app.add_exception_handler(DatarecsError, on_error)
     app.add_exception_handler(RequestValidationError, on_error)
     app.add_exception_handler(HTTPException, _on_router)

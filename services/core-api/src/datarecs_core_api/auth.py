@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from datarecs_application.ports.outside import Clock
+from datarecs_application.ports.outside import Clock, Metrics
 from datarecs_application.ports.state import ApiKey, AuditEntry, UnitOfWork, WorkFinder
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
@@ -35,6 +35,7 @@ class Authenticator:
     unit: UnitOfWork
     clock: Clock
     failures: SignInFailures
+    metrics: Metrics
 
     def principal(self, request: Request) -> Principal:
         """The caller.
@@ -48,6 +49,7 @@ class Authenticator:
         names += [f"key {presented.key_id}"] if presented else []
         closed_s = self.failures.closed_s(*names)
         if closed_s:
+            self.metrics.count("auth_failures_total", reason="too_many")
             raise ProblemError(
                 code=ApiCode.TOO_MANY_REQUESTS,
                 detail="too many failed sign-ins",
@@ -59,7 +61,7 @@ class Authenticator:
         )
         if stored is None or not genuine or not self._is_live(stored):
             self.failures.note(*names)
-            self._record(request, stored, "wrong_secret" if not genuine else "not_live")
+            self._record(request, stored, genuine=genuine)
             raise ProblemError(
                 code=SecurityCode.UNAUTHENTICATED,
                 detail="a valid API key is needed: Authorization: Bearer drk_…",
@@ -90,14 +92,13 @@ class Authenticator:
     def _is_live(self, key: ApiKey) -> bool:
         return key.revoked_at is None and key.expires_at > self.clock.now()
 
-    def _record(self, request: Request, key: ApiKey | None, cause: str) -> None:
-        """Nothing for an unknown id: it belongs to no tenant."""
+    def _record(self, request: Request, key: ApiKey | None, *, genuine: bool) -> None:
+        """Counted, and told to the tenant whose key it is; an unknown id belongs to none."""
+        outcome = _cause(key, genuine=genuine)
+        self.metrics.count("auth_failures_total", reason=outcome)
         if key is None:
             return
         owner = _principal(key)
-        outcome = cause
-        if cause == "not_live":
-            outcome = "revoked" if key.revoked_at is not None else "expired"
         entry = AuditEntry(
             **asker(request, owner),
             action="sign_in",
@@ -107,6 +108,14 @@ class Authenticator:
         )
         with self.unit.begin(key.tenant_id) as tx:
             tx.audit.append(entry)
+
+
+def _cause(key: ApiKey | None, *, genuine: bool) -> str:
+    if key is None:
+        return "unknown"
+    if not genuine:
+        return "wrong_secret"
+    return "revoked" if key.revoked_at is not None else "expired"
 
 
 def _principal(key: ApiKey) -> Principal:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
 
+from datarecs_application.ports.outside import Metrics
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.api import ApiCode
 from datarecs_core_api.problems import ProblemError
@@ -61,8 +62,9 @@ class LoopWake:
 class Following:
     """The followers of this process. Safe from several threads."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
+    def __init__(self, metrics: Metrics, pace: Pace | None = None) -> None:
         self.pace = pace or Pace()
+        self._metrics = metrics
         self.is_over = False
         """The process drains: followers end, and clients come back to another replica."""
         self._lock = Lock()
@@ -108,14 +110,19 @@ class Following:
                     detail="too many streams are open; close some",
                     headers={"Retry-After": "10"},
                 )
-            self._streams[who] += 1
+            self._open(who, 1)
         try:
             yield
         finally:
             with self._lock:
-                self._streams[who] -= 1
-                if not self._streams[who]:
-                    del self._streams[who]
+                self._open(who, -1)
+
+    def _open(self, who: tuple[str, str], more: int) -> None:
+        """Under the lock."""
+        self._streams[who] += more
+        if not self._streams[who]:
+            del self._streams[who]
+        self._metrics.gauge("feed_connections", self._streams.total(), kind="sse")
 
     def _leave(self, run_id: str, wake: LoopWake) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
@@ -70,8 +71,9 @@ class Stream:
             yield RETRY
             told, ping, check = _Told(after=self.after), _Due(pace.ping), _Due(pace.check)
             while not self.following.is_over:
-                run, entries = await run_in_threadpool(self._seen, told.after)
-                if run is None or (check.has_come() and await run_in_threadpool(self._is_barred)):
+                look = partial(self._look, told.after, check=check.has_come())
+                run, entries = await run_in_threadpool(look)
+                if run is None:
                     return
                 for frame in told.news(run, entries):
                     ping.begin()
@@ -83,16 +85,15 @@ class Stream:
                 if len(entries) < PAGE:
                     await wake.arrived(pace.poll)
 
-    def _is_barred(self) -> bool:
-        try:
-            return not self.may_see()
-        except (StoreUnavailableError, StoreBusyError):
-            return True
+    def _look(self, after: int, *, check: bool) -> tuple[Run | None, list[HistoryEntry]]:
+        """The row first: what it says is done stands in the entries that are read after it.
 
-    def _seen(self, after: int) -> tuple[Run | None, list[HistoryEntry]]:
-        """The row first: what it says is done stands in the entries that are read after it."""
+        None when there is nothing to see any more, or nobody who may.
+        """
         tenant = self.caller.tenant_id
         try:
+            if check and not self.may_see():
+                return None, []
             run = self.queries.run(tenant, self.run_id)
             return run, self.queries.run_events(tenant, self.run_id, after=after, limit=PAGE)
         except (StoreUnavailableError, StoreBusyError):

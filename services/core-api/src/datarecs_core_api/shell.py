@@ -1,4 +1,4 @@
-"""Around every request: trace and request id, headers, HEAD, and the answer of last resort.
+"""Around every request: trace and request id, headers, HEAD, counting, the answer of last resort.
 
 Plain ASGI, because a stream that lasts for hours must pass through untouched.
 """
@@ -11,6 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from datarecs_application.ports.outside import Clock, Metrics
 from datarecs_core_api.auth import key_in_url
 from datarecs_core_api.failures import problem_of
 from datarecs_core_api.problems import response
@@ -26,6 +27,8 @@ SECURITY_HEADERS = {
     "frame-ancestors 'none'",
 }
 MAX_REQUEST_ID = 128
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
+"""Others are counted as one, since anybody can invent some."""
 
 
 class _HeadDoneError(Exception):
@@ -35,9 +38,17 @@ class _HeadDoneError(Exception):
 class Shell:
     """The outermost part of the application."""
 
-    def __init__(self, app: ASGIApp, *, traceparent: Callable[[str | None], str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        traceparent: Callable[[str | None], str],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
         """`traceparent` makes a span below the given one, or a new trace."""
         self._app, self._traceparent = app, traceparent
+        self._metrics, self._clock = metrics, clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,21 +57,42 @@ class Shell:
         request = Request(scope, receive)
         self._identify(request)
         outgoing = _Outgoing(send, request)
-        refusal = key_in_url(request)
-        if refusal is not None:
-            await response(request, refusal)(scope, receive, outgoing)
-            return
         # HEAD is GET without the body: a copy, so that the server still knows what was asked.
         inner = {**scope, "method": "GET"} if request.method == "HEAD" else scope
+        began = self._clock.monotonic()
+        try:
+            await self._answer(request, inner, receive, outgoing)
+        finally:
+            self._count(request.method, inner, outgoing, self._clock.monotonic() - began)
+
+    async def _answer(
+        self, request: Request, inner: Scope, receive: Receive, outgoing: "_Outgoing"
+    ) -> None:
+        refusal = key_in_url(request)
+        if refusal is not None:
+            await response(request, refusal)(inner, receive, outgoing)
+            return
         try:
             await self._app(inner, receive, outgoing)
         except (_HeadDoneError, ClientDisconnect):
             pass  # nobody reads on
         except Exception as error:  # the last resort of a process entry: a 500 that tells nothing
-            if outgoing.started:
+            if outgoing.status is not None:
                 log.exception("answer_broken_off", path=request.scope["path"])
                 raise
-            await response(request, problem_of(error))(scope, receive, outgoing)
+            await response(request, problem_of(error))(inner, receive, outgoing)
+
+    def _count(self, method: str, inner: Scope, outgoing: "_Outgoing", seconds: float) -> None:
+        """By the route's template; a stream's length is no time to answer."""
+        route = str(getattr(inner.get("route"), "path", "none"))
+        self._metrics.count(
+            "http_requests_total",
+            route=route,
+            method=method if method in METHODS else "other",
+            status="none" if outgoing.status is None else str(outgoing.status),
+        )
+        if not outgoing.streams:
+            self._metrics.observe("http_request_seconds", seconds, route=route)
 
     def _identify(self, request: Request) -> None:
         state = request.state
@@ -78,12 +110,15 @@ class _Outgoing:
 
     def __init__(self, send: Send, request: Request) -> None:
         self._send, self._request = send, request
-        self.started = False
+        self.status: int | None = None
+        """None until it has begun."""
+        self.streams = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.started = True
+            self.status = int(message["status"])
             headers = MutableHeaders(scope=message)
+            self.streams = headers.get("content-type", "").startswith("text/event-stream")
             headers["X-Request-Id"] = self._request.state.request_id
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)

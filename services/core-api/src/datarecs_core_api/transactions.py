@@ -5,6 +5,7 @@ lost compare-and-set means start from the top, and only the client's own conflic
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from datarecs_application.errors import StoreBusyError
@@ -25,11 +26,12 @@ def repeated(
     Raises:
         StoreBusyError: all of them lost.
     """
-    for left in range(TRIES - 1, -1, -1):
-        try:
-            with unit.begin(tenant, feed=FEED_NUMBERS if feed else 0) as tx:
-                return work(tx)
-        except StoreBusyError:
-            if left == 0:
-                raise
-    raise AssertionError("the last try returns or raises")
+    for _ in range(TRIES - 1):
+        with suppress(StoreBusyError):
+            return _once(unit, tenant, work, feed=feed)
+    return _once(unit, tenant, work, feed=feed)
+
+
+def _once(unit: UnitOfWork, tenant: TenantId, work: Callable[[Transaction], T], *, feed: bool) -> T:
+    with unit.begin(tenant, feed=FEED_NUMBERS if feed else 0) as tx:
+        return work(tx)

@@ -68,7 +68,8 @@ def run_view(run: Run) -> RunOut:
 
 
 def run_etag(run: Run) -> str:
-    return f'"{run.run_id}:{run.row_version}"'
+    """Of everything `run_view` shows; history grows without a new version of the row."""
+    return f'"{run.run_id}:{run.row_version}.{run.last_sequence}"'
 
 
 def entry_view(run: Run, entry: HistoryEntry) -> dict[str, object]:

@@ -41,7 +41,8 @@ def build(settings: Settings) -> Process:
         application=Name.CORE_API,
     )
     database.refuse_unsafe_login()
-    following = Following()
+    metrics = PrometheusMetrics()
+    following = Following(metrics)
     ready_when = {"database": database.ready}
     ports = _ports(settings, database, following)
     clock = SystemClock()
@@ -52,7 +53,9 @@ def build(settings: Settings) -> Process:
             unit=ports.unit,
             clock=clock,
             failures=SignInFailures(clock),
+            metrics=metrics,
         ),
+        metrics=metrics,
         ready_when=ready_when,
         max_body_bytes=settings.api.max_body_bytes,
     )
@@ -64,7 +67,7 @@ def build(settings: Settings) -> Process:
         ready_when={**ready_when, "http": serving.ready},
         closing=(database.close,),
         side=settings.side,
-        metrics=PrometheusMetrics(),
+        metrics=metrics,
     )
 
 

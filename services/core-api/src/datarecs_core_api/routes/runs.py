@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import ConfigDict
 from starlette.concurrency import run_in_threadpool
@@ -45,6 +46,7 @@ from datarecs_core_api.triggering import TriggerIn, command_of
 from datarecs_core_api.views import entry_view, run_etag, run_view
 from datarecs_specs.kinds import KINDS
 
+log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=GuardedRoute)
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Prefer = Annotated[str | None, Header(description="`wait=N`, N from 1 to 30 seconds.")]
@@ -145,6 +147,9 @@ async def trigger(
     answer = await run_in_threadpool(
         once, request, body.canonical, unit=use.unit, caller=caller, act=act
     )
+    if "Idempotency-Replayed" not in answer.headers:
+        run_id = answer.headers["Location"].rpartition("/")[2]
+        log.info("run_triggered", tenant_id=str(caller.tenant_id), run_id=run_id)
     return await _waited(use, caller, answer, prefer)
 
 

@@ -142,6 +142,8 @@ def test_the_demo_can_be_played_again(platform: Any, shown: Shown) -> None:  # n
     found = json.loads(again.stdout)
     assert [one["result"] for one in found["runs"]] == ["UNMATCHED", "MATCHED"]
     assert found["schema"] == "datarecs.cli.demo/1"
+    endpoint = platform.datarecs("get", "hook", "demo-receiver", "-o", "yaml").stdout
+    assert "enabled: false" in endpoint  # its receiver went with the command
 
 
 @pytest.fixture

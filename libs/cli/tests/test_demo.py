@@ -207,23 +207,11 @@ def test_the_reader_may_read_the_ledger_and_nothing_else(postgres_server: Postgr
         assert reader.ask(statement, database="demo").refused
 
 
-@pytest.mark.parametrize(
-    ("arguments", "setting", "said"),
-    [
-        (["demo"], "maybe", "DEMO_KEEP=maybe: 1 or 0"),
-        (["demo", "--port", "0"], "0", "--port"),
-    ],
-)
-def test_what_cannot_be_meant_starts_nothing(
-    arguments: list[str],
-    setting: str,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_wish_that_cannot_be_meant_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DEMO_KEEP", setting)
-    assert run(arguments) == 2
-    assert said in capsys.readouterr().err
+    monkeypatch.setenv("DEMO_KEEP", "maybe")
+    assert run(["demo"]) == 2
+    assert "DEMO_KEEP=maybe: 1 or 0" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -224,7 +224,8 @@ class TestTheSize:
 
     def test_of_a_declaration_has_its_own_limit(self, ana: TestClient) -> None:
         padded = b"{" + MAX_SPEC_BYTES * b" " + b"}"
-        assert ana.post("/api/v1/jobs", content=padded, headers=JSON).status_code == 413
+        answer = ana.post("/api/v1/jobs", content=padded, headers=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (413, "DR4003")
         yaml = {"Content-Type": "application/yaml"}
         assert ana.post("/api/v1/jobs", content=padded, headers=yaml).status_code == 413
 

@@ -171,7 +171,9 @@ class TestAPage:
     def test_is_what_the_caller_accepts(self, accept: str, status: int) -> None:
         house = a_house()
         run = a_followed_run(house)
-        assert house.caller().get(f"{run}/events", headers={"Accept": accept}).status_code == status
+        answer = house.caller().get(f"{run}/events", headers={"Accept": accept})
+        assert answer.status_code == status
+        assert (answer.json().get("code") == "DR4007") is (status == 406)
 
 
 class TestAStream:

@@ -156,10 +156,10 @@ class StageDraft:
         """Every non-dimension column: those of the reference in its order, then others by name."""
         reference = self.job.source_index(self.stage.reference or self.job.reference_source)
         keys = {each.column or each.name for each in self.stage.dimensions}
-        left_out = keys | set(self.stage.except_)
-        first = [name for name in self.sources[reference].columns if name not in left_out]
+        ignored = keys | set(self.stage.except_)
+        first = [name for name in self.sources[reference].columns if name not in ignored]
         others = {name for source in self.sources for name in source.columns}
-        return [*first, *sorted(others - left_out - set(first))]
+        return [*first, *sorted(others - ignored - set(first))]
 
     def _every_column(self) -> tuple[MeasurePlan, ...]:
         plans: list[MeasurePlan] = []

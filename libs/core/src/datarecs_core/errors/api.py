@@ -54,12 +54,6 @@ class ApiCode(ErrorCode):
         causes="An Accept header that names none of the types of the route.",
         remedy="Accept `application/json`, or a type the route documents.",
     )
-    CURSOR_EXPIRED = Entry(
-        docs_id="DR4008",
-        meaning="The place in the feed is older than what is kept.",
-        causes="A reader that stayed away longer than the feed's retention.",
-        remedy="List again and go on from the position the list gives.",
-    )
     ALREADY_EXISTS = Entry(
         docs_id="DR4009",
         meaning="The name is taken.",
@@ -107,7 +101,7 @@ class ApiCode(ErrorCode):
     )
     TOO_MANY_REQUESTS = Entry(
         docs_id="DR4016",
-        meaning="A limit on requests, streams or queued runs is reached.",
+        meaning="A limit on requests or streams is reached.",
         causes="More of them than the tenant, the principal or the address may have.",
         remedy="Wait as long as Retry-After says.",
         retryable=True,

@@ -68,13 +68,6 @@ class SecurityCode(ErrorCode):
         causes="A role or key scope without the permission that the message names.",
         remedy="Ask an admin of the tenant for the role, or use a key with that scope.",
     )
-    RUN_QUOTA_EXCEEDED = Entry(
-        docs_id="DR6029",
-        meaning="The job or the tenant has as many waiting runs as it may have.",
-        causes="Runs are triggered faster than they are worked off.",
-        remedy="Wait for runs to end, cancel some, or trigger less often.",
-        retryable=True,
-    )
 
 
 class UrlRefusedError(DatarecsError):

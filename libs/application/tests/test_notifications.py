@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops.mail_sending import MailSending, RelayHealth
@@ -405,7 +406,9 @@ def test_a_day_without_relay_ends_as_expired_with_an_event() -> None:
     house = House(mailer=ScriptedMailer(*[LOST] * 1000))
     house.declare()
     run = house.finish()
-    house.drain()
+    with capture_logs() as said:
+        house.drain()
+    assert [entry["code"] for entry in said if "code" in entry] == ["DR5604"]
     house.clock.advance(25 * HOUR)
     house.drain()
     (mail,) = house.mails(run)
@@ -418,7 +421,9 @@ def test_a_refused_login_leaves_mails_pending_and_rests_15_minutes() -> None:
     house = House(mailer=ScriptedMailer(refused(Stage.AUTH, 535)))
     house.declare()
     run = house.finish()
-    house.drain()
+    with capture_logs() as said:
+        house.drain()
+    assert [entry["code"] for entry in said if "code" in entry] == ["DR5603"]
     assert house.mails(run)[0].state is MailState.PENDING
     assert house.health.rest() == 15 * MINUTE
     assert house.metrics.total("mail_attempts_total", **{"class": "CONFIGURATION"}) == 1

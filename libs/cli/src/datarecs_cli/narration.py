@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 
 from datarecs_cli.follow import Dropped, Happened, Seen, Snapshot
 from datarecs_cli.output import Words, amount, cell
+from datarecs_events import event_types
 
 Data = Mapping[str, object]
-PREFIX = "io.datarecs.reconciliation."
+PREFIX = f"{event_types.PREFIX}reconciliation."
 _MOVING = frozenset(
     {
         "run.triggered",

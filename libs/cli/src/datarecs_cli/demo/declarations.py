@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datarecs_cli.demo.books import LedgerPlace
+from datarecs_events.event_types import DataRecsEventType
 
 JOB = "ledger-vs-exports"
 EXPORTS = "exports.parquet"
@@ -16,7 +17,7 @@ JOB_FILE = "ledger.recon.yaml"
 SURROUNDINGS_FILE = "platform.yaml"
 ENDPOINT = "demo-receiver"
 RECIPIENT = "finance@demo.localhost"
-FINALISED = "io.datarecs.reconciliation.run.finalised"
+FINALISED = DataRecsEventType.RUN_FINALISED.value
 JOB_TEXT = f"""\
 # Does every account of the ledger add up to the same amount in the exports?
 # Written by `datarecs demo`, which writes it anew each time. Change something, then:

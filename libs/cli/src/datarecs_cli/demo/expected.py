@@ -6,8 +6,10 @@ the sources and the wire fails the demo.
 
 from collections.abc import Iterator, Mapping
 
+from datarecs_events.event_types import DataRecsEventType
+
 Data = Mapping[str, object]
-COMPARED = "io.datarecs.reconciliation.run.comparison.completed"
+COMPARED = DataRecsEventType.RUN_COMPARISON_COMPLETED.value
 FIRST: Data = {
     "source_row_counts": {"source_0": 1000, "source_1": 1005},
     "join_stats": {

@@ -91,7 +91,17 @@ class Aggregate:
         field = measure.field
         if field is not None and field.role is Role.AMOUNT:
             yield f"{self._overflows()} AS o{at}"
-            yield f"{f'{self._name}_rd' if field.stateful else '0L'} AS w{at}"
+            yield f"{self._rounded()} AS w{at}"
+
+    def _rounded(self) -> str:
+        """Floats rounded on the way into a sum; none where the sum is special or INVALID."""
+        field, name = self.measure.field, self._name
+        if field is None or not field.stateful:
+            return "0L"
+        added = f"{name}_z & 7 = 0"
+        if field.may_be_invalid:
+            added += f" AND {name}_x IS NULL"
+        return f"IF({added}, {name}_rd, 0L)"
 
     def _exact_form(self) -> Form:
         """Of the result before rules."""
@@ -184,29 +194,39 @@ def _total(form: Form, name: str) -> str:
 
 
 def _average(name: str, scale: int, places: int) -> Iterator[list[str]]:
-    """The exact quotient, rounded half-even once: whole numbers of units all the way."""
+    """The exact quotient, rounded half-even once: whole numbers of units all the way.
+
+    Long division in base 10^19, since a quotient of Spark's has at most 28 digits before the point.
+    """
     units = f"CAST(replace(CAST(abs({name}_t) AS STRING), '.', '') AS DECIMAL(38,0))"
     more, less = max(places - scale, 0), max(scale - places, 0)
     count = f"CAST(nullif({name}_n, 0) AS {_COUNT})"
     divisor = count if less == 0 else f"CAST({count} * {10**less}BD AS DECIMAL(38,0))"
     yield [f"{units} AS {name}_u", f"{divisor} AS {name}_d"]
-    yield [f"{name}_u % {name}_d AS {name}_r1"]
-    yield [
-        f"CAST(try_divide({name}_u - {name}_r1, {name}_d) AS DECIMAL(38,0)) AS {name}_q1",
-        f"CAST(try_multiply({name}_r1, {10**more}BD) AS DECIMAL(38,0)) AS {name}_m",
-    ]
-    yield [f"{name}_m % {name}_d AS {name}_r2"]
-    yield [f"CAST(try_divide({name}_m - {name}_r2, {name}_d) AS DECIMAL(38,0)) AS {name}_q2"]
-    whole = f"try_add(try_multiply({name}_q1, {10**more}BD), {name}_q2)"
-    yield [f"CAST({whole} AS DECIMAL(38,0)) AS {name}_q3"]
-    twice = f"({name}_r2 * 2BD)"
-    odd = f"{name}_q3 % 2BD = 1BD"
-    up = f"IF({twice} > {name}_d OR ({twice} = {name}_d AND {odd}), 1BD, 0BD)"
+    yield [f"{name}_u % {_HALF} AS {name}_ul"]
+    yield [f"{_cast(f'({name}_u - {name}_ul) / {_HALF}')} AS {name}_uh"]
+    yield from _divided(f"{name}_uh", f"{name}_d", f"{name}_qh")
+    carried = f"try_add(try_multiply({name}_qh_r, {_HALF}), {name}_ul)"
+    yield [f"{_cast(carried)} AS {name}_c"]
+    yield from _divided(f"{name}_c", f"{name}_d", f"{name}_ql")
+    yield [f"{_cast(f'try_multiply({name}_ql_r, {10**more}BD)')} AS {name}_m"]
+    yield from _divided(f"{name}_m", f"{name}_d", f"{name}_qm")
+    whole = f"try_add(try_multiply({name}_qh, {_HALF}), {name}_ql)"
+    shifted = f"try_add(try_multiply({_cast(whole)}, {10**more}BD), {name}_qm)"
+    yield [f"{_cast(shifted)} AS {name}_qs"]
+    twice = f"({name}_qm_r * 2BD)"
+    up = f"{twice} > {name}_d OR ({twice} = {name}_d AND {name}_qs % 2BD = 1BD)"
     sign = f"IF({name}_t < 0, -1BD, 1BD)"
-    made = f"try_multiply(try_add({name}_q3, {up}), {sign})"
-    if places == 0:
-        yield [f"try_cast({made} AS DECIMAL(38,0)) AS {name}_q"]
-    else:
-        unit = f"CAST('1E-{places}' AS DECIMAL({places},{places}))"
-        scaled = f"try_multiply(try_cast({made} AS DECIMAL(38,0)), {unit})"
-        yield [f"try_cast({scaled} AS DECIMAL(38,{places})) AS {name}_q"]
+    made = _cast(f"try_multiply(try_add({name}_qs, IF({up}, 1BD, 0BD)), {sign})")
+    unit = f"CAST('1E-{places}' AS DECIMAL({places},{places}))" if places else "1BD"
+    yield [f"try_cast(try_multiply({made}, {unit}) AS DECIMAL(38,{places})) AS {name}_q"]
+
+
+def _cast(sql: str) -> str:
+    return f"try_cast({sql} AS DECIMAL(38,0))"
+
+
+def _divided(number: str, divisor: str, name: str) -> Iterator[list[str]]:
+    """Quotient and remainder (`<name>_r`) of numbers that are not negative."""
+    yield [f"{_cast(f'{number} % {divisor}')} AS {name}_r"]
+    yield [f"{_cast(f'try_divide({number} - {name}_r, {divisor})')} AS {name}"]

@@ -297,7 +297,7 @@ EXECUTION = Record(
             shape=ListOf(item=Word(words=("CRASHED", "QUERY_FAILED", "UNKNOWN")), most=3),
             doc="reported codes worth another attempt",
         ),
-        Field(name="priority", shape=Whole(least=0, most=9), doc="9 goes first"),
+        Field(name="priority", shape=Whole(least=0, most=9), doc="0 goes first"),
     ),
 )
 

@@ -26,8 +26,9 @@ from datarecs_spark.canonical import (
     text_of,
     tuple_head,
 )
+from datarecs_spark.elements import DIFFERENCE, PRESENCE_MEASURE, RESIDUE
 from datarecs_spark.forms import NUMBER
-from datarecs_spark.judging import DIFFERENCE, PRESENCE_MEASURE, RESIDUE, kept_values
+from datarecs_spark.judging import kept_values
 from datarecs_spark.layout import Field, Layout
 
 STREAM = (

@@ -28,7 +28,7 @@ from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted
 from datarecs_spark.decoding import native
-from datarecs_spark.judging import DIFFERENCE, MARKER, RESIDUE
+from datarecs_spark.elements import DIFFERENCE, MARKER, RESIDUE
 from datarecs_spark.layout import Layout
 from datarecs_spark.residue import JudgedGroup, Residue
 from datarecs_spark.samples import BestRows

@@ -26,9 +26,7 @@ from datarecs_core.values import JobId, RunId
 from datarecs_events.catalogue import Topic
 from datarecs_events.codec import Received, decode
 from datarecs_kafka import topics
-from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
-from datarecs_kafka.groups import remove_members
 from datarecs_postgres.database import Database
 from datarecs_postgres.queries import PostgresQueries
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
@@ -125,15 +123,6 @@ class RealPath:
         )
         return self.open_things.enter_context(running)
 
-    def forget_members(self, group: str) -> None:
-        """What the local stack does before it restarts a service; else 45 s pass first."""
-        remove_members(
-            self.broker.bootstrap,
-            username=self.broker.username,
-            password=self.broker.password,
-            group=group,
-        )
-
     def ends(self, runs: list[Run], *, patience: int = 60) -> Iterator[RunFinalised | RunCancelled]:
         """Final events of these runs as they arrive, repeats included, until all are silent.
 
@@ -143,13 +132,10 @@ class RealPath:
         """
         wanted, silent = {run.run_id for run in runs}, 0
         seen: set[RunId] = set()
-        access = BrokerAccess(
-            bootstrap=self.broker.bootstrap,
-            username=self.broker.username,
-            password=self.broker.password,
-        )
         group = f"test-{secrets.token_hex(6)}"  # its own, so that nobody's dead member is awaited
-        consumer = KafkaLogClient(access).consumer(group=group, topics=[Topic.RUN_PLATFORM])
+        consumer = KafkaLogClient(self.broker.access).consumer(
+            group=group, topics=[Topic.RUN_PLATFORM]
+        )
         self.open_things.callback(consumer.close)
         while silent < (2 if seen == wanted else patience):
             batches = consumer.poll(timedelta(seconds=1), max_records=100)
@@ -232,6 +218,7 @@ def path(
     principals: Mapping[str, str],
     tmp_path: Path,
 ) -> Iterator[RealPath]:
+    kafka_broker.skip_backlog("run-controller", [Topic.RUN_INFRA])
     with ExitStack() as open_things:
         real = RealPath(
             database=database,

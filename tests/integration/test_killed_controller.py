@@ -21,7 +21,7 @@ def test_a_controller_that_is_killed_again_and_again_ends_each_run_once(
         heard.append(event.run_id)
         if len(heard) in {20, 60}:
             victim.kill()
-            path.forget_members("run-controller")
+            path.broker.forget_members("run-controller")
             victim = path.controller(f"after-{len(heard)}")
     assert sorted(set(heard)) == sorted(run.run_id for run in runs)
     ends = path.database.ask(

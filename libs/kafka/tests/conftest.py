@@ -20,11 +20,7 @@ Codes = Callable[[], set[str]]
 @pytest.fixture(scope="session")
 def access(kafka_broker: KafkaBroker) -> BrokerAccess:
     """The administrator's."""
-    return BrokerAccess(
-        bootstrap=kafka_broker.bootstrap,
-        username=kafka_broker.username,
-        password=kafka_broker.password,
-    )
+    return kafka_broker.access
 
 
 @pytest.fixture

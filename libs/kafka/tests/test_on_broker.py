@@ -159,7 +159,7 @@ def running(*loops: Loop) -> Iterator[None]:
 
 
 @pytest.fixture
-def platform(access: BrokerAccess) -> Platform:
+def platform(access: BrokerAccess, kafka_broker: KafkaBroker) -> Platform:
     """The catalogue's topics stand, and the group has read everything that is there."""
     topics.apply(
         access.bootstrap,
@@ -168,15 +168,7 @@ def platform(access: BrokerAccess) -> Platform:
         principals=PRINCIPALS,
         local=True,
     )
-    member = KafkaLogClient(access).consumer(group=GROUP, topics=[INFRA])
-    try:
-        for _ in range(50):
-            member.poll(SHORT, max_records=1)
-            if member.assignment():
-                break
-        assert member.commit({one: member.end_offset(one) for one in member.assignment()})
-    finally:
-        member.close()
+    kafka_broker.skip_backlog(GROUP, [INFRA])
     return Platform(access)
 
 

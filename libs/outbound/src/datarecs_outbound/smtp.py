@@ -93,7 +93,7 @@ class SmtpMailer:
             async with asyncio.timeout(self._limits.total.total_seconds()):
                 outcome = await self._said_once(mail, may_send_data)
         except (aiosmtplib.SMTPException, OSError, ValueError) as cause:
-            self._forget()
+            await self._hang_up()
             return RelayLost(reason=_reason(cause))
         self._last_used = time.monotonic()
         return outcome
@@ -145,7 +145,7 @@ class SmtpMailer:
             try:
                 await client.noop(timeout=self._limits.command.total_seconds())
             except (aiosmtplib.SMTPException, OSError):
-                self._forget()
+                await self._hang_up()
             else:
                 return client
         return await self._dialled()
@@ -175,25 +175,28 @@ class SmtpMailer:
     async def _after_refusal(self, stage: Stage) -> None:
         """A refused mail leaves the connection usable; a refused connection is closed."""
         if stage in {Stage.CONNECT, Stage.AUTH} or self._client is None:
-            self._forget()
+            await self._hang_up()
             return
         try:
             await self._client.rset(timeout=self._limits.command.total_seconds())
         except (aiosmtplib.SMTPException, OSError):
-            self._forget()
+            await self._hang_up()
 
     async def _leave(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            try:
-                await client.quit(timeout=self._limits.connect.total_seconds())
-            finally:
-                client.close()
+        try:
+            if self._client is not None:
+                timeout = self._limits.connect.total_seconds()
+                await self._client.execute_command(b"QUIT", timeout=timeout)
+        finally:
+            await self._hang_up()
 
-    def _forget(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = None
+    async def _hang_up(self) -> None:
+        """The socket is closed when this returns: the loop may not turn again for a long time."""
+        client, self._client = self._client, None
+        if client is not None and isinstance(client.transport, asyncio.WriteTransport):
+            client.transport.abort()
+            client.close()
+            await asyncio.sleep(0)
 
 
 def _tls(access: RelayAccess) -> ssl.SSLContext:

@@ -6,8 +6,9 @@ die with the test process, however it ends.
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from signal import SIGKILL
 from urllib.parse import quote, unquote, urlsplit
@@ -16,6 +17,9 @@ from datarecs_cli.stack import accounts, jars, java, kafka, ports, postgres
 from datarecs_cli.stack.failures import PostgresMissingError
 from datarecs_cli.stack.part import Part, start_ready
 from datarecs_cli.stack.psql import Login
+from datarecs_kafka.access import BrokerAccess
+from datarecs_kafka.client import KafkaLogClient
+from datarecs_kafka.groups import remove_members
 
 FIRST_TEST_PORT = 20_000
 """Test servers stay below the range from which the system takes outgoing ports, so that a killed
@@ -97,6 +101,27 @@ class KafkaBroker:
     password: str
     jvm: ServerProcess | None
     """None when the broker was given by DATARECS_TEST_KAFKA_BOOTSTRAP."""
+
+    @property
+    def access(self) -> BrokerAccess:
+        """The administrator's."""
+        return BrokerAccess(
+            bootstrap=self.bootstrap, username=self.username, password=self.password
+        )
+
+    def forget_members(self, group: str) -> None:
+        """What the local stack does before it restarts a service; else 45 s pass first."""
+        remove_members(self.bootstrap, username=self.username, password=self.password, group=group)
+
+    def skip_backlog(self, group: str, topics: Sequence[str]) -> None:
+        """What earlier tests left on the topics counts as read by this group."""
+        member = KafkaLogClient(self.access).consumer(group=group, topics=topics)
+        try:
+            while not member.assignment():
+                member.poll(timedelta(milliseconds=200), max_records=1)
+            member.commit({one: member.end_offset(one) for one in member.assignment()})
+        finally:
+            member.close()
 
 
 def free_test_port() -> int:

@@ -30,7 +30,7 @@ help: ## list the targets
 	@touch $@
 
 .venv/.java: .venv/.members requirements-java.lock
-	@$(BIN)/python -m datarecs_cli.stack.java > $@.found 2>/dev/null || { echo "no Java 17 or newer found: installing one into .venv"; $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock; }
+	@$(BIN)/python -m datarecs_cli.stack.java > $@.found 2>/dev/null || { echo "no Java 17 to 23 found: installing one into .venv"; $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock; }
 	@rm -f $@.found; touch $@
 
 .venv/.jars: .venv/.java libs/cli/src/datarecs_cli/stack/jars.lock.toml

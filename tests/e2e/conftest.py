@@ -104,5 +104,5 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePlatform]
         with httpx.Client(base_url=known["server"], headers=headers, timeout=60) as client:
             yield LivePlatform(folder=folder, client=client)
     finally:
-        _datarecs(folder, "down")
+        _datarecs(folder, "down", "--reset", "--yes")
         shutil.rmtree(folder, ignore_errors=True)

@@ -81,7 +81,7 @@ def test_the_path_wins_among_those_that_are_new_enough(machine: Machine) -> None
 
 @pytest.mark.case("K09")
 @pytest.mark.parametrize("name", ["JAVA_HOME", "DATARECS_JAVA__HOME"])
-def test_an_explicit_home_is_taken_as_it_is(machine: Machine, name: str) -> None:
+def test_an_explicit_home_wins(machine: Machine, name: str) -> None:
     machine.install("java-21", "21.0.8")
     home = a_java(machine.root / "mine", "17.0.15")
     found = find_java(
@@ -109,6 +109,20 @@ def test_a_named_home_without_a_usable_java_is_an_error_and_not_ignored(machine:
             shim_home=machine.root / "shim",
             places=machine.places(),
         )
+
+
+@pytest.mark.case("K09")
+@pytest.mark.parametrize("version", ["11.0.20", "24.0.1"])
+def test_a_home_of_a_version_that_spark_cannot_use_is_passed_over_or_refused(
+    machine: Machine, version: str
+) -> None:
+    machine.install("java-21", "21.0.8")
+    home = str(a_java(machine.root / "mine", version))
+    shim, places = machine.root / "shim", machine.places()
+    found = find_java(machine.environ | {"JAVA_HOME": home}, shim_home=shim, places=places)
+    assert found.version == "21.0.8"
+    with pytest.raises(JavaMissingError, match=version):
+        find_java(machine.environ | {"DATARECS_JAVA__HOME": home}, shim_home=shim, places=places)
 
 
 @pytest.mark.case("K10")

@@ -53,6 +53,11 @@ def test_depth_is_counted_up_to_its_limit() -> None:
     assert len(parse_object(wide)) == 100
 
 
+def test_quotes_that_never_end_cost_no_more_than_their_length() -> None:
+    with pytest.raises(JsonFaultError, match="Unterminated string"):
+        parse_object(b'{"a":"' + b'\\"' * 250_000)
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [

@@ -195,6 +195,8 @@ def test_headers_are_those_of_the_contract() -> None:
     message = parsed(UNMATCHED)
     assert message["Message-ID"] == UNMATCHED.message_id
     assert message["In-Reply-To"] == message["References"] == UNMATCHED.thread_root
+    for name in ("Message-ID", "In-Reply-To", "References"):
+        assert f"{name}: {message[name]}\r\n".encode() in TEMPLATES.render(UNMATCHED)
     assert message["To"] == "ana.lopez@example.com"
     assert message["Date"] == "Fri, 20 Nov 2026 06:14:03 +0000"
     assert message["List-Id"] == f'"ledger-vs-exports" <{JOB}.jobs.mail.example.com>'

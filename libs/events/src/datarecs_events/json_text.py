@@ -14,7 +14,8 @@ from typing import NoReturn
 
 MAX_DEPTH = 32
 
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+"""A string without its end reaches to the end of the text; nothing is tried twice."""
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 

@@ -5,6 +5,7 @@ equal content gives equal bytes.
 """
 
 from dataclasses import dataclass, field
+from email.headerregistry import HeaderRegistry, MessageIDHeader
 from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime
@@ -18,6 +19,10 @@ from datarecs_reports.mail_words import MailWords, clean, mail_words
 MAX_BYTES = 100 * 1024
 FIRST_ROWS = 200
 """Rows of a table tried first; halved until the mail is small enough."""
+_HEADERS = HeaderRegistry()
+for _name in ("In-Reply-To", "References"):
+    # As free text they would be folded into encoded words, and the thread would break.
+    _HEADERS.map_to_type(_name, MessageIDHeader)
 
 
 def _environment(*, markup: bool) -> Environment:
@@ -55,7 +60,7 @@ class MailTemplates:
     def _message(self, content: MailContent, most_rows: int) -> bytes:
         words = mail_words(content, base_url=self.base_url, most_rows=most_rows)
         policy = SMTP if content.recipient.isascii() else SMTPUTF8
-        message = EmailMessage(policy=policy)
+        message = EmailMessage(policy=policy.clone(header_factory=_HEADERS))
         for name, value in self._headers(content, words):
             message[name] = value
         text = self._text.get_template("outcome.txt.j2").render(words=words)

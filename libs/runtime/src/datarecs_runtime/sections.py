@@ -333,7 +333,7 @@ class Webhook(Section):
 
 class Java(Section):
     home: Path | None = None
-    """Home of the Java 17 or newer that serves Spark and Kafka. None: found by itself."""
+    """Home of the Java (17 to 23) that serves Spark and Kafka. None: found by itself."""
 
 
 class Jars(Section):

@@ -20,7 +20,7 @@ class JavaMissingError(PlatformError):
     code = PlatformCode.JAVA_MISSING
 
     def __init__(self, *, searched: Sequence[str]) -> None:
-        super().__init__(f"no Java 17 or newer; looked at: {'; '.join(searched) or 'nothing'}")
+        super().__init__(f"no Java 17 to 23; looked at: {'; '.join(searched) or 'nothing'}")
         self.searched = tuple(searched)
 
 

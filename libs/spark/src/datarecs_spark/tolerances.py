@@ -21,6 +21,7 @@ from datarecs_core.comparison.tolerance import (
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs.types import MAX_DIGITS
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Rounding, ToleranceBase
+from datarecs_spark.canonical import magnitude
 from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.layout import Layout, MeasureLayout
 from datarecs_spark.prepare import cut_moment
@@ -191,9 +192,9 @@ class Agreeing:
 
     def _base(self, tolerance: PercentageTolerance, values: Sequence[str]) -> str:
         if tolerance.base is ToleranceBase.REFERENCE:
-            return f"abs({self.amount(self.layout.stage.reference)})"
+            return magnitude(self.amount(self.layout.stage.reference))
         chosen = "greatest" if tolerance.base is ToleranceBase.MAX_ABS else "least"
-        return f"{chosen}({', '.join(f'abs({value})' for value in values)})"
+        return f"{chosen}({', '.join(map(magnitude, values))})"
 
     def _reaches_percent(self, tolerance: PercentageTolerance, base: str, size: str) -> str:
         limit = tolerance.limit

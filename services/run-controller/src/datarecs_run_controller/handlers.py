@@ -1,34 +1,44 @@
 """What the run-controller does about events: ends close runs, progress is noted, wishes wake it."""
 
+from dataclasses import dataclass
+
+from datarecs_application.ports.outside import Metrics
 from datarecs_application.ports.state import Transaction
 from datarecs_application.runs import Heard, record_end, record_progress
 from datarecs_core.runs.events import RunCompleted, RunErrored, RunEvent
 from datarecs_events.codec import Received, read_data
 
 
-def end_run(tx: Transaction, received: Received) -> None:
-    """run.completed or run.errored: the one place where a run is closed by its execution."""
-    end, envelope = received.event, received.envelope
-    if not isinstance(end, RunCompleted | RunErrored):
-        raise TypeError(f"subscribed to ends of runs, got {type(end).__name__}")
-    heard = Heard(
-        event_id=envelope.id,
-        type=envelope.type,
-        source=envelope.source,
-        time=envelope.time,
-        data=read_data(received.data),
-    )
-    record_end(tx, end, heard)
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    metrics: Metrics
 
+    def end_run(self, tx: Transaction, received: Received) -> None:
+        """run.completed or run.errored: the one place where a run is closed by its execution."""
+        end, envelope = received.event, received.envelope
+        if not isinstance(end, RunCompleted | RunErrored):
+            raise TypeError(f"subscribed to ends of runs, got {type(end).__name__}")
+        heard = Heard(
+            event_id=envelope.id,
+            type=envelope.type,
+            source=envelope.source,
+            time=envelope.time,
+            data=read_data(received.data),
+        )
+        decision = record_end(tx, end, heard)
+        self.metrics.count("run_facts_total", disposition=decision.disposition)
 
-def note_progress(tx: Transaction, received: Received) -> None:
-    """A sign of life; under Argo the first one says that the run is RUNNING."""
-    event = received.event
-    if not isinstance(event, RunEvent):
-        raise TypeError(f"subscribed to progress of runs, got {type(event).__name__}")
-    record_progress(tx, event, event_id=received.envelope.id)
+    def note_progress(self, tx: Transaction, received: Received) -> None:
+        """A sign of life; under Argo the first one says that the run is RUNNING."""
+        event = received.event
+        if not isinstance(event, RunEvent):
+            raise TypeError(f"subscribed to progress of runs, got {type(event).__name__}")
+        record_progress(tx, event, event_id=received.envelope.id)
 
-
-def wake_launching(tx: Transaction, received: Received) -> None:  # noqa: ARG001  the row says it all
-    """run.triggered, run.cancel_requested: only a hint, the launching loop reads the rows."""
-    tx.wake()
+    def wake_launching(
+        self,
+        tx: Transaction,
+        received: Received,  # noqa: ARG002  the row says it all
+    ) -> None:
+        """run.triggered, run.cancel_requested: only a hint, the launching loop reads the rows."""
+        tx.wake()

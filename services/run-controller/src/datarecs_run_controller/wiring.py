@@ -31,17 +31,12 @@ from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_run_controller.handlers import end_run, note_progress, wake_launching
+from datarecs_run_controller.handlers import Handlers
 from datarecs_run_controller.settings import Settings
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 
-SUBSCRIPTIONS = (
-    Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), end_run),
-    Subscription(Topic.RUN_PROGRESS, None, note_progress),
-    Subscription(Topic.RUN_PLATFORM, (RunTriggered, RunCancelRequested), wake_launching),
-)
 SWEEP = timedelta(seconds=2)
 
 
@@ -62,7 +57,7 @@ def build(settings: Settings) -> Process:
         KafkaLogClient(_access(settings)),
         unit,
         group=Service.RUN_CONTROLLER,
-        subscriptions=SUBSCRIPTIONS,
+        subscriptions=subscriptions(Handlers(metrics)),
         metrics=metrics,
         clock=clock,
     )
@@ -90,6 +85,17 @@ def build(settings: Settings) -> Process:
         closing=(database.close, relay_database.close),
         side=settings.side,
         metrics=metrics,
+    )
+
+
+def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
+    """Raw ends, progress, and wishes."""
+    return (
+        Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), handlers.end_run),
+        Subscription(Topic.RUN_PROGRESS, None, handlers.note_progress),
+        Subscription(
+            Topic.RUN_PLATFORM, (RunTriggered, RunCancelRequested), handlers.wake_launching
+        ),
     )
 
 

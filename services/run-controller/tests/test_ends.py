@@ -34,8 +34,8 @@ class World:
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
 
     def __post_init__(self) -> None:
-        topics = {Topic.RUN_INFRA: 1, Topic.RUN_PROGRESS: 1, Topic.RUN_PLATFORM: 1}
-        self.log = MessageLog(self.clock, {**topics, f"{GROUP}.dlq": 1})
+        topics = (Topic.RUN_INFRA, Topic.RUN_PROGRESS, Topic.RUN_PLATFORM, f"{GROUP}.dlq")
+        self.log = MessageLog(self.clock, dict.fromkeys(map(str, topics), 1))
         self.unit = MemoryUnitOfWork(MemoryStore(self.clock, FixedIds()))
 
     def running(self) -> Run:

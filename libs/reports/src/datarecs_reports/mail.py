@@ -22,7 +22,7 @@ FIRST_ROWS = 200
 _HEADERS = HeaderRegistry()
 for _name in ("In-Reply-To", "References"):
     # As free text they would be folded into encoded words, and the thread would break.
-    _HEADERS.map_to_type(_name, MessageIDHeader)
+    _HEADERS.map_to_type(_name, MessageIDHeader)  # type: ignore[arg-type]  # a mixin, as documented
 
 
 def _environment(*, markup: bool) -> Environment:

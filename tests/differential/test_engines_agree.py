@@ -1,0 +1,88 @@
+"""Spark and the oracle, asked the same questions about the same rows, answer digit by digit alike.
+
+A shape is one question; its many row sets are told apart by an extra dimension, so one Spark action
+answers all of them. A failure shrinks to a question and rows that the oracle can be asked alone.
+"""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, note, settings
+
+from datarecs_core.comparison.results import StageResults
+from datarecs_core.errors.base import DatarecsError
+from datarecs_spark.errors import NotCoveredError
+from datarecs_spark.session import SparkRuntime
+from datarecs_testing.comparisons import Compared, EngineBench, compare
+from datarecs_testing.finished_runs import MemoryBench
+from datarecs_testing.spark import SparkBench
+from datarecs_testing.strategies import ComparisonCase, tagged_cases
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SHAPES, SETS = 20, 50
+cheap = settings(
+    max_examples=SHAPES,
+    deadline=None,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def spark_bench(
+    spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory
+) -> EngineBench:
+    return SparkBench(spark_runtime, tmp_path_factory.mktemp("differential"))
+
+
+@cheap
+@given(case=tagged_cases(strict=True, sets=SETS))
+def test_every_strict_question_has_one_answer(
+    spark_bench: EngineBench, case: ComparisonCase
+) -> None:
+    """Types, NULLs, duplicates, functions, tolerances and N sources under the default rules."""
+    agree(spark_bench, case)
+
+
+@cheap
+@given(case=tagged_cases(sets=SETS))
+def test_every_relaxed_question_has_one_answer(
+    spark_bench: EngineBench, case: ComparisonCase
+) -> None:
+    """The same with every rule, bound, base, policy and way of comparing."""
+    agree(spark_bench, case)
+
+
+def agree(spark_bench: EngineBench, case: ComparisonCase) -> None:
+    """Ask both engines; fail with the first part of the answers that differs."""
+    expected = _answer(MemoryBench(), case)
+    found = _answer(spark_bench, case)
+    assume(not isinstance(found, NotCoveredError))
+    if isinstance(expected, DatarecsError) or isinstance(found, DatarecsError):
+        assert _told(found) == _told(expected)
+        return
+    for stage in expected.stored:
+        note(f"{case.job.stages}\n{case.job.normalize}")
+        assert found.stored[stage] == expected.stored[stage]
+        assert _numbers(found.results(stage)) == _numbers(expected.results(stage))
+    assert found.outcome.verdict is expected.outcome.verdict
+    assert found.warnings == expected.warnings
+
+
+def _answer(bench: EngineBench, case: ComparisonCase) -> Compared | DatarecsError:
+    try:
+        return compare(bench, case.job, case.tables)
+    except DatarecsError as refusal:
+        return refusal
+
+
+def _told(answer: Compared | DatarecsError) -> str:
+    return answer.code.docs_id if isinstance(answer, DatarecsError) else "numbers"
+
+
+def _numbers(results: StageResults) -> StageResults:
+    """Without where differences lie and how the work went."""
+    plain = replace(results.differences, location=None)
+    return replace(results, differences=plain, metrics=())

@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 MEMBERS := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml)))
 SOURCES := $(subst $() ,:,$(addsuffix /src,$(MEMBERS)))
+INSTALL := $(BIN)/python -m datarecs_cli.stack.installing
 PYTEST := $(BIN)/pytest -q
 export MYPYPATH := $(SOURCES)
 T ?= libs services tests/architecture tests/contract tests/docs
@@ -30,11 +31,12 @@ help: ## list the targets
 	@touch $@
 
 .venv/.java: .venv/.members requirements-java.lock
-	@$(BIN)/python -m datarecs_cli.stack.java > $@.found 2>/dev/null || { echo "no Java 17 to 23 found: installing one into .venv"; $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock; }
-	@rm -f $@.found; touch $@
+	@$(INSTALL) java 2>/dev/null || { echo "no Java 17 to 23 found: installing one into .venv"; $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock; $(INSTALL) java; }
+	@touch $@
 
 .venv/.jars: .venv/.java libs/cli/src/datarecs_cli/stack/jars.lock.toml
-	@$(BIN)/python -m datarecs_cli.stack.jars
+	@$(INSTALL) jars
+	@$(INSTALL) classes
 	@touch $@
 
 setup: .venv/.jars ## Python packages, Java, Kafka's jars

@@ -93,6 +93,16 @@ def test_groups_stop_in_reverse_order_and_everybody_is_gone(place: Place) -> Non
     assert not any(one.is_alive() for one in identities.values())
 
 
+def test_a_part_may_join_a_group_and_nobody_need_wait_for_the_slow_one(place: Place) -> None:
+    place.supervisor.start([place.part("slow", "sleep 0.3; echo up; sleep 60")])
+    place.supervisor.start([place.part("quick")], beside=True)
+    place.supervisor.until_ready("quick")
+    assert place.said("slow") == ""
+    place.supervisor.until_ready()
+    assert "up" in place.said("slow")
+    assert place.supervisor.stop() == ()
+
+
 @pytest.mark.case("K18")
 def test_a_killed_part_is_started_again_and_written_down(place: Place) -> None:
     place.supervisor.start([place.part("broker")])

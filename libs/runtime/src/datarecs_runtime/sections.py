@@ -334,6 +334,8 @@ class Webhook(Section):
 class Java(Section):
     home: Path | None = None
     """Home of the Java (17 to 23) that serves Spark and Kafka. None: found by itself."""
+    options: str = ""
+    """Further options of the Java machine that runs Spark, as written on a command line."""
 
 
 class Jars(Section):

@@ -65,6 +65,8 @@ class SparkSettings:
     """Heap of the Java machine, as Java writes it: `1g`."""
     java_home: str | None
     """A Java 17 or later; None takes JAVA_HOME or `java` of the path."""
+    java_options: str = ""
+    """Further options of the Java machine, as written on a command line."""
     scratch: Path
     """For spilled and shuffled data; made when it is missing, never cleaned here."""
 
@@ -166,7 +168,7 @@ def _configuration(settings: SparkSettings) -> Mapping[str, str]:
     java = (
         "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-        f' "-Djava.io.tmpdir={settings.scratch}"'
+        f' "-Djava.io.tmpdir={settings.scratch}" {settings.java_options}'
     )
     found = {
         **_SETTINGS,

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_application.ports.comparing import Engine
-from datarecs_cli.stack import java
+from datarecs_cli.stack import classes, java
 from datarecs_cli.stack.failures import JavaMissingError, JavaUnusableError
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -71,6 +71,7 @@ def spark_runtime(
             master="local[2]",
             driver_memory="1g",
             java_home=str(found.home),
+            java_options=classes.of_spark(found),
             scratch=folder / "scratch",
         )
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from signal import SIGKILL
 from urllib.parse import quote, unquote, urlsplit
 
-from datarecs_cli.stack import accounts, jars, java, kafka, ports, postgres
+from datarecs_cli.stack import accounts, classes, jars, java, kafka, ports, postgres
 from datarecs_cli.stack.failures import PostgresMissingError
 from datarecs_cli.stack.part import Part, start_ready
 from datarecs_cli.stack.psql import Login
@@ -210,6 +210,7 @@ def start_kafka(
         classpath=programs.classpath,
         broker_main=programs.lock.broker_main,
         storage_main=programs.lock.storage_main,
+        java_options=classes.of_kafka(programs.java, programs.lock),
     )
     kafka.prepare(node, _for_children(environment))
     part = kafka.part(node, environment=_for_children(environment), log=directory / "kafka.log")

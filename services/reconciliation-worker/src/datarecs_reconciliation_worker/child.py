@@ -90,6 +90,7 @@ def _spark_settings(hello: Reader) -> SparkSettings:
         master=hello.of("master", str),
         driver_memory=hello.of("driver_memory", str),
         java_home=hello.maybe("java_home", str),
+        java_options=hello.of("java_options", str),
         scratch=Path(hello.of("scratch", str)),
     )
 

@@ -157,6 +157,7 @@ def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmCh
             "master": settings.spark.master,
             "driver_memory": settings.spark.driver_memory,
             "java_home": None if settings.java.home is None else str(settings.java.home),
+            "java_options": settings.java.options,
             "scratch": str(scratch),
             "roots": [str(root) for root in _roots(settings)],
             "profile": settings.profile.value,

@@ -74,11 +74,13 @@ class Engines:
             return stored_below(self.out.differences)(stage, rows)
 
     def _spark(self) -> "SparkRuntime":
+        from datarecs_cli.stack import classes
         from datarecs_cli.stack.java import Places, find_java, packaged_home
         from datarecs_spark.session import SparkRuntime, SparkSettings
 
+        environment = process_environment()
         java = find_java(
-            process_environment(),
+            environment,
             shim_home=self.scratch / "java",
             places=Places(packaged=packaged_home()),
         )
@@ -87,6 +89,7 @@ class Engines:
                 master="local[*]",
                 driver_memory=f"{self.memory_bytes // _MIB}m",
                 java_home=str(java.home),
+                java_options=environment.get(classes.JAVA_OPTIONS) or classes.of_spark(java),
                 scratch=self.scratch / "spark",
             )
         )

@@ -55,6 +55,7 @@ class KafkaNode:
     classpath: tuple[Path, ...]
     broker_main: str
     storage_main: str
+    java_options: tuple[str, ...] = ()
 
     @property
     def bootstrap(self) -> str:
@@ -173,6 +174,7 @@ def command(node: KafkaNode, *, environment: Mapping[str, str], log: Path) -> Co
         argv=(
             str(node.java.executable),
             *HEAP,
+            *node.java_options,
             NO_TRACES,
             f"-Djava.io.tmpdir={node.temporary}",
             f"-Dlog4j2.configurationFile={node.directory / 'log4j2.yaml'}",

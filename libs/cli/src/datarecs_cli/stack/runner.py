@@ -1,16 +1,27 @@
 """`datarecs up`: which part after which, and what each is told about the others.
 
 Lock, ports, Java, Postgres, roles and schema, Kafka, topics, services: every step has its own
-readiness, so a failure names the first thing that is wrong and nothing is started in vain.
+readiness, so a failure names the first thing that is wrong. Services that need no broker start
+beside it: Spark takes longest and waits for nobody.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 
-from datarecs_cli.stack import accounts, jars, java, kafka, machine, placement, ports, postgres
+from datarecs_cli.stack import (
+    accounts,
+    classes,
+    jars,
+    java,
+    kafka,
+    machine,
+    placement,
+    ports,
+    postgres,
+)
 from datarecs_cli.stack import provisioning as setting_up
 from datarecs_cli.stack import services as catalogue
 from datarecs_cli.stack.credentials import LocalSecrets
@@ -25,7 +36,7 @@ from datarecs_cli.stack.options import (
     Report,
 )
 from datarecs_cli.stack.process import Identity, start_time
-from datarecs_cli.stack.services import API_PORT, Surroundings
+from datarecs_cli.stack.services import API_PORT, Service, Surroundings
 from datarecs_cli.stack.shutdown import end_leftovers
 from datarecs_cli.stack.state import DirectoryLock, Phase, State, load, save
 from datarecs_cli.stack.supervisor import Supervisor
@@ -84,8 +95,19 @@ class Platform:
             self._claim()
             self._remember(ports=self._assign_ports())
             database_url = self._provide_database()
-            broker = self._provide_broker()
-            self._start_services(database_url, broker)
+            wanted = self.options.wanted_services if database_url else ()
+            bootstrap = self._provide_broker(
+                meanwhile=lambda: self._start_services(
+                    database_url, [one for one in wanted if one.principal is None]
+                )
+            )
+            with self._step(lambda: f"services: {', '.join(one.name for one in wanted)}"):
+                self._start_services(
+                    database_url,
+                    [one for one in wanted if one.principal is not None],
+                    bootstrap=bootstrap,
+                )
+                self.supervisor.until_ready()
             self._remember(phase=Phase.READY)
         except BaseException:
             self.bring_down()
@@ -230,26 +252,32 @@ class Platform:
             self._java = found
         return self._java
 
-    def _provide_broker(self) -> str:
-        """The bootstrap address; empty when nothing needs one."""
+    def _provide_broker(self, meanwhile: Callable[[], None]) -> str:
+        """The bootstrap address; empty when nothing needs one.
+
+        Args:
+            meanwhile: starts what does not need the broker; called once.
+        """
         environment = self.options.environment
         given = environment.get("DATARECS_KAFKA__BOOTSTRAP")
         if given is not None:
+            meanwhile()
             login = setting_up.BrokerLogin(
                 bootstrap=given,
                 username=environment.get("DATARECS_KAFKA__USERNAME", kafka.ADMIN),
                 password=environment.get("DATARECS_KAFKA__PASSWORD", ""),
             )
         elif self.options.wants("kafka"):
-            login = self._start_kafka()
+            login = self._start_kafka(meanwhile)
         else:
+            meanwhile()
             return ""
         with self._step(lambda: "topics, principals and access rules"):
             passwords = setting_up.principal_passwords(self._secrets, self.options.services)
             setting_up.provision_topics(login, passwords, local=True)
         return login.bootstrap
 
-    def _start_kafka(self) -> setting_up.BrokerLogin:
+    def _start_kafka(self, meanwhile: Callable[[], None]) -> setting_up.BrokerLogin:
         found = self._found_java()
         lock = jars.read_lock()
         with self._step(lambda: f"Apache Kafka {lock.version} (KRaft) :{self.ports['kafka']}"):
@@ -264,13 +292,15 @@ class Platform:
                 classpath=jars.classpath(lock, sources, found),
                 broker_main=lock.broker_main,
                 storage_main=lock.storage_main,
+                java_options=classes.of_kafka(found, lock),
             )
             environment = self.options.server_environment
             kafka.prepare(node, environment)
             self.supervisor.start(
                 [kafka.part(node, environment=environment, log=self.layout.log("kafka"))]
             )
-            self.supervisor.until_ready()
+            meanwhile()
+            self.supervisor.until_ready("kafka")
         self._broker_password = node.password
         return setting_up.BrokerLogin(
             bootstrap=node.bootstrap, username=kafka.ADMIN, password=node.password
@@ -284,10 +314,12 @@ class Platform:
 
     # Services -----------------------------------------------------------------------------
 
-    def _start_services(self, database_url: str | None, bootstrap: str) -> None:
-        wanted = self.options.wanted_services
-        if not wanted or database_url is None:
+    def _start_services(
+        self, database_url: str | None, services: Sequence[Service], *, bootstrap: str = ""
+    ) -> None:
+        if not services or database_url is None:
             return
+        found = self._found_java() if any(one.needs_java for one in services) else None
         around = Surroundings(
             layout=self.layout,
             secrets=self._secrets,
@@ -298,9 +330,10 @@ class Platform:
             broker_password=self._broker_password,
             tenant_id=self._tenant_id,
             project=self.options.project,
-            java_home=self._found_java().home if any(one.needs_java for one in wanted) else None,
+            java_home=found.home if found else None,
+            java_options=classes.of_spark(found) if found else "",
             log_format=self.options.log_format,
         )
-        with self._step(lambda: f"services: {', '.join(one.name for one in wanted)}"):
-            self.supervisor.start([catalogue.part_of(service, around) for service in wanted])
-            self.supervisor.until_ready()
+        self.supervisor.start(
+            [catalogue.part_of(service, around) for service in services], beside=bool(bootstrap)
+        )

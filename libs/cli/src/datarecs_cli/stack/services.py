@@ -128,6 +128,8 @@ class Surroundings:
     project: Path
     """Where `up` was started: its `datarecs.toml` is read, its files may be sources."""
     java_home: Path | None = None
+    java_options: str = ""
+    """Further options of Spark's Java machine."""
     log_format: str = "json"
 
     @property
@@ -220,6 +222,7 @@ def _shared(around: Surroundings) -> dict[str, str]:
         settings |= {
             "JAVA_HOME": str(around.java_home),
             "DATARECS_JAVA__HOME": str(around.java_home),
+            "DATARECS_JAVA__OPTIONS": around.java_options,
         }
     return settings
 

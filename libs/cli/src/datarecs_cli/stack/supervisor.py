@@ -57,21 +57,29 @@ class Supervisor:
         self._stop_wanted = Event()
         self._rotated_at = monotonic()
 
-    def start(self, parts: Sequence[Part]) -> None:
-        """Start a group; its parts are stopped together, before every earlier group."""
+    def start(self, parts: Sequence[Part], *, beside: bool = False) -> None:
+        """Start a group; its parts are stopped together, before every earlier group.
+
+        Args:
+            parts: what to start.
+            beside: they join the group started last.
+        """
+        if not beside:
+            self._groups.append({})
         group = {part.name: _Kept(part, wanted_since=monotonic()) for part in parts}
-        self._groups.append(group)
+        self._groups[-1] |= group
         for kept in group.values():
             self._launch(kept)
 
-    def until_ready(self) -> None:
-        """Keep everything running until every part has answered once.
+    def until_ready(self, *names: str) -> None:
+        """Keep everything running until these parts, without names all, have answered once.
 
         Raises:
             PartNotReadyError: a part did not answer within its limit.
             PartKeepsDyingError: a part died too often.
         """
-        while not all(kept.is_ready for kept in self._all()):
+        awaited = [kept for kept in self._all() if not names or kept.part.name in names]
+        while not all(kept.is_ready for kept in awaited):
             self._tick()
             self._stop_wanted.wait(BUSY_PAUSE_S)
             if self._stop_wanted.is_set():

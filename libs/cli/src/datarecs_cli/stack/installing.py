@@ -1,0 +1,111 @@
+"""`make setup` after the packages: is there a Java, the broker's jars, the class archives."""
+
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from datarecs_cli.stack import classes, jars, kafka, ports
+from datarecs_cli.stack.failures import PlatformError
+from datarecs_cli.stack.java import Java, Places, find_java, packaged_home
+from datarecs_cli.stack.part import start_ready
+from datarecs_runtime.environment import process_environment
+
+FIRST_PORT = 18_000
+COMPARE_LIMIT_S = 300
+ROWS = "id,amount,day\n1,1.10,2026-01-01\n2,2.20,2026-01-02\n3,3.30,2026-01-03\n"
+
+
+def keep_classes(java: Java, environment: Mapping[str, str]) -> None:
+    """Start Spark and the broker once, so that every later start is quick. Safe to repeat."""
+    classes.FOLDER.mkdir(parents=True, exist_ok=True)
+    lock = jars.read_lock()
+    _keep(classes.archive_of_spark(java), lambda new: _compare(new, environment))
+    _keep(
+        classes.archive_of_kafka(java, lock),
+        lambda new: _run_broker(new, java, lock, environment),
+    )
+
+
+def _keep(archive: Path, write: Callable[[Path], None]) -> None:
+    """Whole or not at all: another start may read meanwhile."""
+    if archive.exists():
+        return
+    new = archive.with_suffix(f".{os.getpid()}")
+    try:
+        write(new)
+        new.replace(archive)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _compare(archive: Path, environment: Mapping[str, str]) -> None:
+    """A comparison on Spark meets the classes of every run."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for side in ("a.csv", "b.csv"):
+            (folder / side).write_text(ROWS, encoding="utf-8")
+        options = {classes.JAVA_OPTIONS: shlex.join(classes.writing(archive))}
+        asked = ["compare", "a.csv", "b.csv", "--key", "id", "--measure", "amount=0.01"]
+        subprocess.run(
+            [sys.executable, "-m", "datarecs_cli", *asked, "--engine", "spark"],
+            cwd=folder,
+            env=dict(environment) | options,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=COMPARE_LIMIT_S,
+            check=True,
+        )
+
+
+def _run_broker(archive: Path, java: Java, lock: jars.Lock, environment: Mapping[str, str]) -> None:
+    """A broker that becomes ready and ends."""
+    broker_port = ports.next_free(FIRST_PORT, taken=frozenset()) or FIRST_PORT
+    with tempfile.TemporaryDirectory() as name:
+        node = kafka.KafkaNode(
+            directory=Path(name),
+            broker_port=broker_port,
+            controller_port=ports.next_free(broker_port + 1, taken=frozenset()) or broker_port + 1,
+            cluster_id=kafka.new_cluster_id(),
+            password=secrets.token_urlsafe(16),
+            java=java,
+            classpath=jars.classpath(lock, jars.sources(environment), java),
+            broker_main=lock.broker_main,
+            storage_main=lock.storage_main,
+            java_options=classes.writing(archive),
+        )
+        kafka.prepare(node, environment)
+        broker = kafka.part(node, environment=environment, log=Path(name) / "log")
+        running = start_ready(broker)
+        running.stop(broker.stop_signal, broker.stop_limit_s)
+
+
+def main(step: str) -> int:
+    """One step; its exit code."""
+    environment = process_environment()
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            java = find_java(
+                environment, shim_home=Path(name), places=Places(packaged=packaged_home())
+            )
+            if step == "jars":
+                jars.classpath(jars.read_lock(), jars.sources(environment), java)
+            if step == "classes":
+                keep_classes(java, environment)
+        except PlatformError as failure:
+            print(failure, file=sys.stderr)
+            return 3
+        except (OSError, subprocess.SubprocessError) as failure:
+            print(f"no class archives, so every start takes longer: {failure}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        raise SystemExit(main(sys.argv[1]))

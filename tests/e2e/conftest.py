@@ -77,8 +77,16 @@ class LivePlatform:
                 found.append(int(process.info["pid"]))
         return found
 
-    def mails(self) -> list[Path]:
-        return sorted((self.folder / ".datarecs/mail").rglob("new/*"))
+    def mails(self, run_id: str, *, within_s: float = 60) -> list[Path]:
+        """Mails about the run, once the first is there; it is sent after the run has ended."""
+        ends = time.monotonic() + within_s
+        while time.monotonic() < ends:
+            mails = (self.folder / ".datarecs/mail").rglob("new/*")
+            found = [mail for mail in mails if f"X-Datarecs-Run: {run_id}" in mail.read_text()]
+            if found:
+                return found
+            time.sleep(0.05)  # noqa: TID251  another process's state has no signal here
+        return []
 
 
 def _datarecs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

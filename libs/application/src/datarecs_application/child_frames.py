@@ -7,11 +7,14 @@ ids come from the lease and never from a frame, and a frame that does not fit en
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from errno import ENOSPC
 from typing import TypeVar
 
 from datarecs_core.comparison.payload import ComparisonPayload, TolerancePayload
 from datarecs_core.errors.base import DatarecsError, RunErrorCode
 from datarecs_core.errors.run import RunDetail
+from datarecs_core.errors.security import SecurityCode
+from datarecs_core.errors.storage import StorageCode
 from datarecs_core.runs.events import (
     JoinStats,
     ProgressEvent,
@@ -67,14 +70,24 @@ class Reader:
         return found
 
 
+_DETAIL_OF: Mapping[type, RunDetail] = {
+    StorageCode: RunDetail.RESULT_STORE_FAILED,
+    SecurityCode: RunDetail.CONNECTION_FAILED,
+}
+"""What a run calls the errors of another family."""
+
+
 def failure_words(error: Exception) -> dict[str, object]:
     """The error as a child tells it: code, detail and a message without measured values."""
     if isinstance(error, MemoryError):
         detail, message = RunDetail.OUT_OF_MEMORY, "Python ran out of memory."
+    elif isinstance(error, OSError) and error.errno == ENOSPC:
+        detail, message = RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"
     elif isinstance(error, DatarecsError) and error.code.name in RunDetail.__members__:
         detail, message = RunDetail[error.code.name], str(error)
     elif isinstance(error, DatarecsError):
-        detail, message = RunDetail.COMPARISON_FAILED, f"{error.code.docs_id} {error}"
+        detail = _DETAIL_OF.get(type(error.code), RunDetail.COMPARISON_FAILED)
+        message = f"{error.code.docs_id} {error}"
     else:
         detail, message = RunDetail.COMPARISON_FAILED, f"unexpected {type(error).__name__}"
     code = detail.entry.run_code or RunErrorCode.UNKNOWN

@@ -6,6 +6,7 @@ result file after run.json, and without it no run completes.
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -39,6 +40,8 @@ from datarecs_core.values import RunId, TenantId, instant_text
 from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_specs.documents import job_of
 
+EXTRACTS, DIFFERENCES = "extract", "differences"
+"""Folders of an attempt."""
 EngineOf = Callable[[ComparisonPlan, bytes, Path], Engine]
 """The engine of one run: plan, key of break ids, directory for differences."""
 Connect = Callable[[Source, Connection | None, Mapping[str, str]], Connector]
@@ -120,9 +123,9 @@ def work(assigned: Assigned, tools: Tools, told: FrameTold) -> None:
         store(assigned, tools, found)
     except (ExtractionFailedError, StageFailedError) as failed:
         error = failed.__cause__ if isinstance(failed.__cause__, Exception) else failed
-        _write_result(assigned, _errored(str(failed), error))
+        _fail(assigned, str(failed), error)
     except Exception as error:  # noqa: BLE001  the child's entry: every failure becomes a node
-        _write_result(assigned, _errored("comparison", error))
+        _fail(assigned, "comparison", error)
     else:
         _write_result(assigned, _completed(assigned, tools, found))
 
@@ -142,9 +145,9 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
 
     return Means(
         connect=connect,
-        engine=lambda plan: tools.engine(plan, key, assigned.folder / "differences"),
+        engine=lambda plan: tools.engine(plan, key, assigned.folder / DIFFERENCES),
         clock=tools.clock,
-        extracts=str(assigned.folder / "extract"),
+        extracts=str(assigned.folder / EXTRACTS),
         pins=assigned.pins.by_source,
     )
 
@@ -193,11 +196,11 @@ def _completed(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, obj
     }
 
 
-def _errored(node: str, error: Exception) -> dict[str, object]:
-    return {
-        "outcome": ChildOutcome.ERRORED.value,
-        "nodes": [{"name": node, **failure_words(error)}],
-    }
+def _fail(assigned: Assigned, node: str, error: Exception) -> None:
+    for name in (EXTRACTS, DIFFERENCES):  # the disk may be full of them
+        shutil.rmtree(assigned.folder / name, ignore_errors=True)
+    nodes = [{"name": node, **failure_words(error)}]
+    _write_result(assigned, {"outcome": ChildOutcome.ERRORED.value, "nodes": nodes})
 
 
 def _write_result(assigned: Assigned, content: Mapping[str, object]) -> None:

@@ -19,9 +19,7 @@ from datarecs_core.jobs.definition import (
     Breaks,
     Normalize,
     NullRules,
-    NumberRules,
     Results,
-    StringRules,
     WarnAt,
 )
 from datarecs_core.jobs.vocabulary import (
@@ -51,15 +49,6 @@ from datarecs_testing.tables import a_job, a_table, pair
 D = Decimal
 MATCHED, UNMATCHED = Verdict.MATCHED, Verdict.UNMATCHED
 BY_VALUE = rows_by("k", a_measure("v"))
-PARIS = {"timezone": "Europe/Paris"}
-
-
-def strings(**rules: object) -> Normalize:
-    return Normalize(strings=StringRules(**rules))  # type: ignore[arg-type]  # any rule of text
-
-
-def numbers(**rules: object) -> Normalize:
-    return Normalize(numbers=NumberRules(**rules))  # type: ignore[arg-type]  # any rule of numbers
 
 
 class PolicyConformance:

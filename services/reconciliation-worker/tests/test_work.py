@@ -1,0 +1,176 @@
+"""One run inside the child, from the supervisor's frame to the result file, on real files."""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from errno import ENOSPC
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datarecs_application.child_frames import BadFrameError
+from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.catalog.layout import run_document
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.documents import to_document
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.errors.storage import BlobNotFoundError
+from datarecs_core.jobs.definition import Source
+from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
+from datarecs_core.runs.result_file import NAME
+from datarecs_core.values import RunId
+from datarecs_memory.blob_store import MemoryBlobStores
+from datarecs_memory.engine import MemoryEngine
+from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.work import Assigned, Tools, read_assignment, work
+from datarecs_runtime.frames import SupervisorChannel
+from datarecs_specs.documents import job_of
+from datarecs_testing.builders import A_TENANT, an_id
+from datarecs_testing.clock import ManualClock
+
+RUN_ID = RunId(an_id())
+SPEC: dict[str, Any] = {
+    "sources": [
+        {"name": "ledger", "kind": "csv", "connection": "here", "path": "ledger.csv"},
+        {"name": "exports", "kind": "csv", "connection": "here", "path": "exports.csv"},
+    ],
+    "stages": [{"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"}],
+}
+
+
+class Child:
+    """What a child has around one run; the oracle takes the place of Spark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.attempt = folder, folder / "attempt"
+        self.attempt.mkdir()
+        self.clock = ManualClock()
+        self.blobs = MemoryBlobStores(self.clock)
+        self.told = io.BytesIO()
+        config = FilesConfig(root=str(folder))
+        self.here = Connection(type=ConnectionType.FILES, config=config)
+        (folder / "ledger.csv").write_text("id,amount\n1,1.10\n2,2.20\n")
+
+    def exports(self, text: str) -> None:
+        (self.folder / "exports.csv").write_text(text)
+
+    def frame(self, **changes: object) -> dict[str, object]:
+        secret = self.attempt / "credentials.json"
+        secret.write_text(json.dumps({"break_key": "00" * 32}))
+        return {
+            "tenant_id": str(A_TENANT),
+            "run_id": str(RUN_ID),
+            "job_id": str(an_id()),
+            "job": "ledger-vs-exports",
+            "spec_hash": "sha256:" + 64 * "0",
+            "spec": SPEC,
+            "parameters": {},
+            "attempt": 1,
+            "lease_epoch": 7,
+            "started_at": None,
+            "connections": {"here": to_document(self.here)},
+            "pins": {"by_source": {}},
+            "folder": str(self.attempt),
+            "triggered_by": "ana",
+            "credentials_file": str(secret),
+            **changes,
+        }
+
+    def connect(
+        self, source: Source, connection: Connection | None, secrets: Mapping[str, str]
+    ) -> Connector:
+        surroundings = Surroundings(
+            roots=(self.folder,),
+            policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
+            now=self.clock.now,
+        )
+        return open_connector(source, connection, secrets, surroundings=surroundings)
+
+    def engine(self, plan: ComparisonPlan, _key: bytes, _directory: Path) -> Engine:
+        job = job_of(plan.job, SPEC)
+        opened = {one.name: self.connect(one, self.here, {}) for one in job.sources}
+        return MemoryEngine(lambda scan: opened[scan.source].rows(scan))
+
+    def tools(self, **changes: Any) -> Tools:  # noqa: ANN401  any field
+        made = Tools(
+            connect=self.connect,
+            engine=self.engine,
+            blobs=self.blobs,
+            clock=self.clock,
+            versions={"tzdata": "2026f"},
+        )
+        return replace(made, **changes)
+
+    def work(self, tools: Tools | None = None) -> dict[str, Any]:
+        """The result file that one run leaves."""
+        channel = SupervisorChannel(io.BytesIO(), self.told)
+        work(self.assigned(), tools or self.tools(), FrameTold(channel))
+        found: dict[str, Any] = json.loads((self.attempt / NAME).read_bytes())
+        return found
+
+    def assigned(self) -> Assigned:
+        return read_assignment(self.frame())
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Child:
+    return Child(tmp_path)
+
+
+@pytest.mark.parametrize(("amount", "verdict"), [("2.20", "MATCHED"), ("2.21", "UNMATCHED")])
+def test_the_result_file_says_the_verdict_and_the_document_is_stored_before_it(
+    child: Child, amount: str, verdict: str
+) -> None:
+    child.exports(f"id,amount\n1,1.1\n2,{amount}\n")
+    result = child.work()
+    assert (result["outcome"], result["result"]) == ("COMPLETED", verdict)
+    assert (result["run_id"], result["attempt"], result["lease_epoch"]) == (str(RUN_ID), 1, 7)
+    document = json.loads(child.blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID)))
+    assert document["proof"]["result"] == verdict
+    assert not (child.attempt / f"{NAME}.partial").exists()
+
+
+def test_credentials_are_read_once_and_gone(child: Child) -> None:
+    assigned = child.assigned()
+    assert assigned.secrets == {"break_key": "00" * 32}
+    assert list(child.attempt.iterdir()) == []
+
+
+def test_a_source_that_is_missing_is_named_and_nothing_is_stored(child: Child) -> None:
+    result = child.work()
+    (node,) = result["nodes"]
+    assert (result["outcome"], node["name"]) == ("ERRORED", "extract-1")
+    assert (node["code"], node["detail_code"]) == ("QUERY_FAILED", "NO_FILES")
+    with pytest.raises(BlobNotFoundError):
+        child.blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID))
+
+
+def test_a_full_disk_is_told_and_what_filled_it_makes_room_for_the_result(child: Child) -> None:
+    child.exports("id,amount\n1,1.1\n2,2.20\n")
+
+    def full(_plan: ComparisonPlan, _key: bytes, directory: Path) -> Engine:
+        directory.mkdir()
+        (directory / "half").write_bytes(b"PAR1")
+        raise OSError(ENOSPC, "No space left on device")
+
+    result = child.work(child.tools(engine=full))
+    assert result["nodes"][0]["detail_code"] == "SPILL_EXHAUSTED"
+    assert [one.name for one in child.attempt.iterdir()] == [NAME]
+
+
+def test_a_defect_is_an_errored_run_without_its_words(child: Child) -> None:
+    child.exports("id,amount\n1,1.1\n2,2.20\n")
+
+    def broken(*_: object) -> Engine:
+        raise ValueError("row 2 holds 2.20")
+
+    (node,) = child.work(child.tools(engine=broken))["nodes"]
+    assert (node["code"], node["message"]) == ("UNKNOWN", "unexpected ValueError")
+
+
+def test_a_frame_that_is_not_the_supervisors_is_refused(child: Child) -> None:
+    with pytest.raises(BadFrameError):
+        read_assignment(child.frame(attempt="one"))

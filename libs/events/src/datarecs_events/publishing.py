@@ -1,13 +1,14 @@
 """What `events-schema/` holds: the contract of the events for readers without Python.
 
 Every file as text, by its path: schemas, examples, payloads that must be refused, the catalogue,
-the subscriptions and a page that says what may change. Apart from `schemas`, which compares these
-texts with a folder.
+the subscriptions, the AsyncAPI document and a page that says what may change. Apart from
+`schemas`, which compares these texts with a folder.
 """
 
 import json
 from collections.abc import Mapping
 
+from datarecs_events.asyncapi import asyncapi_text
 from datarecs_events.catalogue import CATALOGUE, SUBSCRIPTIONS, TOPICS, EventDef, Subscription
 from datarecs_events.conversion import to_plain
 from datarecs_events.examples import example_of, examples_of
@@ -32,6 +33,7 @@ This folder is written by `make schemas`; edit the dataclasses in `libs/core`, n
 | `<type>/invalid/` | payloads that every reader must refuse |
 | `catalogue.json` | every type with source, emitters, topic, key and subject |
 | `subscriptions.json` | who hears what, as filters on `type` |
+| `asyncapi.yaml` | the same as AsyncAPI 3.0: topics, messages, who tells and hears them |
 
 Act on `reconciliation.run.finalised` and `reconciliation.run.cancelled`: they come after the
 database says the same. `run.completed` and `run.errored` are raw outcomes and may precede it.
@@ -59,6 +61,7 @@ def published_files() -> dict[str, str]:
         "README.md": _readme(),
         "catalogue.json": _pretty([_entry(one) for one in CATALOGUE]),
         "subscriptions.json": _pretty([_filter(*pair) for pair in _heard()]),
+        "asyncapi.yaml": asyncapi_text(),
     }
     for one in CATALOGUE:
         folder = one.short_name

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _stale(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    found = [*folder.rglob("*.json"), *folder.rglob("*.md")]
+    found = [*folder.rglob("*.json"), *folder.rglob("*.md"), *folder.rglob("*.yaml")]
     return [path for path in found if path.relative_to(folder).as_posix() not in files]
 
 

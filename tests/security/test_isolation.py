@@ -254,6 +254,7 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/runs/{run_id}/cancel": "run.cancel",
     "GET /api/v1/runs/{run_id}": "read",
     "GET /api/v1/runs/{run_id}/events": "read",
+    "GET /api/v1/runs/{run_id}/timeline": "read",
     "GET /api/v1/runs/{run_id}/stages": "read",
     "GET /api/v1/runs/{run_id}/stages/{stage}": "read",
     "GET /api/v1/runs/{run_id}/report": "read",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSche
 
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.runs.model import Backend, Disposition, RunMode, RunResult, RunStatus
+from datarecs_core.runs.timeline import LaneKind, LaneState
 from datarecs_core.values import instant_text
 
 T = TypeVar("T")
@@ -129,6 +130,33 @@ class EventPage(Out):
     items: list[EventOut]
     next: int | None = None
     """Give it as `after` for the following page; null when there may be no more yet."""
+
+
+class LaneOut(Out):
+    """Something of a run that had a beginning."""
+
+    kind: LaneKind
+    name: str
+    """`queue`, `attempt 1`, `extraction 0`, or the stage's name."""
+    attempt: int | None
+    start: Instant
+    end: Instant | None
+    """Null while it goes on, and for what never ended."""
+    state: LaneState
+    error: JsonObject | None
+
+
+class TimelineOut(Out):
+    """When a run waited, tried, read and compared, from its history alone."""
+
+    lanes: list[LaneOut]
+    """In the order in which they began."""
+    gaps: list[int]
+    """Numbers that are missing from the history."""
+    late: list[int]
+    """Numbers of facts that came after the end or from an attempt that was over."""
+    synthesised: list[int]
+    """Numbers of facts that nobody reported and the platform concluded."""
 
 
 class MetadataOut(Out):

@@ -1,7 +1,8 @@
 """Runs: trigger, cancel, list, read and follow."""
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from datarecs_application.ports.state import AuditEntry, RunFilter, Transaction
+from datarecs_application.ports.state import AuditEntry, HistoryEntry, RunFilter, Transaction
 from datarecs_application.runs import CancelOutcome, request_cancel, trigger_run
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
@@ -18,6 +19,7 @@ from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run, RunMode, RunResult, RunStatus
+from datarecs_core.runs.timeline import Moment, timeline_of
 from datarecs_core.values import EventId, JobId, RunId
 from datarecs_core_api.addressing import found_resource
 from datarecs_core_api.audit import asker
@@ -39,11 +41,12 @@ from datarecs_core_api.inputs import (
     canonical_uuid,
 )
 from datarecs_core_api.live import LiveResponse, Stream, terminal_within
-from datarecs_core_api.outputs import EventPage, Page, RunOut
+from datarecs_core_api.outputs import EventPage, LaneOut, Page, RunOut, TimelineOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.triggering import TriggerIn, command_of
 from datarecs_core_api.views import entry_view, run_etag, run_view
+from datarecs_events.event_types import PREFIX
 from datarecs_specs.kinds import KINDS
 
 log = structlog.get_logger()
@@ -321,6 +324,36 @@ async def run_events(
         "next": entries[-1].sequence if len(entries) == limit else None,
     }
     return Response(exact_json(page), media_type="application/json")
+
+
+@router.get("/runs/{run_id}/timeline", operation_id="get_timeline")
+def timeline(run_id: str, caller: Reader, use: Using) -> TimelineOut:
+    """When the run waited, tried, read and compared; what has no end yet is open."""
+    run = known_run(use, caller, run_id)
+    found = timeline_of(map(_moment, _history(use, run)))
+    return TimelineOut(
+        lanes=[LaneOut(**asdict(lane)) for lane in found.lanes],
+        gaps=list(found.gaps),
+        late=list(found.late),
+        synthesised=list(found.synthesised),
+    )
+
+
+def _history(use: Ports, run: Run) -> Iterator[HistoryEntry]:
+    after = 0
+    while page := use.queries.run_events(run.tenant_id, run.run_id, after=after, limit=MAX_LIMIT):
+        yield from page
+        after = page[-1].sequence
+
+
+def _moment(entry: HistoryEntry) -> Moment:
+    return Moment(
+        sequence=entry.sequence,
+        name=entry.type.removeprefix(f"{PREFIX}reconciliation."),
+        time=entry.time,
+        data=entry.data,
+        disposition=entry.disposition,
+    )
 
 
 def _media(accept: str) -> str | None:

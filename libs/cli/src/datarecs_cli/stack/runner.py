@@ -1,8 +1,8 @@
 """`datarecs up`: which part after which, and what each is told about the others.
 
 Lock, ports, Java, Postgres, roles and schema, Kafka, topics, services: every step has its own
-readiness, so a failure names the first thing that is wrong. Services that need no broker start
-beside it: Spark takes longest and waits for nobody.
+readiness, so a failure names the first thing that is wrong. The worker starts beside the broker:
+Spark takes longest and needs nobody but Postgres.
 """
 
 import os
@@ -98,13 +98,13 @@ class Platform:
             wanted = self.options.wanted_services if database_url else ()
             bootstrap = self._provide_broker(
                 meanwhile=lambda: self._start_services(
-                    database_url, [one for one in wanted if one.principal is None]
+                    database_url, [one for one in wanted if one.needs_java]
                 )
             )
             with self._step(lambda: f"services: {', '.join(one.name for one in wanted)}"):
                 self._start_services(
                     database_url,
-                    [one for one in wanted if one.principal is not None],
+                    [one for one in wanted if not one.needs_java],
                     bootstrap=bootstrap,
                 )
                 self.supervisor.until_ready()

@@ -90,7 +90,7 @@ test: check ## all of it: check, then real Postgres, Kafka and Spark
 	@$(PYTEST) -m e2e
 
 bench: setup ## figures, with machine and load
-	@$(BIN)/python tests/bench/run.py
+	@$(BIN)/python tests/bench/run.py && $(BIN)/python tests/bench/compare.py
 
 lock: .venv/.uv ## resolve again; names, versions and hashes, no host
 	@$(BIN)/uv lock --quiet $(LOCKFLAGS) && $(BIN)/uv export --quiet --frozen --no-emit-workspace --no-header --no-annotate --group dev -o requirements.lock

@@ -21,11 +21,11 @@ from datarecs_cli.output import (
     cell,
     csv_text,
     exact_json,
-    markdown_text,
     print_list,
     table,
     words,
 )
+from datarecs_reports.figures import markdown_inline
 
 HOSTILE = "\x1b[31mred\x1b]8;;http://x\x07 \r\u202e[bold]\x9b\x00\n\u2066"
 COLUMNS = (Column(title="NAME", member="name"), Column(title="SUM", member="sum", number=True))
@@ -88,7 +88,7 @@ def test_csv_reads_back_what_was_written(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["x|y", "@me", "www.x.de", "https://x", "`a`", "<b>", "#1", "*"])
 def test_markdown_shows_foreign_text_as_code(text: str) -> None:
-    assert markdown_text(text).startswith("`")
+    assert markdown_inline(text).startswith("`")
     assert as_markdown([Column(title="A", member="a")], [{"a": text}]).count("\n") == 2
 
 
@@ -99,7 +99,7 @@ def test_a_pipe_of_the_data_makes_no_further_cell() -> None:
 
 @pytest.mark.parametrize("text", ["plain words", "1,234.50", "-3", "", "größe"])
 def test_markdown_leaves_words_and_numbers_as_they_are(text: str) -> None:
-    assert markdown_text(text) == text
+    assert markdown_inline(text) == text
 
 
 def test_yaml_keeps_texts_texts() -> None:

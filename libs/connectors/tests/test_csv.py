@@ -4,9 +4,12 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import pyarrow.parquet as pq
 import pytest
 
+from datarecs_connectors.arrow_types import plain_rows
 from datarecs_connectors.errors import (
     CorruptSourceError,
     NoFilesError,
@@ -14,7 +17,10 @@ from datarecs_connectors.errors import (
     SnapshotLostError,
     SourceUnsupportedError,
 )
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.canonical import canonical_text
+from datarecs_core.comparison.translating import Invalid, canonical
+from datarecs_core.jobs import types
+from datarecs_core.jobs.types import TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 
 Open = Callable[..., Any]
@@ -117,6 +123,66 @@ def test_a_declared_type_makes_other_values_invalid_and_never_rounds(
         {"a": None, "$invalid.a": b"1.505"},
         {"a": None, "$invalid.a": b" 7 "},
     ]
+
+
+@pytest.mark.case("P41")
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        ("int", ["1", "007", "0x1f", "+7", "1.0", "9223372036854775808"], ["1", *"!!!", "1", "!"]),
+        ("decimal(5,2)", ["1.50", "1.500", "1e1", "007", "1234.5"], ["1.5", "1.5", *"!!!"]),
+        ("decimal", ["1.50", "9" * 38, "9" * 39, "abc"], ["1.5", "9" * 38, *"!!"]),
+        ("bool", ["true", "false", "1", "TRUE", "t"], ["true", "false", *"!!!"]),
+        ("float64", ["0.1", "nan", "1e0", "0.30000000000000001"], ["0.1", *"!!!"]),
+        ("float32", ["0.5", "0.1", "16777217"], ["0.5", "0.10000000149011612", "!"]),
+        ("date", ["2026-01-31", "2026-02-30", "0000-01-01", "0001-01-01"], list("a!!b")),
+        ("time", ["12:00:00.5", "12:00", "12:00:00.1234567"], ["12:00:00.5", *"!!"]),
+        ("instant", ["2026-01-31T12:00:00.5+02:00", "2026-01-31T12:00:00"], list("c!")),
+        ("instant", ["2026-01-31T12:00:00.1234567Z", "2026-01-31"], list("!!")),
+        ("local_timestamp", ["2026-01-31 12:00:00", "2026-01-31T12:00:00Z"], list("d!")),
+        ("local_timestamp", ["2026-01-31T12:00", "2026-01-31T24:00:00"], list("!!")),
+        ("uuid", ["0188F0C8-0000-7000-8000-00000000000A", "0188f0c8"], list("e!")),
+        ("json", ['"{""b"":1.0,""a"":[]}"', "{", '"""x"""'], ['{"a":[],"b":1}', "!", '"x"']),
+        ("text", ["007", '" "'], ["007", " "]),
+    ],
+)
+def test_both_engines_take_a_declared_type_in_its_strict_form(
+    open_files: Open, tmp_path: Path, kind: str, values: list[str], expected: list[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(["n,v", *(f"{one},{one}" for one in values), ""]))
+    found = open_files(CSV, "a.csv", options={"schema": {"v": kind, "n": "text"}})
+    canonicals = [canonical(row[1], found.scan.column("v").type, "s") for row in found.rows()]
+    told = [LONG.get(one, one) for one in expected]
+    assert ["!" if one.is_invalid else canonical_text(one) for one in canonicals] == told
+    scan = found.connector.extract(found.scan, str(tmp_path / "out"), lambda _read: None)
+    batch = pq.read_table(tmp_path / "out").select(["v"]).combine_chunks().to_batches()[0]
+    stored = [None if one is None else _canonical(scan, one) for (one,) in plain_rows(batch)]
+    valid = [None if one == "!" else one for one in told]
+    assert stored == valid
+    assert ("v" in scan.extract.invalid_columns) is ("!" in told)
+
+
+LONG = {
+    "a": "2026-01-31",
+    "b": "0001-01-01",
+    "c": "2026-01-31T10:00:00.5Z",
+    "d": "2026-01-31T12:00:00",
+    "e": "0188f0c8-0000-7000-8000-00000000000a",
+}
+
+
+def _canonical(scan: Any, stored: object) -> str | None:  # noqa: ANN401  a Scan
+    kind = scan.column("v").type
+    read = UUID(str(stored)) if kind.kind is TypeKind.UUID else stored
+    if kind == types.NUMERIC:
+        read = Decimal(str(stored))
+    return canonical_text(canonical(read, kind, "s"))
+
+
+def test_a_type_that_no_text_stands_for_is_refused(open_files: Open, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\nx\n")
+    with pytest.raises(SourceUnsupportedError, match="no value of a text file is a binary"):
+        open_files(CSV, "a.csv", options={"schema": {"a": "binary"}})
 
 
 def test_the_filter_keeps_only_rows_for_which_it_is_true(open_files: Open, tmp_path: Path) -> None:

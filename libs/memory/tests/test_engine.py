@@ -14,7 +14,11 @@ from datarecs_core.comparison.scan import Scan
 from datarecs_core.jobs.definition import Stage
 from datarecs_memory.engine import MemoryEngine
 from datarecs_testing.comparisons import EngineBench, counting, rows_by
-from datarecs_testing.conformance.engine import EngineConformance, RelaxationConformance
+from datarecs_testing.conformance.engine import (
+    DerivedConformance,
+    EngineConformance,
+    RelaxationConformance,
+)
 from datarecs_testing.tables import Table, a_job, pair, plan_of
 
 
@@ -85,7 +89,7 @@ def test_a_plan_is_explained_in_words() -> None:
     assert "one, two" in engine.explain(plan).text
 
 
-class TestMemoryEngine(EngineConformance, RelaxationConformance):
+class TestMemoryEngine(EngineConformance, RelaxationConformance, DerivedConformance):
     @pytest.fixture
     def bench(self) -> EngineBench:
         return MemoryBench()

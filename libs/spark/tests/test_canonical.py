@@ -109,6 +109,16 @@ def test_years_that_spark_writes_otherwise_are_left_to_python(spark_runtime: Spa
     assert column(rows, canonical.text_of(form, "v")) == [None, None]
 
 
+@pytest.mark.case("P38")
+def test_dates_of_every_year_are_encoded_as_core_does(spark_runtime: SparkRuntime) -> None:
+    form = of(FormKind.DATE)
+    days = [DAY_ONE - 1, DAY_ONE - 366, DAY_ONE - 367, LAST_DAY + 1, LAST_DAY + 40_000_000]
+    rows = frame(spark_runtime, form, days)
+    assert column(rows, canonical.encoded(form, "v")) == [
+        encode(each) for each in values(form, days)
+    ]
+
+
 def test_doubles_are_left_to_python(spark_runtime: SparkRuntime) -> None:
     form = of(FormKind.DOUBLE)
     rows = frame(spark_runtime, form, [0.1, 1e300])

@@ -6,13 +6,17 @@ import pytest
 
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import EngineBench
-from datarecs_testing.conformance.engine import EngineConformance, RelaxationConformance
+from datarecs_testing.conformance.engine import (
+    DerivedConformance,
+    EngineConformance,
+    RelaxationConformance,
+)
 from datarecs_testing.spark import SparkBench
 
 pytestmark = pytest.mark.spark
 
 
-class TestSparkEngine(EngineConformance, RelaxationConformance):
+class TestSparkEngine(EngineConformance, RelaxationConformance, DerivedConformance):
     @pytest.fixture
     def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> EngineBench:
-        return SparkBench(spark_runtime, tmp_path)
+        return SparkBench(spark_runtime, tmp_path, twice=True)

@@ -213,6 +213,16 @@ def test_options_at_their_default_are_left_to_the_connector() -> None:
     assert source(written.format("header: true, delimiter: ';'")).options == {"delimiter": ";"}
 
 
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_the_types_of_an_option_are_text_in_their_canonical_form(kind: str) -> None:
+    written = f"{{name: a, kind: {kind}, connection: f, path: x, options: {{schema: {{}}}}}}"
+    given = written.replace("schema: {}", "schema: {d: 'decimal(20, 4)', t: date}")
+    assert source(given).options == {"schema": {"d": "decimal(20,4)", "t": "date"}}
+    wrong = written.replace("schema: {}", "schema: {d: day}")
+    (decoded,) = decode_yaml(text(source=wrong).encode())
+    assert decoded.faults[0].code.docs_id == "DR1012"
+
+
 def test_options_are_stored_complete() -> None:
     (decoded,) = decode_yaml(text().encode())
     declared, _ = decoded.require()

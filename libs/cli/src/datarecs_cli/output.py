@@ -20,7 +20,6 @@ from datarecs_reports import figures
 Item = Mapping[str, object]
 _FORMULA = re.compile(r"\s*[=+\-@\t\r\n＝＋－＠]")  # noqa: RUF001  full-width signs start formulas too
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
-_PLAIN_MARKDOWN = re.compile(r"[^\W_]*([ ,-][^\W_]+)*|[+-]?[\d,]+(\.\d+)?%?")
 _LONGEST_CELL = 200
 
 
@@ -162,20 +161,10 @@ def as_markdown(columns: Sequence[Column], items: Sequence[Item]) -> str:
     """A table of which no cell leaves its place: no pipe, link, mention or tag of the data."""
     rows = [[column.title for column in columns], ["---"] * len(columns)]
     rows += [
-        [markdown_text(text_of(item.get(column.member))) for column in columns] for item in items
+        [figures.markdown_inline(text_of(item.get(column.member))) for column in columns]
+        for item in items
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def markdown_text(text: str) -> str:
-    """Anything but plain words and numbers as a code span, where nothing is a link or a mention."""
-    shown = plain(text).replace("\n", " ")
-    if _PLAIN_MARKDOWN.fullmatch(shown):
-        return shown
-    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
-    room = " " if "`" in (shown[0], shown[-1]) else ""
-    kept = shown.replace("|", "\\|")
-    return f"{fence}{room}{kept}{room}{fence}"
 
 
 def as_yaml(document: object) -> str:

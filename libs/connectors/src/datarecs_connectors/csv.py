@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from datarecs_application.ports.comparing import ProbeStep, Read
+from datarecs_connectors.declared_types import declared_types, text_column, text_value
 from datarecs_connectors.errors import CorruptSourceError, SchemaChangedError, SourceLimitError
 from datarecs_connectors.extracting import write_extract
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import RowFilter, filter_of
 from datarecs_connectors.probing import probe_files
-from datarecs_connectors.typed_text import TypedColumn, table_of, typed
-from datarecs_core.comparison.forms import Inference, read_text
+from datarecs_connectors.typed_text import TypedColumn, table_of
+from datarecs_core.comparison.forms import Inference
 from datarecs_core.comparison.scan import (
     FileList,
     Pin,
@@ -38,7 +39,7 @@ from datarecs_core.comparison.scan import (
 from datarecs_core.comparison.translating import Invalid
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
-from datarecs_core.jobs.types import CanonicalType, parse_type
+from datarecs_core.jobs.types import CanonicalType
 
 BATCH_ROWS = 20_000
 MAX_COLUMNS = 2_000
@@ -86,6 +87,7 @@ class CsvConnector:
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Names of the first file's header; types that hold for every value of every file."""
         files = _files(pin)
+        declared = declared_types(source.name, self.options.declared)
         names = self._names(files[0].path)
         inferred = {name: Inference() for name in names}
         rows = 0
@@ -102,7 +104,11 @@ class CsvConnector:
             raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
         return SourceSchema(
             columns=tuple(
-                SourceColumn(name=name, type=self._type(name, inferred[name]), native_type="text")
+                SourceColumn(
+                    name=name,
+                    type=declared.get(name, inferred[name].type or types.TEXT),
+                    native_type="text",
+                )
                 for name in names
             ),
             estimated_rows=rows,
@@ -136,11 +142,6 @@ class CsvConnector:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    def _type(self, name: str, inference: Inference) -> CanonicalType:
-        if name in self.options.declared:
-            return parse_type(self.options.declared[name])
-        return inference.type or types.TEXT
 
     def _names(self, path: str) -> list[str]:
         """The header, or `c1`, `c2`, … ; equal names stay, a job that uses one is refused."""
@@ -220,7 +221,7 @@ class CsvConnector:
         if batch is not None and wanted.condition is not None:
             batch = _kept(batch, found, scan, wanted)
         columns = [
-            typed(pa.array([], pa.string()), column.type)
+            text_column(pa.array([], pa.string()), column.type)
             if batch is None
             else _typed_column(batch.column(found.index(column.physical or "")), column.type)
             for column in scan.columns
@@ -276,19 +277,18 @@ def _plain(column: pa.Array, kind: CanonicalType) -> list[object]:
 
 def _value(letters: str, kind: CanonicalType) -> object:
     text = _utf8(letters)
-    value = None if text is None else read_text(text, kind)
-    return Invalid(letters.encode("latin-1")) if value is None else value.content
+    return Invalid(letters.encode("latin-1")) if text is None else text_value(text, kind)
 
 
 def _typed_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
     if pc.all(pc.string_is_ascii(column)).as_py() is not False:
-        return typed(column, kind)
+        return text_column(column, kind)
     texts = [None if one is None else _utf8(one) for one in column.to_pylist()]
     broken = [
         one.encode("latin-1") if one is not None and text is None else None
         for one, text in zip(column.to_pylist(), texts, strict=True)
     ]
-    found = typed(pa.array(texts, pa.string()), kind)
+    found = text_column(pa.array(texts, pa.string()), kind)
     if not any(one is not None for one in broken):
         return found
     both = pa.array(broken, pa.binary())

@@ -65,10 +65,17 @@ class SchemaChangedError(SourceError):
 
     code = RunDetail.SCHEMA_CHANGED
 
-    def __init__(self, source: str, files: Sequence[str], difference: str) -> None:
+    def __init__(
+        self,
+        source: str,
+        files: Sequence[str],
+        difference: str,
+        *,
+        remedy: str = "declare options.merge_schema",
+    ) -> None:
         super().__init__(
             source,
             f"{files[0]} and {files[1]} have different columns ({difference}); write them alike, "
-            "or declare options.merge_schema",
+            f"or {remedy}",
         )
         self.files = tuple(files)

@@ -12,6 +12,7 @@ from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.csv import CsvConnector, CsvOptions
 from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
 from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.json_lines import JsonConnector, JsonOptions
 from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
 from datarecs_connectors.postgres import PostgresConnector
 from datarecs_core.egress.addresses import Policy
@@ -72,6 +73,10 @@ def open_connector(
         case SourceKind.CSV:
             return CsvConnector(
                 tree=_tree(source, connection, surroundings), options=_options(source, CsvOptions)
+            )
+        case SourceKind.JSON:
+            return JsonConnector(
+                tree=_tree(source, connection, surroundings), options=_options(source, JsonOptions)
             )
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")

@@ -347,8 +347,6 @@ def test_a_rule_that_can_drop_digits_is_warned_of(
 @pytest.mark.parametrize(
     ("stage", "what"),
     [
-        (Stage(name="s", type=StageType.SCHEMA), "the stage type schema"),
-        (Stage(name="s", type=StageType.DIGEST), "the stage type digest"),
         (Stage(name="s", type=StageType.CUSTOM_SQL), "the stage type custom_sql"),
         (rows_by("k", confirm=Confirm(after=DAY)), "confirm"),
     ],
@@ -361,10 +359,10 @@ def test_what_this_release_lacks_is_refused_and_never_left_out(stage: Stage, wha
     assert "proof: rows" in str(proof)
 
 
-def test_the_strategy_is_full_and_says_why_not_another() -> None:
-    plan = planned(two("k int"), rows_by("k"), execution=Execution(strategy=Strategy.NARROW))
+def test_the_plan_names_the_strategy_of_each_stage_and_why_not_another() -> None:
+    plan = planned(two("k int"), rows_by("k"), execution=Execution(strategy=Strategy.FINGERPRINT))
     choice = plan.stages[0].strategy
-    assert (choice.chosen, choice.requested) == (Strategy.FULL, Strategy.NARROW)
+    assert (choice.chosen, choice.requested) == (Strategy.FULL, Strategy.FINGERPRINT)
     assert all(reason for _, reason in choice.rejected)
 
 

@@ -47,7 +47,8 @@ class MemoryEngine:
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
         """Run one stage; the stage it is scoped to must have run before."""
-        rows = [self._rows_of(scan) for scan in plan.scans]
+        needed = plan.scans if plan.catalogue is None else ()
+        rows = [self._rows_of(scan) for scan in needed]
         outside = Outside(
             key=self._key,
             zones={name: self._zone(name) for name in _zones(plan)},
@@ -92,7 +93,7 @@ class MemoryEngine:
 
 
 def _zones(plan: StagePlan) -> set[str]:
-    dimensions = (*plan.dimensions, *(plan.scope.dimensions if plan.scope else ()))
+    dimensions = (*plan.row_dimensions, *(plan.scope.dimensions if plan.scope else ()))
     inputs = [each for dimension in dimensions for each in dimension.inputs]
-    inputs += [each for measure in plan.measures for each in measure.inputs if each is not None]
+    inputs += [each for measure in plan.row_measures for each in measure.inputs if each is not None]
     return {each.zone for each in inputs if each.zone is not None}

@@ -13,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datarecs_core.catalog.layout import segment
@@ -52,6 +53,21 @@ def difference_schema(dimensions: Sequence[str]) -> pa.Schema:
             pa.field("sort_delta", pa.float64()),
         ]
     )
+
+
+def with_text_keys(table: pa.Table) -> pa.Table:
+    """The same rows with the parts of their keys as canonical text.
+
+    Spark stores keys typed, for those who query the files, and the texts beside them; the oracle
+    stores texts alone.
+    """
+    if "key_text" not in table.column_names or "key" not in table.column_names:
+        return table
+    at = table.column_names.index("key")
+    names = [field.name for field in table.schema.field(at).type]
+    lists = table["key_text"].combine_chunks()
+    parts = [pc.list_element(lists, position).cast(pa.string()) for position in range(len(names))]
+    return table.set_column(at, "key", pa.StructArray.from_arrays(parts, names=names))
 
 
 def write_differences(path: Path, stage: StagePlan, rows: Sequence[Difference]) -> None:

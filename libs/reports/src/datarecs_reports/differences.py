@@ -4,9 +4,10 @@ Apart from the writer because parts may come from another engine and from anothe
 read by column name, filtered and ranked by Arrow, and only what is asked for becomes Python.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +16,10 @@ import pyarrow.parquet as pq
 from datarecs_core.comparison.results import DifferenceClass, Outcome
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
+from datarecs_reports.difference_file import with_text_keys
 from datarecs_reports.reading import DocumentUnreadableError
 
+_BATCH_ROWS = 10_000
 _MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator")
 _PLAIN = ("break_id", "stage", "measure", "outcome", "class", "presence", "odd_one_out")
 _TYPE_CLASSES = (DifferenceClass.INVALID.value, DifferenceClass.NOT_COMPARABLE.value)
@@ -77,9 +80,26 @@ def read_differences(
     return best
 
 
+def all_differences(parts: Iterable[Path], where: DifferenceFilter) -> Iterator[dict[str, object]]:
+    """Every mismatch that is wanted, in the order of its file, a batch in memory at a time.
+
+    Raises:
+        DocumentUnreadableError: a part is no difference file.
+    """
+    for part in parts:
+        try:
+            with pq.ParquetFile(part) as file:
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                    table = with_text_keys(pa.Table.from_batches([batch]))
+                    found = _wanted(table, where)
+                    yield from map(_row, found.to_pylist())
+        except (pa.ArrowException, OSError, KeyError) as cause:
+            raise DocumentUnreadableError(place=part.name, wanted="a difference file") from cause
+
+
 def _table(part: bytes) -> pa.Table:
     try:
-        return pq.read_table(pa.BufferReader(part), partitioning=None)
+        return with_text_keys(pq.read_table(pa.BufferReader(part), partitioning=None))
     except (pa.ArrowException, OSError) as cause:
         raise DocumentUnreadableError(place="a part", wanted="a difference file") from cause
 

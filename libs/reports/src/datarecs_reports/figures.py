@@ -16,6 +16,7 @@ MAX_TEXT = 160
 """Characters of a foreign text that are shown; longer ones are cut with a marker."""
 _PLAIN = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?", re.ASCII)
 """`007` is a text and stays one."""
+_PLAIN_MARKDOWN = re.compile(r"[^\W_]*([ ,-][^\W_]+)*|[+-]?[\d,]+(\.\d+)?%?")
 _MOST_PLACES = 6
 """Amounts are padded to a common number of places up to this one."""
 _UNITS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000))
@@ -103,6 +104,22 @@ def visible(text: str, *, most: int = MAX_TEXT) -> str:
     if len(cut) < len(text):
         return f"{shown}… ({len(text):,} characters)"
     return f'"{shown}"' if shown != shown.strip() or not shown else shown
+
+
+def markdown_inline(text: str) -> str:
+    """Foreign text inside Markdown: anything but plain words and numbers as a code span.
+
+    In a code span nothing is a link, a mention, a tag or the end of a table's cell.
+    """
+    shown = "".join(
+        one if one.isprintable() else " " if one == "\n" else f"\\x{ord(one):02x}" for one in text
+    )
+    if _PLAIN_MARKDOWN.fullmatch(shown):
+        return shown
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    room = " " if "`" in (shown[0], shown[-1]) else ""
+    kept = shown.replace("|", "\\|")
+    return f"{fence}{room}{kept}{room}{fence}"
 
 
 def instant(text: str) -> str:

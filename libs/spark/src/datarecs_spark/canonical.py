@@ -29,6 +29,7 @@ _TAGS = {
     FormKind.LOCAL: Tag.LOCAL,
 }
 _DAYS = "-719162 AND 2932896"
+_YEAR_0 = "-719528 AND -719163"
 _MOMENTS = "-62135596800000000 AND 253402300799999999"
 """The years 1 to 9999, which Spark writes as we do."""
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:,$*#()|-]*")
@@ -135,8 +136,16 @@ def _payload(form: Form, value: str) -> str:
             return f"IF({value}, X'01', X'00')"
         case FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
             return f"CAST(CAST({value} AS STRING) AS BINARY)"
+        case FormKind.DATE:
+            return f"CAST({_any_date(value)} AS BINARY)"
         case _:
             return f"CAST({text_of(form, value)} AS BINARY)"
+
+
+def _any_date(value: str) -> str:
+    """ISO text, signed outside the years 1 to 9999; Spark leaves the year 0 without a sign."""
+    written = f"CAST(date_from_unix_date(CAST({value} AS INT)) AS STRING)"
+    return f"IF({value} BETWEEN {_YEAR_0}, concat('+', {written}), {written})"
 
 
 def _tagged(tag: Tag, payload: str) -> str:

@@ -6,7 +6,7 @@ what the tasks counted into StageResults. Nothing here decides what a number mea
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +16,9 @@ from datarecs_application.ports.comparing import Explanation, Progress
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.results import StageResults
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.jobs.vocabulary import NullKeys
+from datarecs_core.jobs.vocabulary import NullKeys, Strategy
 from datarecs_spark.cancelling import Cancellation
+from datarecs_spark.catalogue import listed
 from datarecs_spark.conditions import ConditionRefusedError, filtered
 from datarecs_spark.counted import Counted, read_counted
 from datarecs_spark.errors import (
@@ -27,10 +28,14 @@ from datarecs_spark.errors import (
     translated,
 )
 from datarecs_spark.explaining import explained
+from datarecs_spark.fingerprints import bucket, summed
+from datarecs_spark.forms import INTEGER
 from datarecs_spark.grouping import null_key, ranked, united
 from datarecs_spark.identities import identified
 from datarecs_spark.judging import judged
-from datarecs_spark.layout import Field, Layout, check_covered, keys_of, layout_of
+from datarecs_spark.layout import Layout, Role, check_covered, keys_of, layout_of
+from datarecs_spark.narrowing import Narrowed, narrowed
+from datarecs_spark.native import NotNativeError
 from datarecs_spark.prepare import prepared
 from datarecs_spark.read import Delivered, delivered, roots
 from datarecs_spark.results import stage_results
@@ -40,7 +45,7 @@ from datarecs_spark.truncating import truncated
 
 SMALL_ROWS = 1_000_000
 """Below it a stage is cut into two partitions."""
-_SCOPES = "scopes"
+_SCOPES, _NARROWED = "scopes", "narrowed"
 
 
 class SparkEngine:
@@ -65,12 +70,9 @@ class SparkEngine:
     ) -> None:
         self._session, self._key, self._directory = session, key, directory
         self._cancellation = cancellation
-        rows = sum(_expected_rows(stage) for stage in plan.stages[:1])
-        cores = session.sparkContext.defaultParallelism
-        self._partitions = 2 if rows < SMALL_ROWS else max(2 * cores, rows // SMALL_ROWS)
-        if rows >= SMALL_ROWS:
-            session.conf.set("spark.sql.shuffle.partitions", str(self._partitions))
-            session.conf.set("spark.sql.adaptive.enabled", "true")
+        self._partitions = 0
+        for stage in plan.stages[:1]:
+            self._size(_expected_rows(stage))
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
         """Run one stage.
@@ -105,11 +107,42 @@ class SparkEngine:
     def explain(self, plan: StagePlan) -> Explanation:
         """How the stage would be compared; reads footers of files, no row."""
         check_covered(plan)
-        sources = [delivered(self._session, scan) for scan in plan.scans]
+        sources = self._delivered(plan)
         return explained(layout_of(plan, sources), self._partitions)
 
+    def _size(self, rows: int) -> None:
+        """Cut work for so many rows, of a stage or of what narrowing left of it."""
+        cores, small = self._session.sparkContext.defaultParallelism, rows < SMALL_ROWS
+        self._partitions = 2 if small else max(2 * cores, rows // SMALL_ROWS)
+        self._session.conf.set("spark.sql.shuffle.partitions", str(self._partitions))
+        self._session.conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
+
+    def _delivered(self, plan: StagePlan) -> list[Delivered]:
+        """The sources' rows, or their columns where the stage compares schemas."""
+        if plan.catalogue is not None:
+            return listed(self._session, plan)
+        return [delivered(self._session, scan) for scan in plan.scans]
+
     def _compare(self, plan: StagePlan) -> StageResults:
-        sources = [delivered(self._session, scan) for scan in plan.scans]
+        """By the plan's strategy; narrowing that turns out impossible becomes `full`."""
+        if plan.strategy.chosen is not Strategy.NARROW:
+            return self._pass(plan)
+        try:
+            with narrowed(self._session, plan, self._directory / _NARROWED / plan.name) as found:
+                return self._pass(found.plan, found)
+        except NotNativeError as cause:
+            reason = str(cause)
+        except SparkFailure:
+            self._cancellation.check()
+            reason = "the kernel or its rows failed in Spark"
+        rejected = ((Strategy.NARROW, reason), *plan.strategy.rejected)
+        choice = replace(plan.strategy, chosen=Strategy.FULL, rejected=rejected)
+        return self._pass(replace(plan, strategy=choice))
+
+    def _pass(self, plan: StagePlan, found_closed: Narrowed | None = None) -> StageResults:
+        """One pass over the rows of the plan; closed buckets add what they have."""
+        self._size(_expected_rows(plan))
+        sources = self._delivered(plan)
         layout = layout_of(plan, sources)
         location = self._fresh(self._directory / plan.name)
         scope = self._fresh(self._directory / _SCOPES / plan.name) if plan.keep_scope else None
@@ -121,23 +154,31 @@ class SparkEngine:
         )
         found = self._counted(sink, sources)
         counted, tallies = found.counted, found.tallies
+        if found_closed is not None:
+            found_closed.add_closed(counted, tallies)
         _keep_only(location, counted.parts)
         if scope is not None:
             _keep_only(scope, counted.scope_parts)
         if counted.stored > plan.caps.max_rows:
             counted = truncated(self._session, sink, counted)
-        return stage_results(layout, counted, tallies, str(location))
+        results = stage_results(layout, counted, tallies, str(location))
+        metrics = () if found_closed is None else found_closed.metrics
+        return replace(results, metrics=(*results.metrics, *metrics), strategy=plan.strategy)
 
     def _counted(self, sink: SinkPlan, sources: Sequence[Delivered]) -> "_Found":
         """The one action of a stage."""
         layout, plan = sink.layout, sink.layout.stage
-        parts = [self._prepared(layout, each) for each in sources]
+        parts = [self._prepared(layout.of_rows, each) for each in sources]
         rows = united(parts)
         if plan.null_keys is NullKeys.EXCLUDE:
-            rows = rows.filter(f"NOT {null_key(layout.keys)}")
-        groups = judged(layout, ranked(layout, rows, self._partitions), self._key)
+            rows = rows.filter(f"NOT {null_key(layout.of_rows.keys)}")
+        if layout.hashed is None:
+            ranks = ranked(layout, rows, self._partitions)
+        else:
+            ranks = summed(layout.hashed, rows, self._key)
+        groups = judged(layout, ranks, self._key)
         told = sunk(identified(layout, groups, self._key), sink)
-        told = told.union(passed_rows(layout, parts))
+        told = told.union(passed_rows(layout.of_rows, parts))
         if plan.where is not None or plan.scope is not None:
             told = told.union(read_rows(sources))
         answers = [(row["what"], row["body"]) for row in told.collect()]
@@ -145,7 +186,7 @@ class SparkEngine:
         for what, body in answers:
             if what == SUMMARY:
                 counted.add(read_counted(body, len(sources)))
-        tallies = read_tallies(layout, answers)
+        tallies = read_tallies(layout.of_rows, answers)
         for tally, source in zip(tallies, sources, strict=True):
             if plan.where is None and plan.scope is None:
                 tally.extracted = tally.passed
@@ -160,13 +201,19 @@ class SparkEngine:
                 source = _passing(plan, source, condition)
         if plan.scope is None:
             return prepared(source, layout.fields)
-        scope_keys = keys_of(plan.scope.dimensions, [source] * len(plan.scans), "z")
+        role = Role.HASHED if plan.scope.buckets else Role.KEY
+        scope_keys = keys_of(plan.scope.dimensions, [source] * len(plan.scans), "z", role=role)
         rows = prepared(source, (*scope_keys, *layout.fields))
         wanted = [label for label in rows.columns if not label.startswith("z")]
-        return self._in_scope(plan.scope.from_stage, scope_keys, rows).select(*wanted)
+        columns = [column for field in scope_keys for column in field.columns]
+        if plan.scope.buckets:
+            rows = rows.selectExpr(*wanted, f"{bucket(scope_keys, self._key)} AS z0")
+            columns = [("z0", INTEGER.sql_type)]
+        return self._in_scope(plan.scope.from_stage, columns, rows).select(*wanted)
 
-    def _in_scope(self, stage: str, keys: Sequence[Field], rows: DataFrame) -> DataFrame:
-        columns = [column for field in keys for column in field.columns]
+    def _in_scope(
+        self, stage: str, columns: Sequence[tuple[str, str]], rows: DataFrame
+    ) -> DataFrame:
         parts = sorted((self._directory / _SCOPES / stage).glob("part-*.parquet"))
         if not parts:
             return rows.filter("FALSE")

@@ -12,11 +12,15 @@ def explained(layout: Layout, partitions: int) -> Explanation:
         f"{stage.name}: strategy {stage.strategy.chosen}, one pass in {partitions} partitions",
         *(f"read {scan.source}: {scan.kind}, {len(scan.columns)} columns" for scan in stage.scans),
     ]
+    lines += [f"not {each}: {reason}" for each, reason in stage.strategy.rejected]
     if stage.where is not None:
         lines.append(f"only rows where {stage.where}")
     if stage.scope is not None:
         lines.append(f"only groups that differ in {stage.scope.from_stage}")
     lines += [f"group by {field.label} as {field.form.sql_type}" for field in layout.keys]
+    if layout.hashed is not None:
+        hashed = layout.hashed.fields
+        lines += [f"fingerprint of {field.label} as {field.form.sql_type}" for field in hashed]
     for measure in layout.compared:
         where = (
             "SQL"
@@ -29,7 +33,7 @@ def explained(layout: Layout, partitions: int) -> Explanation:
         )
     lines += [
         f"{field.label} of {scan.source} is prepared in Python"
-        for field in layout.fields
+        for field in layout.of_rows.fields
         for scan, python in zip(stage.scans, field.python, strict=True)
         if python
     ]

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from datarecs_core.comparison.plan import DimensionPlan, InputPlan, MeasurePlan, StagePlan
+from datarecs_core.comparison.plan import (
+    DimensionPlan,
+    HashedRows,
+    InputPlan,
+    MeasurePlan,
+    StagePlan,
+)
 from datarecs_core.comparison.rules import STRICT, Rules
 from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import (
@@ -34,7 +40,7 @@ from datarecs_spark.forms import (
 )
 from datarecs_spark.read import Delivered
 
-_STAGES = frozenset({StageType.COUNTS, StageType.AGGREGATE, StageType.ROW})
+_STAGES = frozenset(StageType) - {StageType.CUSTOM_SQL}
 _ABSENT = frozenset({TypeKind.ARRAY, TypeKind.STRUCT, TypeKind.MAP, TypeKind.INTERVAL})
 _DEEPEST_SCALE = 28
 """Digits after the point that sums can still add up exactly."""
@@ -55,6 +61,8 @@ class Role(StrEnum):
     """Input of `count`: TRUE or NULL."""
     DISTINCT = "distinct"
     """Input of `count_distinct`: compared inside one source only."""
+    HASHED = "hashed"
+    """Part of a fingerprint, key or value: in a form that SQL can encode."""
 
 
 _ROLES = {
@@ -142,6 +150,13 @@ class Layout:
     stage: StagePlan
     keys: tuple[Field, ...]
     measures: tuple[MeasureLayout, ...]
+    hashed: "Layout | None" = None
+    """Of the rows behind the fingerprints, in a digest stage."""
+
+    @property
+    def of_rows(self) -> "Layout":
+        """The layout of the rows that are read."""
+        return self.hashed or self
 
     @property
     def sources(self) -> range:
@@ -171,8 +186,8 @@ class Layout:
 
     @property
     def pairs_rows(self) -> bool:
-        """Rows of a key are compared as multisets."""
-        return self.stage.compares_multisets
+        """Rows of a key are compared one by one, as multisets where there may be several."""
+        return self.stage.pairs_rows
 
     @property
     def always_present(self) -> bool:
@@ -182,6 +197,11 @@ class Layout:
 
 def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
     """The layout of a stage over sources as they are delivered."""
+    if stage.hashed is not None:
+        # Buckets and their sums are made here, whatever columns the sources have.
+        made = [replace(each, checked=frozenset(), wide=frozenset()) for each in delivered]
+        plain = layout_of(replace(stage, hashed=None), made)
+        return replace(plain, hashed=_hashed(stage, stage.hashed, delivered))
     return Layout(
         stage=stage,
         keys=keys_of(stage.dimensions, delivered, "k"),
@@ -189,8 +209,23 @@ def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
     )
 
 
+def _hashed(stage: StagePlan, rows: HashedRows, delivered: Sequence[Delivered]) -> Layout:
+    given = replace(stage, dimensions=rows.dimensions, measures=rows.measures, hashed=None)
+    return Layout(
+        stage=given,
+        keys=keys_of(rows.dimensions, delivered, "k", role=Role.HASHED),
+        measures=tuple(
+            _measure(given, plan, delivered, role=Role.HASHED) for plan in rows.measures
+        ),
+    )
+
+
 def keys_of(
-    dimensions: Sequence[DimensionPlan], delivered: Sequence[Delivered], prefix: str
+    dimensions: Sequence[DimensionPlan],
+    delivered: Sequence[Delivered],
+    prefix: str,
+    *,
+    role: Role = Role.KEY,
 ) -> tuple[Field, ...]:
     """Dimensions as columns `<prefix>0`, `<prefix>1` and so on."""
     return tuple(
@@ -198,7 +233,7 @@ def keys_of(
             _Use(
                 name=f"{prefix}{at}",
                 label=each.name,
-                role=Role.KEY,
+                role=role,
                 inputs=each.inputs,
                 rules=each.rules,
             ),
@@ -218,9 +253,9 @@ def check_covered(stage: StagePlan) -> None:
         raise NotCoveredError(stage=stage.name, field="type", what=f"the stage type {stage.type}")
     scope = stage.scope.dimensions if stage.scope else ()
     named: list[tuple[str, Sequence[InputPlan | None]]] = [
-        (each.name, each.inputs) for each in (*stage.dimensions, *scope)
+        (each.name, each.inputs) for each in (*stage.row_dimensions, *scope)
     ]
-    named += [(each.name, each.inputs) for each in stage.measures if each.comparable]
+    named += [(each.name, each.inputs) for each in stage.row_measures if each.comparable]
     for label, inputs in named:
         for plan in inputs:
             kinds = {plan.type.kind, plan.result.kind} if plan is not None else set()
@@ -301,6 +336,8 @@ def _meeting(use: _Use, types: Sequence[CanonicalType], *, wide: bool) -> Form:
         raise TypeError(f"{use.label} has no form, which `check_covered` should have said")
     rules, direct = use.rules, use.role is not Role.CHOICE
     if found.kind is FormKind.DOUBLE:
+        if use.role is Role.HASHED:
+            return NUMBER
         written = rules.float32 is Float32Rule.SHORTEST or (direct and rules.round is not None)
         return NUMBER if written else DOUBLE
     return rounded(found, rules.round) if direct else found
@@ -351,18 +388,24 @@ def _changes(rules: Rules, inputs: Sequence[InputPlan]) -> bool:
     return kept != STRICT or any(plan.mapped or plan.cast is not None for plan in inputs)
 
 
-def _measure(stage: StagePlan, plan: MeasurePlan, delivered: Sequence[Delivered]) -> MeasureLayout:
+def _measure(
+    stage: StagePlan,
+    plan: MeasurePlan,
+    delivered: Sequence[Delivered],
+    *,
+    role: Role | None = None,
+) -> MeasureLayout:
     field = None
     if plan.comparable and any(each is not None for each in plan.inputs):
         use = _Use(
             name=f"m{plan.index}",
             label=plan.name,
-            role=_ROLES[plan.function],
+            role=role or _ROLES[plan.function],
             inputs=plan.inputs,
             rules=plan.rules,
         )
         field = _field(use, delivered)
-    collapsed = not stage.compares_multisets
+    collapsed = not stage.pairs_rows
     reworked = plan.rules.null is not NullAs.KEEP or plan.rules.round is not None
     aggregated = collapsed and plan.function is not Function.VALUE
     return MeasureLayout(
@@ -379,7 +422,8 @@ def _result(plan: MeasurePlan, field: Field) -> Form:
     if field.role in {Role.PRESENCE, Role.DISTINCT}:
         return INTEGER
     if field.role is not Role.AMOUNT:
-        return field.form if field.role is Role.VALUE else rounded(field.form, plan.rules.round)
+        plain = field.role in {Role.VALUE, Role.HASHED}
+        return field.form if plain else rounded(field.form, plan.rules.round)
     if field.stateful:
         return NUMBER
     if plan.function is Function.AVG:

@@ -130,7 +130,7 @@ class _Preparing:
         met = self.zones.ambiguous.get(self.column.source, 0)
         value = self.preparation.apply(raw)
         ambiguous[at] += self.zones.ambiguous.get(self.column.source, 0) - met
-        if self.field.role in {Role.KEY, Role.VALUE}:
+        if self.field.role in {Role.KEY, Role.VALUE, Role.HASHED}:
             value = on_result(value, self.field.rules)
         before = (canonical_text(raw), sort_key_of(raw)) if self.field.changes else (None, None)
         if value.is_invalid:

@@ -132,6 +132,24 @@ def roots(scan: Scan) -> Mapping[str, str]:
     return {} if place is None else {str(_root(place.root)): scan.source}
 
 
+def files_of(scan: Scan) -> Sequence[Path]:
+    """The Parquet files that hold the rows of a scan, as they were pinned.
+
+    Raises:
+        SourceFailedError: a file is gone or has another size.
+    """
+    opened = _opened(scan)
+    return [opened.root / file.path for file in opened.files]
+
+
+def pinned_rows(scan: Scan, unknown: int) -> int:
+    """Rows that the files of a scan promise; `unknown` where one of them promises nothing."""
+    place = _place(scan)
+    counts = [file.rows for file in place.files] if place is not None else [None]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else unknown
+
+
 def _place(scan: Scan) -> Extract | FileList | None:
     if scan.extract is not None:
         return scan.extract

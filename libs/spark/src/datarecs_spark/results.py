@@ -48,7 +48,7 @@ def stage_results(
         stage=stage.name,
         counts=counts,
         measures=tuple(measures.of(each.plan) for each in layout.measures),
-        rows=measures.of_rows() if layout.pairs_rows else None,
+        rows=measures.of_rows() if stage.compares_multisets else None,
         differences=DifferenceSet(
             rows=counted.stored,
             digest=digest_text(counted.digest),

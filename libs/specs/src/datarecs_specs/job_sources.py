@@ -198,9 +198,24 @@ _SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
 _FILES = (
     Field(name="hive_partitions", shape=FLAG, doc="folders `key=value` are columns", default=True),
 )
+
+
+class TypeText(Single):
+    """A canonical type, kept as text: what options hold is for connectors to read."""
+
+    __slots__ = ()
+
+    def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
+        found = TypeName().read(node, at, reading)
+        return found if isinstance(found, Gap) else str(found)
+
+    def schema(self) -> JsonSchema:
+        return TypeName().schema()
+
+
 _SCHEMA = Field(
     name="schema",
-    shape=MapOf(key=IDENT, value=TypeName(), most=MAX_COLUMNS),
+    shape=MapOf(key=IDENT, value=TypeText(), most=MAX_COLUMNS),
     doc="column to canonical type; others are inferred",
 )
 _INFER = Field(

@@ -154,3 +154,14 @@ def aggregate_by(keys: str, *measures: Measure, **fields: Any) -> Stage:  # noqa
 def counting(**fields: Any) -> Stage:  # noqa: ANN401 - any field of Stage
     """A counts stage named `counts`."""
     return Stage(type=StageType.COUNTS, **{"name": "counts", **fields})
+
+
+def comparing_columns(**fields: Any) -> Stage:  # noqa: ANN401 - any field of Stage
+    """A schema stage named `shape`."""
+    return Stage(type=StageType.SCHEMA, **{"name": "shape", **fields})
+
+
+def digest_by(keys: str, *measures: Measure, **fields: Any) -> Stage:  # noqa: ANN401 - any field of Stage
+    """A digest stage named `digests` by blank-separated dimensions; of every column by default."""
+    fields = {"name": "digests", "measures": measures or "*", **fields}
+    return Stage(type=StageType.DIGEST, dimensions=_keys(keys), **fields)

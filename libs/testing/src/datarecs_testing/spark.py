@@ -26,6 +26,7 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_spark.stored import read_differences
+from datarecs_testing.narrowing import AskedTwice
 from datarecs_testing.tables import NOON, Table
 
 _ARROW = {
@@ -86,6 +87,8 @@ class SparkBench:
     runtime: SparkRuntime
     folder: Path
     runs: Iterator[int] = field(default_factory=count)
+    twice: bool = False
+    """Stages that may be narrowed are compared both ways."""
 
     def prepare(
         self, plan: ComparisonPlan, tables: Sequence[Table]
@@ -93,11 +96,18 @@ class SparkBench:
         """Files of the tables below the folder, and the plan over them."""
         run = self.folder / f"run-{next(self.runs)}"
         scans = tuple(
-            _stored(scan, tables[scan.index], run / f"source-{scan.index}") for scan in plan.scans
+            stored_scan(scan, tables[scan.index], run / f"source-{scan.index}")
+            for scan in plan.scans
         )
         ready = plan.with_scans(scans)
-        engine = self.runtime.engine(ready, key=COMPARE_KEY, directory=run / "differences")
+        engine = self._engine(ready, run / "differences")
+        if self.twice:
+            return AskedTwice(planned=engine, forced=self._engine(ready, run / "narrow")), ready
         return engine, ready
+
+    def _engine(self, plan: ComparisonPlan, directory: Path) -> Engine:
+        engine: Engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=directory)
+        return engine
 
     def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
         """As they stand in the stage's files."""
@@ -105,7 +115,8 @@ class SparkBench:
         return list(read_differences(Path(results.differences.location or "")))
 
 
-def _stored(scan: Scan, table: Table, folder: Path) -> Scan:
+def stored_scan(scan: Scan, table: Table, folder: Path) -> Scan:
+    """The table as files below the folder, and the scan that reads them."""
     folder.mkdir(parents=True)
     as_text = any(_is_written(kind) for _, kind in table.columns)
     if as_text or scan.index % 2:

@@ -20,6 +20,7 @@ from datarecs_core.jobs.definition import (
     NullRules,
     NumberRules,
     ReconciliationJob,
+    SchemaPolicy,
     Stage,
     StringRules,
     TimestampRules,
@@ -38,6 +39,7 @@ from datarecs_core.jobs.vocabulary import (
     NullAs,
     NullKeys,
     Rounding,
+    SchemaMode,
     StageType,
     TimePrecision,
     ToleranceBase,
@@ -108,6 +110,7 @@ _COMPARABLE = {
     "int": ("decimal(10,2)",),
 }
 _ROUNDS: tuple[int | Literal["none"], ...] = ("none", 0, 2)
+GROUPING = (StageType.ROW, StageType.AGGREGATE)
 _FUNCTIONS = (Function.COUNT, Function.COUNT_DISTINCT, Function.MIN, Function.MAX)
 
 
@@ -197,10 +200,16 @@ class Choices:
         return self.number(0, 9) >= 10 - of_ten
 
 
-def shape_from(choices: Choices, *, strict: bool = False, max_sources: int = 5) -> Shape:
+def shape_from(
+    choices: Choices,
+    *,
+    strict: bool = False,
+    max_sources: int = 5,
+    kinds: Sequence[StageType] = GROUPING,
+) -> Shape:
     """A stage over 2 to 5 sources with up to 3 dimensions and measures."""
     sources = choices.number(2, max_sources)
-    kind = choices.pick([StageType.ROW, StageType.AGGREGATE])
+    kind = choices.pick(kinds)
     keys = choices.number(1 if kind is StageType.ROW else 0, 3)
     adding = kind is StageType.AGGREGATE
     columns = [
@@ -234,12 +243,9 @@ def _measure(choices: Choices, column: Column, kind: StageType, *, strict: bool)
     if kind is StageType.AGGREGATE:
         adding = (Function.SUM, Function.AVG) if column.addable else ()
         function = choices.pick([*adding, *_FUNCTIONS])
-    number = column.kind(0).is_number or function in {Function.COUNT, Function.COUNT_DISTINCT}
-    kinds = [ToleranceType.EXACT]
-    if number:
-        kinds += [ToleranceType.ABSOLUTE, ToleranceType.PERCENTAGE]
-    elif column.kind(0).is_time and not strict:
-        kinds += [ToleranceType.DURATION]
+    kinds = _kinds(column, function, strict=strict)
+    if kind is StageType.DIGEST:
+        kinds = [ToleranceType.EXACT]
     first, second = choices.pick(kinds), choices.pick(kinds)
     declared = (first,) if first is second else (first, second)
     return Measure(
@@ -250,6 +256,15 @@ def _measure(choices: Choices, column: Column, kind: StageType, *, strict: bool)
         combine=choices.pick(Combine),
         bound=Bound.INCLUSIVE if strict else choices.pick(Bound),
     )
+
+
+def _kinds(column: Column, function: Function, *, strict: bool) -> list[ToleranceType]:
+    number = column.kind(0).is_number or function in {Function.COUNT, Function.COUNT_DISTINCT}
+    if number:
+        return [ToleranceType.EXACT, ToleranceType.ABSOLUTE, ToleranceType.PERCENTAGE]
+    if column.kind(0).is_time and not strict:
+        return [ToleranceType.EXACT, ToleranceType.DURATION]
+    return [ToleranceType.EXACT]
 
 
 def _tolerance(choices: Choices, kind: ToleranceType, *, strict: bool) -> Tolerance:
@@ -340,12 +355,61 @@ def comparison_cases(
 
 
 def tagged_cases(
-    *, strict: bool = False, sets: int = 20, max_rows: int = 12
+    *,
+    strict: bool = False,
+    sets: int = 20,
+    max_rows: int = 12,
+    kinds: Sequence[StageType] = GROUPING,
 ) -> SearchStrategy[ComparisonCase]:
     """Several row sets of one shape in one comparison."""
 
     def made(choices: Choices) -> ComparisonCase:
-        shape = shape_from(choices, strict=strict)
+        shape = shape_from(choices, strict=strict, kinds=kinds)
         return tagged(shape, [tables_from(choices, shape, max_rows=max_rows) for _ in range(sets)])
 
     return _streams(80 + 20 * max_rows * sets).map(made)
+
+
+_TYPES = ("int", "decimal(10,2)", "decimal(20,4)", "float64", "text", "uuid", "date", "instant(3)")
+_NAMES = ("a", "A", "b", "c c", "\u00e9", "e\u0301")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaCase:
+    """A question about columns, and the tables that have them."""
+
+    job: ReconciliationJob
+    tables: tuple[Table, ...]
+
+
+def schema_cases() -> SearchStrategy[SchemaCase]:
+    """Jobs of one schema stage, over 2 to 5 sources whose columns mostly agree."""
+    return _streams(120).map(_schema_job)
+
+
+def _schema_job(choices: Choices) -> SchemaCase:
+    sources = choices.number(2, 5)
+    common = [(name, choices.pick(_TYPES)) for name in _NAMES]
+    tables = [_columns(choices, f"s{index}", common) for index in range(sources)]
+    groups = [tuple(parse_type(choices.pick(_TYPES)) for _ in range(2)) for _ in range(2)]
+    policy = SchemaPolicy(
+        mode=choices.pick(SchemaMode),
+        order=choices.chance(5),
+        nullability=choices.chance(5),
+        ignore=tuple(name for name in _NAMES if choices.chance(1)),
+        equivalences=tuple(groups[: choices.number(0, 2)]),
+    )
+    stage = Stage(name="shape", type=StageType.SCHEMA, reference=f"s{choices.number(0, 1)}")
+    return SchemaCase(tables=tuple(tables), job=a_job(tables, stage, schema=policy))
+
+
+def _columns(choices: Choices, name: str, common: Sequence[tuple[str, str]]) -> Table:
+    kept = [
+        (label, parse_type(choices.pick(_TYPES) if choices.chance(1) else kind))
+        for label, kind in common
+        if not choices.chance(1)
+    ]
+    if choices.chance(2):
+        kept.reverse()
+    required = frozenset(label for label, _ in kept if choices.chance(2))
+    return Table(name=name, columns=tuple(kept), rows=(), required=required)

@@ -30,6 +30,8 @@ class Table:
     name: str
     columns: tuple[tuple[str, CanonicalType], ...]
     rows: tuple[Row, ...]
+    required: frozenset[str] = frozenset()
+    """Columns that are declared to hold no NULL."""
 
     def delivered(self, scan: Scan) -> list[Row]:
         """The rows as a connector delivers them for a scan."""
@@ -40,7 +42,10 @@ class Table:
     @property
     def schema(self) -> SourceSchema:
         return SourceSchema(
-            columns=tuple(SourceColumn(name=name, type=kind) for name, kind in self.columns)
+            columns=tuple(
+                SourceColumn(name=name, type=kind, nullable=name not in self.required)
+                for name, kind in self.columns
+            )
         )
 
     @property

@@ -10,11 +10,13 @@ from datarecs_cli.exit_codes import ExitCode, Gate, exit_code_of_run
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 from datarecs_cli.local.folder import DEFAULT, OutFolder
 from datarecs_cli.parameters import named_values
+from datarecs_core.errors.base import DatarecsError
 
 if TYPE_CHECKING:
     from datarecs_cli.local.engines import EngineChoice
     from datarecs_cli.local.telling import LocalTold
 
+_FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
 ENGINES = "auto, spark or reference"
 
 
@@ -50,6 +52,9 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="folder for run.json, report.html and differences")
     ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="also write the verdict as JUnit XML, for pipelines")
+    ] = None,
 ) -> ExitCode:
     """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored."""
     from datarecs_cli.local.question import Flags, asked
@@ -81,9 +86,33 @@ def compare(
     )
     try:
         document = compare_locally(found, local)
+    except DatarecsError as error:
+        _errored(found.question.job.name, error, junit)
+        raise
     finally:
         told.done()
+    if junit is not None:
+        _save_junit(document, junit)
     return _print(document, local.out, told, gate)
+
+
+def _save_junit(document: Mapping[str, object], target: Path) -> None:
+    from datarecs_cli.saving import save
+    from datarecs_reports.junit import run_junit
+
+    save(target, run_junit(document))
+
+
+def _errored(job: str, error: DatarecsError, junit: Path | None) -> None:
+    """A comparison that failed is an error of the pipeline's tests, never none of them."""
+    from datarecs_application.child_frames import failure_words
+    from datarecs_cli.local.faults import QuestionRefusedError
+    from datarecs_cli.saving import save
+    from datarecs_reports.junit import ending_junit
+
+    if junit is not None and not isinstance(error, QuestionRefusedError):
+        run = {"job": job, "status": "ERRORED", "error": failure_words(error)}
+        save(junit, ending_junit(run))
 
 
 def _engine(name: str) -> "EngineChoice":
@@ -102,7 +131,7 @@ def _columns(values: list[str] | None) -> tuple[str, ...]:
 
 
 def _refuse_unknown_form(invocation: Invocation) -> None:
-    if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON, Output.NAME):
+    if invocation.output not in _FORMS:
         raise UsageFault(f"-o {invocation.output} is not a form of this command")
 
 

@@ -3,13 +3,18 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from datarecs_cli.commands.runs import RunName
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from datarecs_cli.client import Api, Json
 
 MOST_ROWS = 1000
 
@@ -22,6 +27,12 @@ class Sort(StrEnum):
 class Form(StrEnum):
     HTML = "html"
     JSON = "json"
+    MD = "md"
+    JUNIT = "junit"
+
+    @property
+    def suffix(self) -> str:
+        return ".xml" if self is Form.JUNIT else f".{self}"
 
 
 def diff(
@@ -36,7 +47,6 @@ def diff(
     sort: Annotated[Sort, typer.Option(help="largest first, or by key")] = Sort.DELTA,
 ) -> ExitCode:
     """Show what differs, every source side by side; exit 1 when there is anything."""
-    from datarecs_cli.client import connect
     from datarecs_cli.mismatch_view import (
         by_key,
         columns_of,
@@ -44,21 +54,14 @@ def diff(
         rows_for_people,
     )
     from datarecs_cli.output import print_list
-    from datarecs_cli.run_names import run_named
-    from datarecs_cli.triggering import source_names
 
     invocation = current()
     given = {"only": only, "measure": measure, "stage": stage}
     where = {name: value for name, value in given.items() if value is not None}
-    with connect(invocation) as api:
-        run_id = run_named(api, run)
-        found = api.get("runs", run_id)
-        if found.get("result") is None:
-            raise UsageFault(f"run {run_id} is {found['status']}: it has compared nothing")
-        answer = api.get("runs", run_id, "mismatches", limit=str(limit), **where)
-        items = answer.get("items")
-        rows = items if isinstance(items, list) else []
-        names = source_names(api, found) if rows else ()
+    if Path(run).exists():
+        rows, names = _of_folder(Path(run), where, limit)
+    else:
+        run, rows, names = _of_server(run, where, limit)
     if sort is Sort.KEY:
         rows = sorted(rows, key=by_key)
     if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
@@ -67,8 +70,47 @@ def diff(
         machine = invocation.output is Output.CSV
         shown = rows_for_machines(rows) if machine else rows_for_people(rows, names)
         print_list("diff", columns_of(rows, names), shown, invocation)
-    _tell_more(run_id, len(rows), limit=limit)
+    _tell_more(run, len(rows), limit=limit)
     return ExitCode.DIFFERENT if rows else ExitCode.DONE
+
+
+def _of_folder(
+    place: Path, where: "Mapping[str, str]", limit: int
+) -> "tuple[list[Json], tuple[str, ...]]":
+    """The largest rows of a folder that `compare` wrote, and the names of its sources."""
+    from datarecs_cli.evidence import stored_run
+    from datarecs_reports.differences import DifferenceFilter, read_differences
+    from datarecs_reports.stored_rows import parts_of
+
+    run, folder = stored_run(place)
+    stage = where.get("stage")
+    parts = (
+        part.read_bytes()
+        for each in run.stages
+        if stage in (None, each.name)
+        for part in parts_of(folder, each.name)
+    )
+    wanted = DifferenceFilter(measure=where.get("measure"), only=where.get("only"))
+    return list(read_differences(parts, wanted, limit=limit)), run.sources
+
+
+def _of_server(
+    name: str, where: "Mapping[str, str]", limit: int
+) -> "tuple[str, list[Json], tuple[str, ...]]":
+    """The run's id, the largest rows, and the names of its sources."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.run_names import run_named
+    from datarecs_cli.triggering import source_names
+
+    with connect(current()) as api:
+        run_id = run_named(api, name)
+        found = api.get("runs", run_id)
+        if found.get("result") is None:
+            raise UsageFault(f"run {run_id} is {found['status']}: it has compared nothing")
+        answer = api.get("runs", run_id, "mismatches", limit=str(limit), **where)
+        items = answer.get("items")
+        rows = items if isinstance(items, list) else []
+        return run_id, rows, source_names(api, found) if rows else ()
 
 
 def _tell_more(run_id: str, rows: int, *, limit: int) -> None:
@@ -83,9 +125,11 @@ def report(
     run: RunName,
     *,
     out: Annotated[
-        Path | None, typer.Option(help="file to write; default report-<run>.html")
+        Path | None, typer.Option(help="file to write; default report-<run>.<format>")
     ] = None,
-    form: Annotated[Form, typer.Option("--format", help="html, or run.json as json")] = Form.HTML,
+    form: Annotated[
+        Form, typer.Option("--format", help="html, md, junit, or run.json as json")
+    ] = Form.HTML,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
 ) -> ExitCode:
     """Save the self-contained report of a run."""
@@ -98,8 +142,11 @@ def report(
         raise UsageFault(f"-o {invocation.output} is not a form of this command; see --format")
     with connect(invocation) as api:
         run_id = run_named(api, run)
-        target = out or Path(f"report-{run_id}.{form}")
-        save_report(api, run_id, target, form=form)
+        target = out or Path(f"report-{run_id}{form.suffix}")
+        if form in (Form.HTML, Form.JSON):
+            save_report(api, run_id, target, form=form)
+        else:
+            _save_made(api, run_id, target, form=form)
     if invocation.output is Output.JSON:
         print(json.dumps({"schema": "datarecs.cli.report/1", "path": str(target)}))
     else:
@@ -110,3 +157,21 @@ def report(
         if not webbrowser.open(target.absolute().as_uri()):
             invocation.say("no browser was found; open the file yourself")
     return ExitCode.DONE
+
+
+def _save_made(api: "Api", run_id: str, target: Path, *, form: Form) -> None:
+    """A form that is made here, of the run.json that the reader may see."""
+    from datarecs_cli.saving import save
+    from datarecs_reports.junit import ending_junit, run_junit
+    from datarecs_reports.markdown import run_markdown
+
+    run = api.get("runs", run_id)
+    if run.get("result") is None:
+        if form is Form.MD:
+            raise UsageFault(f"run {run_id} is {run['status']}: it has compared nothing")
+        save(target, ending_junit(run))
+        return
+    document = api.get("runs", run_id, "report", format="json")
+    save(
+        target, run_junit(document) if form is Form.JUNIT else run_markdown(document, samples=True)
+    )

@@ -13,6 +13,7 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 
 if TYPE_CHECKING:
     from datarecs_cli.client import Api, Json
+    from datarecs_cli.run_ending import Ending
     from datarecs_cli.watching import Telling
 
 RunName = Annotated[
@@ -34,6 +35,9 @@ def run(
     no_apply: Annotated[bool, typer.Option("--no-apply", help="run FILE's job as it is")] = False,
     reason: Annotated[str | None, typer.Option(help="why, for the audit")] = None,
     report: Annotated[Path | None, typer.Option(help="where to save the HTML report")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="where to save the verdict as JUnit XML")
+    ] = None,
     gate: GateOption = None,
     idempotency_key: Annotated[
         str | None, typer.Option(help="the same key never makes a second run")
@@ -59,11 +63,23 @@ def run(
         if detach:
             _print_started(made, invocation)
             return ExitCode.DONE
-        code = _to_its_end(api, "run", run_id, invocation, gate=gate)
+        ending = _to_its_end(api, "run", run_id, invocation)
+        if junit is not None:
+            _save_junit(ending, junit)
+            invocation.say(f"junit    {junit}")
         if report is not None:
             save_report(api, run_id, report)
             invocation.say(f"report   {report}")
-    return code
+    return ending.exit_code(gate)
+
+
+def _save_junit(ending: "Ending", target: Path) -> None:
+    """Of a run without a verdict, or whose document is gone: how it ended."""
+    from datarecs_cli.saving import save
+    from datarecs_reports.junit import ending_junit, run_junit
+
+    document = ending.document
+    save(target, ending_junit(ending.run) if document is None else run_junit(document))
 
 
 def _job(
@@ -117,9 +133,8 @@ def _telling(api: "Api", run: "Json", invocation: Invocation) -> "Telling":
     )
 
 
-def _to_its_end(
-    api: "Api", command: str, run_id: str, invocation: Invocation, *, gate: Gate | None = None
-) -> ExitCode:
+def _to_its_end(api: "Api", command: str, run_id: str, invocation: Invocation) -> "Ending":
+    """Wait, tell, and give back how the run ended."""
     from datarecs_cli.run_ending import ending_of, print_ending
     from datarecs_cli.watching import wait_for_end
 
@@ -127,7 +142,7 @@ def _to_its_end(
     ended = wait_for_end(api, run_id, telling, limit_s=invocation.timeout_s)
     ending = ending_of(api, ended)
     print_ending(command, ending, telling.words, _in_ci(invocation))
-    return ending.exit_code(gate)
+    return ending
 
 
 def _in_ci(invocation: Invocation) -> Invocation:
@@ -153,7 +168,7 @@ def watch(
         run_id = run_named(api, run)
         if events:
             return _events_to_the_end(api, run_id, invocation, gate)
-        return _to_its_end(api, "watch", run_id, invocation, gate=gate)
+        return _to_its_end(api, "watch", run_id, invocation).exit_code(gate)
 
 
 def _events_to_the_end(
@@ -189,7 +204,7 @@ def cancel(
         run_id = run_named(api, run)
         answer = ask_to_stop(api, run_id, reason=reason)
         if wait:
-            return _to_its_end(api, "cancel", run_id, invocation)
+            return _to_its_end(api, "cancel", run_id, invocation).exit_code(None)
         state = answer or api.get("runs", run_id)
     if invocation.is_json:
         print_json("cancel", {"run": state})

@@ -17,6 +17,9 @@ KINDS = {
     ".pq": SourceKind.PARQUET,
     ".csv": SourceKind.CSV,
     ".tsv": SourceKind.CSV,
+    ".json": SourceKind.JSON,
+    ".jsonl": SourceKind.JSON,
+    ".ndjson": SourceKind.JSON,
 }
 _WILD = re.compile(r"[*?\[]")
 _NO_NAME = re.compile(r"[^a-z0-9]+")

@@ -26,6 +26,10 @@ def print_result(
     match invocation.output:
         case Output.JSON:
             print_json("compare", _members(document, facts, out))
+        case Output.MD:
+            from datarecs_reports.markdown import run_markdown
+
+            print(run_markdown(document, samples=True).decode(), end="")
         case Output.NAME:
             print(out.report)
         case _:

@@ -15,6 +15,7 @@ from datarecs_core.comparison.condition import (
     parse_condition,
 )
 from datarecs_core.comparison.faults import ConditionNotSupportedError, TooManyRowsError
+from datarecs_core.comparison.fingerprints import bucket_key
 from datarecs_core.comparison.normalizing import on_result
 from datarecs_core.comparison.plan import DimensionPlan, MeasurePlan, StagePlan
 from datarecs_core.comparison.preparing import Preparation
@@ -173,7 +174,7 @@ class _Filters:
     """`where` and scope of a stage, for one source."""
 
     def __init__(self, *, stage: StagePlan, scan: Scan, outside: Outside) -> None:
-        self.stage, self.scan, self.scope = stage, scan, stage.scope
+        self.stage, self.scan, self.scope, self.key = stage, scan, stage.scope, outside.key
         self.zones = Zones(known=outside.zones)
         wheres = (stage.where, stage.scope.where if stage.scope else None)
         self.conditions = [self._parsed(where) for where in wheres if where is not None]
@@ -193,8 +194,8 @@ class _Filters:
             raise ConditionNotSupportedError(stage=self.stage.name, reason=str(cause)) from cause
         if self.scope is None:
             return True
-        key = key_of(self.scope.dimensions, delivered, self.scan, self.zones)
-        return encode_tuple(key) in self.differing
+        key = encode_tuple(key_of(self.scope.dimensions, delivered, self.scan, self.zones))
+        return (bucket_key(self.key, key) if self.scope.buckets else key) in self.differing
 
 
 def key_of(

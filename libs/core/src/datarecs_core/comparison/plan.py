@@ -11,7 +11,7 @@ from uuid import UUID
 from datarecs_core.comparison.rules import STRICT, Rules
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.comparison.tolerance import ExactTolerance, Tolerance
-from datarecs_core.jobs.definition import Accept, WarnAt
+from datarecs_core.jobs.definition import Accept, SchemaPolicy, WarnAt
 from datarecs_core.jobs.types import CanonicalType
 from datarecs_core.jobs.vocabulary import (
     Bound,
@@ -114,12 +114,45 @@ class MeasurePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRow:
+    """A logical column of one source, which a schema stage compares like a row."""
+
+    name: str
+    type: str
+    """The canonical type as a job writes it, after a declared cast."""
+    nullable: bool
+    position: int
+    """From 1, in the source's own order, ignored columns not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """What a schema stage compares, known before any row is read."""
+
+    policy: SchemaPolicy = field(hash=False)
+    columns: tuple[tuple[ColumnRow, ...], ...]
+    """Per source its columns but the ignored ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashedRows:
+    """The rows whose fingerprints a digest stage adds up."""
+
+    dimensions: tuple[DimensionPlan, ...]
+    measures: tuple[MeasurePlan, ...] = ()
+    """In the code point order of their names, so that no source's column order matters; all are
+    comparable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScopePlan:
     """Only rows that pass `where` and whose `dimensions` are a differing group of `from_stage`."""
 
     from_stage: str
     dimensions: tuple[DimensionPlan, ...]
     where: str | None = None
+    buckets: bool = False
+    """`from_stage` is a digest: what differs there is the bucket of the dimensions' values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +202,10 @@ class StagePlan:
     accept: Accept | None = field(default=None, hash=False)
     strategy: StrategyChoice = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.AUTO)
     caps: Caps = Caps()
+    catalogue: Catalogue | None = None
+    """Of a schema stage alone."""
+    hashed: HashedRows | None = None
+    """Of a digest stage alone, whose own dimension is the bucket."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -184,6 +221,30 @@ class StagePlan:
     def compares_multisets(self) -> bool:
         """Rows of a key are compared as multisets, and `$rows` exists."""
         return self.type is StageType.ROW and self.duplicates is not DuplicatePolicy.AGGREGATE
+
+    @property
+    def pairs_rows(self) -> bool:
+        """Values are compared row by row: of multisets, or of columns, each of which is one row."""
+        return self.compares_multisets or self.type is StageType.SCHEMA
+
+    @property
+    def collapses(self) -> bool:
+        """Functions make one row of all that a source has of a group."""
+        return not self.pairs_rows and self.type is not StageType.DIGEST
+
+    @property
+    def row_dimensions(self) -> tuple[DimensionPlan, ...]:
+        """Dimensions of the rows that are read: those behind fingerprints, none of a schema."""
+        if self.catalogue is not None:
+            return ()
+        return self.dimensions if self.hashed is None else self.hashed.dimensions
+
+    @property
+    def row_measures(self) -> tuple[MeasurePlan, ...]:
+        """Measures of the rows that are read: those behind fingerprints, none of a schema."""
+        if self.catalogue is not None:
+            return ()
+        return self.measures if self.hashed is None else self.hashed.measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,26 +8,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from datarecs_core.comparison.cataloguing import catalogue_of, column_dimension, column_measures
 from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
 from datarecs_core.comparison.faults import PlanRefusedError
+from datarecs_core.comparison.fingerprints import bucket_dimension, bucket_measures, hashed_rows
 from datarecs_core.comparison.logical import LogicalSource, logical_source, mapping_faults
 from datarecs_core.comparison.measuring import StageDraft
 from datarecs_core.comparison.plan import (
     Caps,
+    Catalogue,
     ComparisonPlan,
     DimensionPlan,
+    HashedRows,
     InputPlan,
+    MeasurePlan,
     ScopePlan,
     StagePlan,
-    StrategyChoice,
     Warn,
 )
 from datarecs_core.comparison.scan import Pin, SourceSchema
+from datarecs_core.comparison.strategies import strategy_of
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob, Stage
+from datarecs_core.jobs.stage_rules import STAR_STAGES
 from datarecs_core.jobs.vocabulary import (
     OnUnmatched,
     ProofMode,
@@ -35,12 +41,7 @@ from datarecs_core.jobs.vocabulary import (
     Strategy,
 )
 
-_STAGE_TYPES = (StageType.COUNTS, StageType.AGGREGATE, StageType.ROW)
-_REJECTED = (
-    (Strategy.NARROW, "the scan kernel is not part of this release"),
-    (Strategy.FINGERPRINT, "no stored fingerprints exist in this release"),
-    (Strategy.PUSHDOWN, "groups are not pushed down in this release"),
-)
+_STAGE_TYPES = frozenset(StageType) - {StageType.CUSTOM_SQL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +84,14 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
         stages=stages,
         warnings=tuple(planning.warnings),
     )
-    return plan.with_scans(
-        tuple(source.scan(request.pins[source.name], wanted) for source in sources)
-    )
+    scans = tuple(source.scan(request.pins[source.name], wanted) for source in sources)
+    return _with_strategies(plan.with_scans(scans), request.job.execution.strategy)
+
+
+def _with_strategies(plan: ComparisonPlan, requested: Strategy) -> ComparisonPlan:
+    """What a stage reads decides with it how it is compared."""
+    stages = tuple(replace(stage, strategy=strategy_of(stage, requested)) for stage in plan.stages)
+    return replace(plan, stages=stages)
 
 
 def plan_document(plan: ComparisonPlan) -> JsonValue:
@@ -137,10 +143,11 @@ class _Planning:
         path: Path = ("spec", "stages", index)
         self.faults.extend(_unavailable(stage, path))
         draft = StageDraft(job=self.job, sources=self.sources, stage=stage, path=path)
-        whole_rows = stage.type is StageType.ROW and not stage.dimensions
-        grouped = stage.type in (StageType.AGGREGATE, StageType.ROW)
-        dimensions = draft.measures_as_key() if whole_rows else draft.dimensions()
-        measures = () if whole_rows else draft.measures()
+        asked = self._over_rows(draft)
+        if stage.type is StageType.SCHEMA:
+            asked = self._over_columns(draft)
+        elif stage.type is StageType.DIGEST:
+            asked = self._over_buckets(draft, asked)
         self.faults.extend((*draft.faults, *self._where_faults(stage, path)))
         self.warnings.extend(draft.warnings)
         return StagePlan(
@@ -149,8 +156,10 @@ class _Planning:
             type=stage.type,
             job_uid=self.request.job_uid,
             scans=(),
-            dimensions=dimensions if grouped else (),
-            measures=measures,
+            dimensions=asked.dimensions,
+            measures=asked.measures,
+            catalogue=asked.catalogue,
+            hashed=asked.hashed,
             reference=self.job.source_index(stage.reference or self.job.reference_source),
             duplicates=stage.duplicates or self.job.duplicates,
             null_keys=self.job.normalize.nulls.keys,
@@ -159,8 +168,39 @@ class _Planning:
             on_unmatched=stage.on_unmatched,
             warn_at=stage.warn_at,
             accept=stage.accept,
-            strategy=_strategy(self.job.execution.strategy),
             caps=self._caps(),
+        )
+
+    def _over_rows(self, draft: StageDraft) -> "_Asked":
+        """Groups made of the sources' rows; without dimensions whole rows are the key."""
+        stage = draft.stage
+        if stage.type in STAR_STAGES and not stage.dimensions:
+            return _Asked(dimensions=draft.measures_as_key())
+        keyless = stage.type in (StageType.COUNTS, StageType.SCHEMA)
+        dimensions = () if keyless else draft.dimensions()
+        return _Asked(dimensions=dimensions, measures=draft.measures())
+
+    def _over_columns(self, draft: StageDraft) -> "_Asked":
+        """Groups made of the sources' columns."""
+        catalogue = catalogue_of(self.sources, self.job.schema)
+        draft.faults.extend(
+            fault
+            for source, columns in zip(self.sources, catalogue.columns, strict=True)
+            for column in columns
+            if (fault := source.fault_of(column.name, draft.path)) is not None
+        )
+        return _Asked(
+            dimensions=(column_dimension(len(self.sources)),),
+            measures=column_measures(self.sources, catalogue),
+            catalogue=catalogue,
+        )
+
+    def _over_buckets(self, draft: StageDraft, rows: "_Asked") -> "_Asked":
+        """Groups made of the hashes of the sources' rows."""
+        return _Asked(
+            dimensions=(bucket_dimension(len(self.sources)),),
+            measures=bucket_measures(rows.measures, len(self.sources), draft.stage.compare_to),
+            hashed=hashed_rows(rows.dimensions, rows.measures),
         )
 
     def _caps(self) -> Caps:
@@ -199,6 +239,16 @@ class _Planning:
         return faults
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a stage groups by and compares."""
+
+    dimensions: tuple[DimensionPlan, ...]
+    measures: tuple[MeasurePlan, ...] = ()
+    catalogue: Catalogue | None = None
+    hashed: HashedRows | None = None
+
+
 def _unavailable(stage: Stage, path: Path) -> list[Fault]:
     faults = []
     if stage.type not in _STAGE_TYPES:
@@ -213,17 +263,17 @@ def _absent(path: Path, what: str) -> Fault:
         code=SpecCode.FEATURE_NOT_INSTALLED,
         path=path,
         message=f"{what} is not part of this release",
-        hint="stages of this release are counts, aggregate and row",
+        hint="stages of this release are counts, schema, aggregate, row and digest",
     )
 
 
-def _strategy(requested: Strategy) -> StrategyChoice:
-    """Always `full` in this release; what was forced and is impossible keeps its reason."""
-    return StrategyChoice(chosen=Strategy.FULL, requested=requested, rejected=_REJECTED)
-
-
 def _scope(source: StagePlan) -> ScopePlan:
-    return ScopePlan(from_stage=source.name, dimensions=source.dimensions, where=source.where)
+    return ScopePlan(
+        from_stage=source.name,
+        dimensions=source.row_dimensions,
+        where=source.where,
+        buckets=source.hashed is not None,
+    )
 
 
 def _named_columns(where: str | None) -> frozenset[str] | None:
@@ -250,8 +300,7 @@ def _wanted_columns(
 
 
 def _inputs(stage: StagePlan) -> list[InputPlan]:
-    parts: list[DimensionPlan] = list(stage.dimensions)
-    found = [each for part in parts for each in part.inputs]
+    found = [each for dimension in stage.row_dimensions for each in dimension.inputs]
     return found + [
-        each for measure in stage.measures for each in measure.inputs if each is not None
+        each for measure in stage.row_measures for each in measure.inputs if each is not None
     ]

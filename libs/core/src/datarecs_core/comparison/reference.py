@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from datarecs_core.comparison.aggregating import OverflowedError, add, aggregate
+from datarecs_core.comparison.bucketing import group_buckets
 from datarecs_core.comparison.canonical import canonical_order, encode_tuple, number
+from datarecs_core.comparison.cataloguing import column_rows, over_columns
 from datarecs_core.comparison.differences import difference_set, key_hash
 from datarecs_core.comparison.faults import DuplicateKeysError, SumOverflowError
 from datarecs_core.comparison.grouping import Cell, Group, Grouped, Outside, Rows, group_rows
@@ -53,14 +55,25 @@ class OracleStage:
 def compare_stage(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> OracleStage:
     """Run one stage over plain rows, one list per source in declaration order.
 
+    A schema stage reads no rows, so any are ignored.
+
     Raises:
         SumOverflowError: a sum needs more than 38 digits.
         DuplicateKeysError: repeated keys under `duplicates: error`.
         TooManyRowsError: a source has more than 100,000 rows.
         ConditionNotSupportedError: `where` needs an SQL engine.
     """
-    grouped = group_rows(stage, rows, outside)
+    grouped = _grouped(stage, rows, outside)
     return _Oracle(stage=stage, grouped=grouped, key=outside.key).run()
+
+
+def _grouped(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Grouped:
+    """Groups of columns, of buckets or of keys."""
+    if stage.type is StageType.SCHEMA:
+        return group_rows(over_columns(stage), column_rows(stage), outside)
+    if stage.type is StageType.DIGEST:
+        return group_buckets(stage, rows, outside)
+    return group_rows(stage, rows, outside)
 
 
 class _Oracle:
@@ -79,7 +92,7 @@ class _Oracle:
     def run(self) -> OracleStage:
         stage = self.stage
         duplicates = self._duplicate_keys() if stage.type is StageType.ROW else []
-        if not stage.compares_multisets:
+        if stage.collapses:
             self.groups = {name: self._collapsed(each) for name, each in self.groups.items()}
         judged = {name: judge_group(stage, each, each.mask) for name, each in self.groups.items()}
         writer = DifferenceWriter(stage=stage, key=self.key)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from datarecs_core.comparison.plan import Warn
+from datarecs_core.comparison.plan import StrategyChoice, Warn
 from datarecs_core.comparison.tolerance import Tolerance
 
 
@@ -56,7 +56,7 @@ class StageCounts:
     rows_matched: int
     rows_unmatched: int
     duplicate_keys_by_source: tuple[int, ...]
-    """Keys with more than one row; 0 in counts and aggregate stages."""
+    """Keys with more than one row; 0 in stages other than row stages."""
     null_keys_by_source: tuple[int, ...]
     """Rows with a NULL in any dimension, under every policy."""
     invalid_values_by_source: tuple[int, ...]
@@ -190,6 +190,8 @@ class StageResults:
     warnings: tuple[Warn, ...] = ()
     metrics: tuple[tuple[str, int], ...] = ()
     """How the work went (rows scanned, partitions); never part of a proof."""
+    strategy: StrategyChoice | None = None
+    """What was really done, with the reasons of what was not; never part of a proof."""
 
     @property
     def all_measures(self) -> tuple[MeasureResult, ...]:

@@ -28,6 +28,7 @@ from datarecs_core.comparison.tolerance import (
 from datarecs_core.comparison.verdict import RunOutcome, StageOutcome
 from datarecs_core.documents import decimal_text, to_document
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
+from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import instant_text
 
 SCHEMA = "datarecs.run/1"
@@ -85,7 +86,7 @@ def proof_hash(proof: JsonValue) -> str:
 
 def proof_document(plan: ComparisonPlan, outcome: RunOutcome, sealing: Sealing) -> Document:
     """The part that another run over the same pins repeats byte for byte."""
-    first = next(stage.results for stage in outcome.stages if stage.results is not None)
+    closures = _closures(outcome)
     return {
         "canonical": plan.canonical,
         "spec_hash": plan.spec_hash,
@@ -95,9 +96,16 @@ def proof_document(plan: ComparisonPlan, outcome: RunOutcome, sealing: Sealing) 
         "result": outcome.verdict.value,
         "acceptance": outcome.acceptance.value,
         "warnings": [warning_document(each) for each in outcome.warnings],
-        "sources": [_source(plan, scan, first.closure[scan.index]) for scan in plan.scans],
+        "sources": [_source(plan, scan, closures[scan.index]) for scan in plan.scans],
         "stages": [stage_document(stage) for stage in outcome.stages],
     }
+
+
+def _closures(outcome: RunOutcome) -> tuple[Closure, ...]:
+    """Of the first stage that saw rows; schema stages count columns."""
+    done = [(stage.plan, stage.results) for stage in outcome.stages if stage.results is not None]
+    seen = [results for plan, results in done if plan.type is not StageType.SCHEMA]
+    return (seen[0] if seen else done[0][1]).closure
 
 
 def _samples(outcome: RunOutcome) -> dict[str, list[JsonValue]]:
@@ -137,8 +145,8 @@ def _input_rules(plan: ComparisonPlan, index: int) -> Document:
     """Casts, zones and maps of one source by logical column."""
     inputs: list[InputPlan] = []
     for stage in plan.stages:
-        inputs.extend(dimension.inputs[index] for dimension in stage.dimensions)
-        inputs.extend(each for measure in stage.measures if (each := measure.inputs[index]))
+        inputs.extend(dimension.inputs[index] for dimension in stage.row_dimensions)
+        inputs.extend(each for measure in stage.row_measures if (each := measure.inputs[index]))
     changed: Document = {}
     for each in inputs:
         if each.cast is not None or each.mapped:
@@ -222,7 +230,35 @@ def question_document(plan: StagePlan) -> Document:
         "on_unmatched": plan.on_unmatched.value,
         "accept": to_document(plan.accept),
         "warn_at": to_document(plan.warn_at),
+        **_derived(plan),
     }
+
+
+def _derived(plan: StagePlan) -> Document:
+    """What groups are made of that are no rows of a source."""
+    if plan.catalogue is not None:
+        policy = plan.catalogue.policy
+        return {
+            "schema": {
+                "mode": policy.mode.value,
+                "order": policy.order,
+                "nullability": policy.nullability,
+                "ignore": list(policy.ignore),
+                "equivalences": [[str(kind) for kind in group] for group in policy.equivalences],
+            }
+        }
+    if plan.hashed is not None:
+        rows = plan.hashed
+        return {
+            "hashed": {
+                "dimensions": [_dimension(each) for each in rows.dimensions],
+                "measures": [
+                    {"name": each.name, "rules": dict(each.rules.declared())}
+                    for each in rows.measures
+                ],
+            }
+        }
+    return {}
 
 
 def _dimension(dimension: DimensionPlan) -> Document:

@@ -18,6 +18,7 @@ from datarecs_core.comparison.faults import (
 )
 from datarecs_core.comparison.plan import StagePlan, Warn
 from datarecs_core.comparison.results import MeasureResult, StageResults, Verdict
+from datarecs_core.jobs.definition import Accept
 from datarecs_core.jobs.vocabulary import EmptyPolicy, NullKeys, OnUnmatched, StageType
 from datarecs_core.values import EXACT, HUNDRED
 
@@ -112,7 +113,7 @@ def judge_run(stages: Sequence[StageOutcome], warnings: Sequence[Warn] = ()) -> 
     return RunOutcome(
         stages=tuple(stages),
         verdict=Verdict.MATCHED if matched else Verdict.UNMATCHED,
-        acceptance=_run_acceptance(executed),
+        acceptance=run_acceptance([(stage.verdict, stage.acceptance) for stage in executed]),
         warnings=(*warnings, *(each for stage in stages for each in stage.warnings)),
     )
 
@@ -157,6 +158,16 @@ def _check_policies(plan: StagePlan, results: StageResults) -> None:
 
 def broken_rule(plan: StagePlan, results: StageResults) -> str | None:
     """The first invariant (F01 to F07) that the counts break; None when they hold."""
+    return broken_count_rule(results, grand_total=_grand_total(plan))
+
+
+def broken_count_rule(results: StageResults, *, grand_total: bool) -> str | None:
+    """The same for counts whose plan is not at hand.
+
+    Args:
+        results: of one stage.
+        grand_total: its one group is in every source, rows or not.
+    """
     counts = results.counts
     total = sum(groups for _, groups in counts.presence) + counts.presence_other
     by_source = list(
@@ -183,7 +194,7 @@ def broken_rule(plan: StagePlan, results: StageResults) -> str | None:
         and max([0, *outside])
         <= counts.rows_unmatched - counts.unmatched_groups
         <= min(sum(outside), counts.matched_groups),
-        "F07": _grand_total(plan) or _rows_cover_groups(results),
+        "F07": grand_total or _rows_cover_groups(results),
     }
     return next((rule for rule, holds in rules.items() if not holds), None)
 
@@ -236,7 +247,11 @@ def _gap_over(results: StageResults, limits: Mapping[str, Decimal]) -> list[str]
 
 def stage_acceptance(plan: StagePlan, results: StageResults) -> Acceptance:
     """ACCEPTED when every limit that is given holds; limits are inclusive."""
-    limits = plan.accept
+    return accepted_within(plan.accept, results)
+
+
+def accepted_within(limits: Accept | None, results: StageResults) -> Acceptance:
+    """The same for results whose plan is not at hand."""
     if limits is None:
         return Acceptance.NOT_CONFIGURED
     counts = results.counts
@@ -252,13 +267,13 @@ def stage_acceptance(plan: StagePlan, results: StageResults) -> Acceptance:
     return Acceptance.ACCEPTED if holds else Acceptance.REJECTED
 
 
-def _run_acceptance(executed: Sequence[StageOutcome]) -> Acceptance:
+def run_acceptance(executed: Sequence[tuple[Verdict | None, Acceptance]]) -> Acceptance:
     """ACCEPTED when each executed stage is MATCHED or accepted by its own limits."""
-    if all(stage.plan.accept is None for stage in executed):
+    if all(acceptance is Acceptance.NOT_CONFIGURED for _, acceptance in executed):
         return Acceptance.NOT_CONFIGURED
     accepted = all(
-        stage.verdict is Verdict.MATCHED or stage.acceptance is Acceptance.ACCEPTED
-        for stage in executed
+        verdict is Verdict.MATCHED or acceptance is Acceptance.ACCEPTED
+        for verdict, acceptance in executed
     )
     return Acceptance.ACCEPTED if accepted else Acceptance.REJECTED
 

@@ -327,3 +327,10 @@ class RunFault(ErrorCode):
         causes="A defect of the service that made it.",
         remedy="Report it with the trace id; the message names the field and the rule.",
     )
+    NOT_REJUDGEABLE = Entry(
+        docs_id="DR3104",
+        meaning="A finished run cannot be judged under what was asked.",
+        causes="Not every difference was stored; a key has several rows; a value is masked; a rule "
+        "ahead of judging, or what a later stage sees, would change.",
+        remedy="Change the job and run it again; the message names the stage and the reason.",
+    )

@@ -3,6 +3,10 @@
 A member's test subclasses one of them and gives the fixture `bench`.
 """
 
+from datarecs_testing.conformance.engine_derived import (
+    DigestStageConformance,
+    SchemaStageConformance,
+)
 from datarecs_testing.conformance.engine_groups import GroupConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
@@ -11,6 +15,10 @@ from datarecs_testing.conformance.engine_values import ValueConformance
 
 class EngineConformance(ValueConformance, GroupConformance):
     """Counts, aggregate and row stages for N sources with every default rule and policy."""
+
+
+class DerivedConformance(SchemaStageConformance, DigestStageConformance):
+    """Schema and digest stages, whose groups are columns and buckets."""
 
 
 class RelaxationConformance(RuleConformance, PolicyConformance):

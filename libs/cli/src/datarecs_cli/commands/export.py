@@ -1,0 +1,110 @@
+"""`datarecs export`: the differences of a run as a file for other programs."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import Invocation, Output, UsageFault, current
+
+if TYPE_CHECKING:
+    from datarecs_cli.exporting import Layout
+    from datarecs_reports.differences import DifferenceFilter
+
+FORMS = "csv, parquet, xlsx or jsonl"
+MOST_OF_A_SERVER = 1000
+Rows = Iterable[Mapping[str, object]]
+
+
+def export(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder that `compare` wrote")
+    ],
+    *,
+    form: Annotated[str, typer.Option("--format", help=FORMS)] = "csv",
+    out: Annotated[
+        Path | None, typer.Option(help="file to write; default differences.<format>")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="missing:SOURCE, outside:MEASURE, null or type")
+    ] = None,
+    measure: Annotated[str | None, typer.Option(help="of this measure alone")] = None,
+    stage: Annotated[str | None, typer.Option(help="of this stage alone")] = None,
+) -> ExitCode:
+    """Write every stored difference of a folder, or the largest 1,000 of a server's run."""
+    from datarecs_cli.exporting import ExportForm, TooManyForXlsxError
+    from datarecs_cli.exporting import export as write
+    from datarecs_reports.differences import DifferenceFilter
+
+    invocation = current()
+    if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
+        raise UsageFault(f"-o {invocation.output} is not a form of this command; see --format")
+    if form not in tuple(ExportForm):
+        raise UsageFault(f"--format {form}: known are {FORMS}")
+    target = out or Path(f"differences.{form}")
+    where = DifferenceFilter(measure=measure, only=only)
+    place = Path(run)
+    if place.exists():
+        layout, rows = _of_folder(place, where, stage)
+    else:
+        layout, rows = _of_server(run, where, stage, invocation)
+    try:
+        count = write(rows, layout, ExportForm(form), target)
+    except TooManyForXlsxError as refused:
+        raise UsageFault(f"--format xlsx: {refused}") from refused
+    if invocation.is_json:
+        members = {"schema": "datarecs.cli.export/1", "path": str(target), "rows": count}
+        print(json.dumps(members))
+    else:
+        print(target)
+        invocation.say(f"{count:,} differences")
+    return ExitCode.DONE
+
+
+def _of_folder(place: Path, where: "DifferenceFilter", stage: str | None) -> "tuple[Layout, Rows]":
+    from datarecs_cli.evidence import stored_run
+    from datarecs_cli.exporting import Layout
+    from datarecs_reports.differences import all_differences
+    from datarecs_reports.stored_rows import parts_of
+
+    run, folder = stored_run(place)
+    stages = [each for each in run.stages if each.results and stage in (None, each.name)]
+    if stage is not None and not stages:
+        raise UsageFault(f"--stage {stage}: the run executed no such stage")
+    names = (name for each in stages for name, _ in each.dimensions)
+    layout = Layout(dimensions=tuple(dict.fromkeys(names)), sources=run.sources)
+    parts = [part for each in stages for part in parts_of(folder, each.name)]
+    return layout, all_differences(parts, where)
+
+
+def _of_server(
+    run: str, where: "DifferenceFilter", stage: str | None, invocation: Invocation
+) -> "tuple[Layout, Rows]":
+    from datarecs_cli.client import connect
+    from datarecs_cli.exporting import Layout
+    from datarecs_cli.run_names import run_named
+    from datarecs_cli.triggering import source_names
+
+    given = {"only": where.only, "measure": where.measure, "stage": stage}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    with connect(invocation) as api:
+        run_id = run_named(api, run)
+        found = api.get("runs", run_id)
+        if found.get("result") is None:
+            raise UsageFault(f"run {run_id} is {found['status']}: it has compared nothing")
+        answer = api.get("runs", run_id, "mismatches", limit=str(MOST_OF_A_SERVER), **wanted)
+        items = answer.get("items")
+        rows = [row for row in items if isinstance(row, Mapping)] if isinstance(items, list) else []
+        sources = source_names(api, found)
+    if len(rows) == MOST_OF_A_SERVER:
+        invocation.say(f"the largest {MOST_OF_A_SERVER:,}, which is all that a server lists")
+    keys = (str(name) for row in rows for name in _key_of(row))
+    return Layout(dimensions=tuple(dict.fromkeys(keys)), sources=tuple(sources)), rows
+
+
+def _key_of(row: Mapping[str, object]) -> Mapping[str, object]:
+    key = row.get("key")
+    return key if isinstance(key, Mapping) else {}

@@ -1,0 +1,184 @@
+"""A finished run as files: its run.json, strictly parsed, and the differences beside it.
+
+Apart from the commands that check or judge again, because a file from anywhere is read here, and
+only here: no double members, no floats, no depth without end.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from datarecs_cli.invocation import UsageFault
+from datarecs_core.comparison.rereading import key_form
+from datarecs_core.comparison.results import Difference
+from datarecs_core.comparison.sealed import (
+    NotSealedError,
+    SealedRun,
+    SealedStage,
+    sealed_run,
+)
+from datarecs_core.comparison.verification import (
+    Finding,
+    Verified,
+    verify_differences,
+    verify_document,
+)
+from datarecs_reports.figures import counted
+from datarecs_reports.stored_rows import DifferencesUnreadableError, parts_of, read_rows
+
+RUN_JSON, DIFFERENCES = "run.json", "differences"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What lies at a path that a user named."""
+
+    path: Path
+    """Of run.json."""
+    document: object
+    differences: Path | None
+    """The folder beside it, where there is one."""
+
+    def rows(
+        self, stage: SealedStage, sources: tuple[str, ...], *, masked: bool = False
+    ) -> Iterator[Difference]:
+        """The stored differences of a stage; none without their folder."""
+        if self.differences is None:
+            return iter(())
+        return read_rows(parts_of(self.differences, stage.name), stage, sources, masked=masked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was looked at, what does not hold, and what could not be looked at."""
+
+    run: SealedRun | None
+    findings: tuple[Finding, ...]
+    checked: tuple[str, ...]
+    not_checked: tuple[str, ...]
+
+
+class NoJsonError(ValueError):
+    """A file that is no strict JSON."""
+
+
+def evidence_at(path: Path) -> Evidence:
+    """What lies there: a folder that `compare` wrote, or a run.json.
+
+    Raises:
+        UsageFault: nothing that could be meant.
+        NoJsonError: the file is there and is not JSON.
+    """
+    file = path / RUN_JSON if path.is_dir() else path
+    try:
+        written = file.read_bytes()
+    except OSError as cause:
+        raise UsageFault(f"{file}: {cause.strerror or 'it cannot be read'}") from cause
+    folder = file.parent / DIFFERENCES
+    return Evidence(
+        path=file, document=_strict(written), differences=folder if folder.is_dir() else None
+    )
+
+
+def stored_run(path: Path) -> tuple[SealedRun, Path]:
+    """A run and the folder of its differences, for whoever reads both.
+
+    Raises:
+        UsageFault: nothing is there, no run.json, or no differences beside it.
+    """
+    try:
+        evidence = evidence_at(path)
+        run = sealed_run(evidence.document)
+    except (NoJsonError, NotSealedError) as broken:
+        raise UsageFault(f"{path}: {broken}") from broken
+    if evidence.differences is None:
+        raise UsageFault(f"{path}: no folder {DIFFERENCES} lies beside {RUN_JSON}")
+    return run, evidence.differences
+
+
+def _strict(written: bytes) -> object:
+    try:
+        return json.loads(
+            written.decode(),
+            object_pairs_hook=_once,
+            parse_float=_no_number,
+            parse_constant=_no_number,
+        )
+    except (ValueError, RecursionError) as cause:
+        raise NoJsonError(f"the file is no strict JSON: {cause}") from cause
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise NoJsonError("a member stands twice in one object")
+    return found
+
+
+def _no_number(written: str) -> object:
+    raise NoJsonError(f"{written[:32]} is no whole number, which is all that a run.json holds")
+
+
+def check(evidence: Evidence) -> Checked:
+    """The document by itself, then every stage's stored differences."""
+    alone = verify_document(evidence.document)
+    if alone.run is None:
+        return Checked(run=None, findings=alone.findings, checked=(), not_checked=())
+    found, done, left = list(alone.findings), [*_by_itself(alone)], []
+    for stage in alone.run.stages:
+        if stage.results is None:
+            continue
+        reason = _unreadable(evidence, stage, alone.run)
+        if reason is not None:
+            left.append(f"differences of stage {stage.name}: {reason}")
+            continue
+        found += _stored(evidence, stage, alone.run)
+        rows = counted(stage.results.differences.rows, "difference")
+        done.append(f"{rows} of stage {stage.name}")
+    return Checked(
+        run=alone.run, findings=tuple(found), checked=tuple(done), not_checked=tuple(left)
+    )
+
+
+def _by_itself(verified: Verified) -> Iterator[str]:
+    stages = verified.run.stages if verified.run else ()
+    executed = sum(stage.results is not None for stage in stages)
+    yield "schema and proof_hash"
+    yield f"counts (F01 to F07), closure (F14), verdict, acceptance: {counted(executed, 'stage')}"
+
+
+def _unreadable(evidence: Evidence, stage: SealedStage, run: SealedRun) -> str | None:
+    """Why the digest of a stage's differences cannot be computed here."""
+    if evidence.differences is None:
+        return f"no folder {DIFFERENCES} lies beside {evidence.path.name}"
+    try:
+        form = key_form([types[0] for _, types in stage.dimensions if types], run.sources)
+    except ValueError as cause:
+        return str(cause)
+    return None if form.readable else "their keys hold arrays, structs or maps"
+
+
+def _stored(evidence: Evidence, stage: SealedStage, run: SealedRun) -> list[Finding]:
+    """Findings under the key form that fits: as typed, else as masked texts."""
+    told: list[Finding] = []
+    for masked in (False, True):
+        try:
+            rows = evidence.rows(stage, run.sources, masked=masked)
+            found = list(verify_differences(stage, rows, _samples(evidence.document, stage.name)))
+        except DifferencesUnreadableError as broken:
+            unreadable = Finding(check="differences", stage=stage.name, message=str(broken))
+            told = told or [unreadable]
+            continue
+        if not found:
+            return []
+        told = told or found
+    return told
+
+
+def _samples(document: object, stage: str) -> list[object]:
+    """Break ids that the document shows of a stage."""
+    samples = document.get("samples") if isinstance(document, Mapping) else None
+    rows = samples.get(stage) if isinstance(samples, Mapping) else None
+    listed = rows if isinstance(rows, list) else []
+    return [row.get("break_id") if isinstance(row, Mapping) else None for row in listed]

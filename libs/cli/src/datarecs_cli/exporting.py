@@ -1,0 +1,203 @@
+"""Differences as a file for other programs: CSV, JSONL, Parquet and XLSX, row by row.
+
+Apart from the table of `diff` because here nothing is shortened: every digit stays, numbers stay
+numbers, and no text of a source becomes a formula. Source: spec experience 11, security 12.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from datarecs_cli.local.faults import OutNotWritableError
+from datarecs_cli.output import csv_text, exact_json
+from datarecs_core.comparison.plan import PRESENCE
+
+MAX_XLSX_ROWS = 200_000
+_EXACT_IN_XLSX = 15
+"""Digits that a spreadsheet's double keeps; longer numbers are written as text."""
+_BATCH_ROWS = 10_000
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+_NOTE = (
+    "Numbers of more than 15 digits are written as text, because a spreadsheet would round them."
+)
+Row = Mapping[str, object]
+
+
+class ExportForm(StrEnum):
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+    XLSX = "xlsx"
+
+
+class TooManyForXlsxError(ValueError):
+    """More rows than a spreadsheet is made for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The columns of an export, the same for every row."""
+
+    dimensions: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def titles(self) -> list[str]:
+        """Keys, what differs, one value per source, then delta and percent of each."""
+        return [
+            "stage",
+            *(f"key.{name}" for name in self.dimensions),
+            "measure",
+            "class",
+            *(f"value.{name}" for name in self.sources),
+            *(f"delta.{name}" for name in self.sources),
+            *(f"delta_percent.{name}" for name in self.sources),
+            "odd_one_out",
+            "break_id",
+        ]
+
+    def texts(self, row: Row) -> list[str | None]:
+        """The cells of a row as exact texts; None for what is NULL or absent."""
+        found = [
+            row.get("stage"),
+            *(_member(row, "key").get(name) for name in self.dimensions),
+            row.get("measure"),
+            row.get("class"),
+        ]
+        for member in ("values", "deltas", "delta_percent"):
+            found += [_member(row, member).get(name) for name in self.sources]
+        found += [row.get("odd_one_out"), row.get("break_id")]
+        return [None if each is None else str(each) for each in found]
+
+    def numeric(self, row: Row) -> list[bool]:
+        """By cell: whether it holds an amount that can be subtracted, or a number of rows."""
+        amounts = bool(_member(row, "deltas")) or row.get("measure") == PRESENCE
+        width, keys = len(self.sources), len(self.dimensions)
+        return [*(False,) * (keys + 3), *(amounts,) * (3 * width), False, False]
+
+
+def _member(row: Row, name: str) -> Mapping[str, object]:
+    found = row.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def export(rows: Iterable[Row], layout: Layout, form: ExportForm, target: Path) -> int:
+    """Write the rows; how many there were. A reader sees the whole file or none.
+
+    Raises:
+        TooManyForXlsxError: more than 200,000 rows for XLSX.
+        OutNotWritableError: the file cannot be written.
+    """
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        written = _WRITERS[form](rows, layout, partial)
+        partial.replace(target)
+    except OSError as cause:
+        raise OutNotWritableError(target, cause.strerror or type(cause).__name__) from cause
+    finally:
+        partial.unlink(missing_ok=True)
+    return written
+
+
+def _csv(rows: Iterable[Row], layout: Layout, target: Path) -> int:
+    count = 0
+    with target.open("w", encoding="utf-8", newline="") as file:
+        file.write(_record([csv_text(title) for title in layout.titles]))
+        for row in rows:
+            numeric, texts = layout.numeric(row), layout.texts(row)
+            pairs = zip(texts, numeric, strict=True)
+            file.write(_record([_csv_cell(text, number=number) for text, number in pairs]))
+            count += 1
+    return count
+
+
+def _csv_cell(text: str | None, *, number: bool) -> str:
+    if text is None:
+        return ""
+    return text if number else csv_text(text)
+
+
+def _record(cells: Sequence[str]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    return buffer.getvalue()
+
+
+def _jsonl(rows: Iterable[Row], layout: Layout, target: Path) -> int:  # noqa: ARG001  one form of writer; objects need no columns
+    count = 0
+    with target.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(f"{exact_json(row)}\n")
+            count += 1
+    return count
+
+
+def _parquet(rows: Iterable[Row], layout: Layout, target: Path) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([pa.field(title, pa.string()) for title in layout.titles])
+    count = 0
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for batch in _batches(rows):
+            columns = zip(*(layout.texts(row) for row in batch), strict=True)
+            arrays = [pa.array(column, pa.string()) for column in columns]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            count += len(batch)
+    return count
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    waiting = iter(rows)
+    while batch := list(islice(waiting, _BATCH_ROWS)):
+        yield batch
+
+
+def _xlsx(rows: Iterable[Row], layout: Layout, target: Path) -> int:
+    import xlsxwriter  # type: ignore[import-untyped]  # it has no py.typed
+
+    count = 0
+    options = {"constant_memory": True}
+    with (
+        TemporaryDirectory(prefix="datarecs-") as scratch,
+        xlsxwriter.Workbook(target, {**options, "tmpdir": scratch}) as book,
+    ):
+        sheet = book.add_worksheet("differences")
+        for column, title in enumerate(layout.titles):
+            sheet.write_string(0, column, title)
+        for row in rows:
+            count += 1
+            if count > MAX_XLSX_ROWS:
+                raise TooManyForXlsxError(f"more than {MAX_XLSX_ROWS:,} rows; use parquet")
+            cells = zip(layout.texts(row), layout.numeric(row), strict=True)
+            for column, (text, number) in enumerate(cells):
+                if text is not None and number and _fits(text):
+                    sheet.write_number(count, column, float(text))
+                elif text is not None:
+                    sheet.write_string(count, column, text)
+        book.add_worksheet("notes").write_string(0, 0, _NOTE)
+    return count
+
+
+def _fits(text: str) -> bool:
+    """A number whose every digit a spreadsheet keeps."""
+    if not _NUMBER.fullmatch(text):
+        return False
+    digits = Decimal(text).as_tuple().digits
+    return len(digits) <= _EXACT_IN_XLSX
+
+
+_WRITERS: Mapping[ExportForm, Callable[[Iterable[Row], Layout, Path], int]] = {
+    ExportForm.CSV: _csv,
+    ExportForm.JSONL: _jsonl,
+    ExportForm.PARQUET: _parquet,
+    ExportForm.XLSX: _xlsx,
+}

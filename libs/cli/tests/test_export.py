@@ -1,0 +1,165 @@
+"""`export`, and `diff` of a folder: every row, every digit, and no formula."""
+
+import csv
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_cli.exporting import MAX_XLSX_ROWS, ExportForm, Layout, TooManyForXlsxError, export
+from datarecs_cli.main import run
+from datarecs_testing.scripted_api import (
+    RUN_ID,
+    ScriptedApi,
+    a_run_view,
+    says,
+    written_credentials,
+)
+
+Shown = pytest.CaptureFixture[str]
+ONE = 'id,amount,note\n=1+1,-12.50,"=cmd|x"\n2,12345678901234567.89,@a\n3,1,x\n'
+TWO = 'id,amount,note\n=1+1,-13.50,"+b"\n2,12345678901234567.90,-5\n4,1,x\n'
+LAYOUT = Layout(dimensions=("k",), sources=("a", "b"))
+ROW = {"stage": "s", "measure": "v", "class": "OUTSIDE", "key": {"k": "1"}, "values": {"a": "1"}}
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.csv").write_text(ONE)
+    (tmp_path / "two.csv").write_text(TWO)
+    assert run(["compare", "one.csv", "two.csv", "--key", "id", "--out", "kept"]) == 1
+    capsys.readouterr()
+    return tmp_path / "kept"
+
+
+def read(path: str) -> dict[tuple[str, str], dict[str, str]]:
+    with Path(path).open(newline="") as file:
+        return {(row["key.id"], row["measure"]): row for row in csv.DictReader(file)}
+
+
+@pytest.mark.usefixtures("kept")
+def test_csv_keeps_numbers_and_disarms_texts(capsys: Shown) -> None:
+    assert run(["export", "kept", "--out", "out/d.csv"]) == 0
+    found = read("out/d.csv")
+    assert len(found) == 6
+    amount = found["'=1+1", "amount"]
+    assert (amount["value.one"], amount["delta.two"]) == ("-12.5", "-1")
+    note = found["'=1+1", "note"]
+    assert (note["value.one"], note["value.two"]) == ("'=cmd|x", "'+b")
+    assert found["2", "note"]["value.two"] == "-5"
+    assert found["2", "amount"]["value.one"] == "12345678901234567.89"
+    assert found["3", "$presence"]["value.two"] == ""
+    assert "6 differences" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("kept")
+def test_jsonl_and_parquet_hold_the_same_rows() -> None:
+    assert run(["export", "kept", "--format", "jsonl"]) == 0
+    assert run(["export", "kept", "--format", "parquet"]) == 0
+    lines = [json.loads(line) for line in Path("differences.jsonl").read_text().splitlines()]
+    table = pq.read_table("differences.parquet").to_pylist()
+    assert sorted(row["break_id"] for row in table) == sorted(row["break_id"] for row in lines)
+    assert {row["value.one"] for row in table if row["key.id"] == "2"} == {
+        "12345678901234567.89",
+        "@a",
+    }
+
+
+@pytest.mark.usefixtures("kept")
+def test_xlsx_writes_numbers_as_numbers_and_texts_as_texts() -> None:
+    assert run(["export", "kept", "--format", "xlsx", "--out", "d.xlsx"]) == 0
+    with ZipFile("d.xlsx") as book:
+        sheet = book.read("xl/worksheets/sheet1.xml").decode()
+        notes = book.read("xl/worksheets/sheet2.xml").decode()
+    assert "<f>" not in sheet
+    assert "<v>-12.5</v>" in sheet
+    assert "12345678901234567.89</t>" in sheet
+    assert "=cmd|x</t>" in sheet
+    assert "more than 15 digits" in notes
+
+
+@pytest.mark.usefixtures("kept")
+def test_filters_are_those_of_diff(capsys: Shown) -> None:
+    assert run(["export", "kept", "--only", "missing:two", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 1
+    assert run(["export", "kept", "--measure", "note", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 2
+    assert run(["export", "kept", "--stage", "nowhere"]) == 2
+    assert run(["export", "kept", "--format", "ods"]) == 2
+    assert run(["export", "kept/differences"]) == 2
+
+
+def test_a_spreadsheet_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_XLSX_ROWS == 200_000
+    monkeypatch.setattr("datarecs_cli.exporting.MAX_XLSX_ROWS", 3)
+    target = tmp_path / "d.xlsx"
+    assert export([ROW] * 3, LAYOUT, ExportForm.XLSX, target) == 3
+    target.unlink()
+    with pytest.raises(TooManyForXlsxError, match="use parquet"):
+        export([ROW] * 4, LAYOUT, ExportForm.XLSX, target)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", list(ExportForm))
+def test_an_export_without_rows_is_a_file_with_columns(form: ExportForm, tmp_path: Path) -> None:
+    assert export([], LAYOUT, form, tmp_path / "d") == 0
+    assert (tmp_path / "d").is_file()
+
+
+@pytest.mark.case("P64")
+@pytest.mark.parametrize("form", list(ExportForm))
+def test_no_export_shows_a_masked_value(
+    form: ExportForm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.csv").write_text("id,v\nkey-secret,one-secret\n")
+    (tmp_path / "two.csv").write_text("id,v\nkey-secret,two-secret\nmore-secret,x\n")
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: datarecs.io/v1\nkind: ReconciliationJob\nmetadata: {name: masked}\n"
+        "spec:\n  sources:\n    - {name: one, kind: csv, path: one.csv}\n"
+        "    - {name: two, kind: csv, path: two.csv}\n  stages:\n"
+        "    - {name: rows, type: row, dimensions: [id], measures: [{name: v}]}\n"
+        "  results: {breaks: {mask: {id: hash, v: redact}}}\n"
+    )
+    assert run(["compare", "job.yaml", "--out", "kept"]) == 1
+    assert run(["export", "kept", "--format", form, "--out", "d"]) == 0
+    content = Path("d").read_bytes()
+    if form is ExportForm.XLSX:
+        with ZipFile("d") as book:
+            content = b"".join(book.read(name) for name in book.namelist())
+    assert b"secret" not in content
+    for file in (each for each in Path("kept").rglob("*") if each.is_file()):
+        assert b"secret" not in file.read_bytes(), file
+
+
+@pytest.mark.usefixtures("kept")
+def test_diff_shows_a_folder_as_it_shows_a_run(capsys: Shown) -> None:
+    assert run(["diff", "kept"]) == 1
+    told = capsys.readouterr().out
+    assert told.splitlines()[0].split()[:3] == ["id", "MEASURE", "CLASS"]
+    assert run(["diff", "kept", "-o", "md", "--measure", "amount"]) == 1
+    assert capsys.readouterr().out.startswith("| id | MEASURE | CLASS | one | two |")
+    assert run(["diff", "kept", "--only", "null"]) == 0
+    assert "no differences" in capsys.readouterr().err
+    assert run(["diff", "kept/differences"]) == 2
+
+
+def test_a_run_of_a_server_gives_what_it_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written_credentials(tmp_path)
+    api = ScriptedApi()
+    path = f"/runs/{RUN_ID}"
+    api.on("GET", path, says(a_run_view(status="COMPLETED", result="UNMATCHED")))
+    api.on("GET", "/jobs/orders", says({"spec": {"sources": [{"name": "a"}, {"name": "b"}]}}))
+    api.on("GET", f"{path}/mismatches", says({"items": [ROW] * 1000, "next": None}))
+    with api.in_place_of_the_network():
+        assert run(["export", RUN_ID]) == 0
+    assert "the largest 1,000, which is all that a server lists" in capsys.readouterr().err
+    with Path("differences.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert (len(rows), rows[0]["key.k"], rows[0]["value.a"]) == (1000, "1", "1")

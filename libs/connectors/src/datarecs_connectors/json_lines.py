@@ -1,0 +1,212 @@
+"""JSON lines, read strictly: one object per line, no number through a double, no key twice.
+
+A line that is no such object is CORRUPT_SOURCE with file and line. Engine and oracle share this
+reader; Spark's and pyarrow's take numbers as doubles and mend what is broken.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from datarecs_application.ports.comparing import ProbeStep, Read
+from datarecs_connectors.declared_types import declared_types, typed_values
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    SchemaChangedError,
+    SourceError,
+    SourceLimitError,
+)
+from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.file_tree import FileTree, PinnedTree
+from datarecs_connectors.filtering import filter_of
+from datarecs_connectors.json_columns import (
+    MAX_COLUMNS,
+    Columns,
+    TooManyColumnsError,
+    value_of,
+)
+from datarecs_connectors.json_values import (
+    MAX_DEPTH,
+    NestedTooDeepError,
+    parse_line,
+    reader_of,
+)
+from datarecs_connectors.probing import probe_files
+from datarecs_connectors.typed_text import table_of
+from datarecs_core.comparison.scan import FileList, Pin, PinnedFile, Scan, SourceSchema
+from datarecs_core.jobs.definition import Source
+
+BATCH_ROWS, BATCH_BYTES = 10_000, 16 * 1024 * 1024
+MAX_VALUE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 8 * MAX_VALUE_BYTES
+"""A value of the longest kind may be written with escapes, six bytes for one."""
+_BOM, _BLANK = b"\xef\xbb\xbf", b" \t\r\n"
+
+
+class JsonOptions(BaseModel):
+    """`options` of a json source."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+
+    encoding: Literal["utf-8"] = "utf-8"
+    declared: Annotated[dict[str, str], Field(alias="schema", default_factory=dict)]
+    infer: Literal["strict"] = "strict"
+
+
+class _Line(NamedTuple):
+    number: int
+    """From 1."""
+    size: int
+    """Bytes."""
+    row: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonConnector:
+    """Port Connector over a folder of files with one JSON object per line."""
+
+    tree: FileTree
+    options: JsonOptions
+
+    def pin(self, source: Source) -> PinnedTree:
+        return self.tree.pin(source.path or "")
+
+    def describe(self, source: Source, pin: Pin) -> SourceSchema:
+        """Names of all lines; types that hold for every value of every file."""
+        files, rows = _files(pin), 0
+        columns = Columns(declared_types(source.name, self.options.declared))
+        try:
+            for file in files:
+                for line in self._lines(file.path):
+                    rows += 1
+                    columns.see(line.row)
+                columns.end_file()
+            found = columns.found()
+        except TooManyColumnsError as cause:
+            raise SourceLimitError(
+                source.name,
+                f"more than {MAX_COLUMNS} columns; declare an object with many members as one, "
+                "options.schema: {name: json}",
+            ) from cause
+        differing = columns.difference()
+        if differing is not None:
+            name, one, other = differing
+            raise SchemaChangedError(
+                source.name,
+                (files[one].path, files[other].path),
+                name,
+                remedy="name the column in options.schema: it is NULL where a file has none",
+            )
+        return SourceSchema(
+            columns=tuple(found),
+            estimated_rows=rows,
+            estimated_bytes=sum(file.size_bytes for file in files),
+        )
+
+    def list_files(self, source: Source) -> Sequence[PinnedFile]:
+        return self.tree.pin(source.path or "").pin.files
+
+    def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
+        names = [column.physical or "" for column in scan.columns]
+        for _, row in self._delivered(scan):
+            yield tuple(row[name] for name in names)
+
+    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        return write_extract(scan, self._typed_batches(scan), directory, progress)
+
+    def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
+        return probe_files(self.tree, source)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _lines(self, path: str) -> Iterator[_Line]:
+        """Lines end with LF, or CR LF; blank ones hold no row."""
+        with self.tree.absolute(path).open("rb") as file:
+            number = 0
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(raw) > MAX_LINE_BYTES:
+                    told = f"{path} line {number}: more than {MAX_LINE_BYTES} bytes"
+                    raise SourceLimitError(self.tree.source, told)
+                if number == 1:
+                    raw = raw.removeprefix(_BOM)
+                line = raw.strip(_BLANK)
+                if not line:
+                    continue
+                try:
+                    row = parse_line(line.decode(errors="surrogateescape"))
+                except ValueError as cause:
+                    raise self._broken(line, f"{path} line {number}", cause) from cause
+                if not isinstance(row, dict):
+                    raise self._broken(line, f"{path} line {number}")
+                yield _Line(number, len(raw), row)
+
+    def _broken(self, line: bytes, place: str, cause: ValueError | None = None) -> SourceError:
+        hint = "; write one object per line, not an array of them" if line[:1] == b"[" else ""
+        match cause:
+            case None:
+                return CorruptSourceError(self.tree.source, f"{place}: it is no object{hint}")
+            case NestedTooDeepError():
+                told = f"{place}: values are nested more than {MAX_DEPTH} deep"
+                return SourceLimitError(self.tree.source, told)
+            case json.JSONDecodeError():
+                told = f"{place} column {cause.colno}: {cause.msg.rstrip(': ')}{hint}"
+                return CorruptSourceError(self.tree.source, told)
+            case _:
+                return CorruptSourceError(self.tree.source, f"{place}: {cause}")
+
+    def _delivered(self, scan: Scan) -> Iterator[tuple[int, dict[str, object]]]:
+        """Bytes of each line that the filter keeps, and its plain values by physical name."""
+        wanted = filter_of(scan)
+        kinds = {column.name: column.type for column in scan.schema.columns}
+        names = {*(column.physical or "" for column in scan.columns), *wanted.columns}
+        readers = {name: reader_of(kinds[name]) for name in names}
+        for file in _files(scan.pin):
+            for line in self._lines(file.path):
+                row: dict[str, object] = {}
+                for name, read in readers.items():
+                    value = value_of(line.row, name)
+                    row[name] = None if value is None else read(value)
+                if line.size > MAX_VALUE_BYTES:
+                    self._limit(row, f"{file.path} line {line.number}")
+                if wanted.keeps(row):
+                    yield line.size, row
+
+    def _limit(self, row: dict[str, object], place: str) -> None:
+        for name, value in row.items():
+            if isinstance(value, str) and len(value.encode()) > MAX_VALUE_BYTES:
+                raise SourceLimitError(
+                    self.tree.source,
+                    f"{place}: the value of {name!r} has more than {MAX_VALUE_BYTES} bytes",
+                )
+
+    def _typed_batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+        rows: list[dict[str, object]] = []
+        size = batches = 0
+        for length, row in self._delivered(scan):
+            rows.append(row)
+            size += length
+            if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield _batch(scan, rows)
+                rows, size, batches = [], 0, batches + 1
+        if rows or not batches:
+            yield _batch(scan, rows)
+
+
+def _batch(scan: Scan, rows: Sequence[dict[str, object]]) -> tuple[pa.RecordBatch, tuple[str, ...]]:
+    columns = [
+        typed_values([row[column.physical or ""] for row in rows], column.type)
+        for column in scan.columns
+    ]
+    return table_of([column.name for column in scan.columns], columns)
+
+
+def _files(pin: Pin) -> tuple[PinnedFile, ...]:
+    if not isinstance(pin, FileList):
+        raise TypeError("a file source is pinned by its files")
+    return pin.files

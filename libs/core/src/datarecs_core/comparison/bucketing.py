@@ -1,0 +1,60 @@
+"""The oracle's reading of a digest stage: rows into fingerprints, fingerprints into buckets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from datarecs_core.comparison.canonical import NULL, encode_tuple, invalid, number
+from datarecs_core.comparison.fingerprints import NAN, bucket_of, bucket_value, fingerprint_of
+from datarecs_core.comparison.grouping import Cell, Group, Grouped, Outside, Rows, group_rows
+from datarecs_core.comparison.plan import HashedRows, StagePlan
+from datarecs_core.jobs.vocabulary import NanRule
+
+
+def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Grouped:
+    """One row per source and bucket that has any: the sum of its fingerprints.
+
+    Raises:
+        TooManyRowsError: a source has more than 100,000 rows.
+        ConditionNotSupportedError: `where` needs an SQL engine.
+    """
+    if stage.hashed is None:
+        raise TypeError(f"{stage.name} is no digest stage")
+    hashed = stage.hashed
+    given = replace(stage, dimensions=hashed.dimensions, measures=hashed.measures)
+    grouped = group_rows(given, rows, outside)
+    sums: dict[tuple[int, int], list[int]] = {}
+    for encoded, group in grouped.groups.items():
+        bucket = bucket_of(outside.key, encoded)
+        for index, own in enumerate(group.rows):
+            found = sums.setdefault((bucket, index), [])
+            found.extend(
+                fingerprint_of(outside.key, encoded, _values(row, hashed, stage.sources[index]))
+                for row in own
+            )
+    buckets = {
+        encode_tuple((number(bucket),)): _bucket(stage, bucket, sums)
+        for bucket in sorted({bucket for bucket, _ in sums})
+    }
+    return replace(grouped, groups=buckets)
+
+
+def _values(row: Sequence[Cell], hashed: HashedRows, source: str) -> bytes:
+    return encode_tuple(
+        [
+            invalid(source, NAN)
+            if cell.value.is_nan and plan.rules.nan is NanRule.UNEQUAL
+            else cell.value
+            for plan, cell in zip(hashed.measures, row, strict=True)
+        ]
+    )
+
+
+def _bucket(stage: StagePlan, bucket: int, sums: Mapping[tuple[int, int], list[int]]) -> Group:
+    own = [sums.get((bucket, index), []) for index in range(len(stage.scans))]
+    nothing = Cell(NULL, NULL)
+    rows = []
+    for found in own:
+        value = bucket_value(len(found), sum(found))
+        cells = (Cell(value, value), *(nothing for _ in stage.measures[1:]))
+        rows.append([cells] if found else [])
+    return Group((number(bucket),), rows, collapsed_from=[len(found) for found in own])

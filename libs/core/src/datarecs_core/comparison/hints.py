@@ -1,0 +1,206 @@
+"""Likely causes: what the differences of a measure have in common, by rule and with evidence.
+
+A hint never changes a number; it says that most breaks follow one pattern and which line of the
+job would declare it. Apart from `patterns`, which sees pairs of values: here is decided what is
+looked at, and when a pattern is worth telling.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import nsmallest
+from itertools import combinations
+
+from datarecs_core.comparison.patterns import PATTERNS, Found, HintRule, Pair, duplicated
+from datarecs_core.comparison.plan import PRESENCE, ROWS
+from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+
+LEAST_BREAKS = 5
+MOST_LOOKED_AT = 20_000
+"""Breaks per measure; of more, those with the smallest ids, which is no choice of the data."""
+EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """One pattern with its evidence."""
+
+    rule: HintRule
+    measure: str
+    """`$presence` for keys."""
+    source: str
+    """That is compared with the reference."""
+    what: str
+    """One sentence, with the constant that was found."""
+    explained: int
+    of: int
+    """Breaks of the measure that were looked at."""
+    examples: tuple[str, ...]
+    """The smallest break ids."""
+    declare: str
+    """The line of a job that would say so, to be judged by whoever knows the data."""
+
+
+def hints(
+    rows: Iterable[Difference], *, reference: str, sources: Sequence[str], dimensions: Sequence[str]
+) -> tuple[Hint, ...]:
+    """What the stored differences of one stage suggest, the most telling first.
+
+    Args:
+        rows: of one stage, in any order; those within tolerance are passed over.
+        reference: name of the reference source.
+        sources: all names, in the order of the presence bits.
+        dimensions: names, in the order of the keys.
+    """
+    by_measure = _looked_at(rows)
+    found: list[Hint] = []
+    for measure, breaks in by_measure.items():
+        for source in (name for name in sources if name != reference):
+            if measure == PRESENCE:
+                one = _Keys(reference, source, sources, dimensions).found(breaks)
+            else:
+                one = _patterns(measure, source, _pairs(breaks, reference, source))
+            found += [_hint(measure, source, each, len(breaks)) for each in one]
+    for source in (name for name in sources if name != reference):
+        found += _swapped(by_measure, reference, source)
+    telling = [each for each in found if _enough(each.explained, each.of)]
+    return tuple(sorted(telling, key=lambda each: (-Fraction(each.explained, each.of), each.rule)))
+
+
+def _looked_at(rows: Iterable[Difference]) -> dict[str, list[Difference]]:
+    """Breaks by measure; never more than twice the limit in memory."""
+    found: dict[str, list[Difference]] = {}
+    for row in rows:
+        if row.outcome is Outcome.BREAK:
+            own = found.setdefault(row.measure, [])
+            own.append(row)
+            if len(own) > 2 * MOST_LOOKED_AT:
+                found[row.measure] = _smallest(own)
+    return {measure: _smallest(own) for measure, own in sorted(found.items())}
+
+
+def _smallest(rows: list[Difference]) -> list[Difference]:
+    return nsmallest(MOST_LOOKED_AT, rows, key=lambda row: row.break_id)
+
+
+def _enough(explained: int, of: int) -> bool:
+    return explained >= LEAST_BREAKS and 2 * explained >= of
+
+
+def _hint(measure: str, source: str, found: Found, of: int) -> Hint:
+    ids = sorted(pair.break_id for pair in found.pairs)
+    return Hint(
+        rule=found.rule,
+        measure=measure,
+        source=source,
+        what=found.what,
+        explained=len(ids),
+        of=of,
+        examples=tuple(ids[:EXAMPLES]),
+        declare=found.declare,
+    )
+
+
+def _pairs(breaks: Sequence[Difference], reference: str, source: str) -> list[Pair]:
+    """One pair per break that shows a value of both sources."""
+    found = []
+    for row in breaks:
+        values = dict(row.values)
+        if reference in values and source in values:
+            pair = (values[reference], values[source], dict(row.deltas).get(source))
+            found.append(Pair(row.break_id, row.key_hash, *pair))
+    return found
+
+
+def _patterns(measure: str, source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
+    if measure == ROWS:
+        yield from duplicated(source, pairs)
+        return
+    for rule in PATTERNS:
+        found = rule(measure, source, pairs)
+        if found is not None:
+            yield found
+
+
+class _Keys:
+    """Keys that are alone in two sources and would be one under a rule."""
+
+    def __init__(
+        self, reference: str, source: str, sources: Sequence[str], dimensions: Sequence[str]
+    ) -> None:
+        self.source, self.dimensions = source, dimensions
+        self.base_bit = 1 << sources.index(reference)
+        self.source_bit = 1 << sources.index(source)
+
+    def found(self, breaks: Sequence[Difference]) -> Iterator[Found]:
+        alone = [row for row in breaks if row.difference_class is DifferenceClass.MISSING]
+        for at, dimension in enumerate(self.dimensions):
+            for form, (told, normal) in _FORMS.items():
+                chosen = self._meeting(alone, at, normal)
+                if chosen:
+                    line = form.format(source=self.source, dimension=dimension)
+                    what = f"keys of {self.source} meet those of the reference {told} {dimension}"
+                    yield Found(HintRule.KEYS_MEET, what, chosen, line)
+
+    def _meeting(
+        self, rows: Sequence[Difference], at: int, normal: Callable[[str], str]
+    ) -> list[Pair]:
+        sides: dict[tuple[str | None, ...], list[Difference]] = {}
+        for row in rows:
+            part = row.key[at]
+            key = (*row.key[:at], None if part is None else normal(part), *row.key[at + 1 :])
+            sides.setdefault(key, []).append(row)
+        return [
+            Pair(row.break_id, row.key_hash, None, None, None)
+            for met in sides.values()
+            if self._both(met)
+            for row in met
+        ]
+
+    def _both(self, rows: Sequence[Difference]) -> bool:
+        """Whether some have the reference without the source, and others the source without it."""
+        alone = {row.presence & (self.base_bit | self.source_bit) for row in rows}
+        return self.base_bit in alone and self.source_bit in alone
+
+
+_FORMS: dict[str, tuple[str, Callable[[str], str]]] = {
+    "normalize.columns: {{{dimension}: {{trim: both}}}}": ("after trimming", str.strip),
+    "normalize.columns: {{{dimension}: {{case: fold}}}}": ("without case in", str.casefold),
+    "normalize.columns: {{{dimension}: {{unicode: NFC}}}}": (
+        "in one Unicode form of",
+        lambda text: unicodedata.normalize("NFC", text),
+    ),
+    "sources[{source}].cast: {{{dimension}: int}}": (
+        "without leading zeros in",
+        lambda text: (text.lstrip("0") or "0") if text.isdecimal() else text,
+    ),
+}
+"""The line that declares a form: its words, and what it makes of a key."""
+
+
+def _swapped(
+    by_measure: dict[str, list[Difference]], reference: str, source: str
+) -> Iterator[Hint]:
+    """Two measures of which each holds the other's value, group by group."""
+    pairs = {
+        measure: {pair.group: pair for pair in _pairs(breaks, reference, source)}
+        for measure, breaks in by_measure.items()
+        if measure not in (PRESENCE, ROWS)
+    }
+    for one, other in combinations(pairs, 2):
+        crossed = [
+            pair
+            for group, pair in pairs[one].items()
+            if (across := pairs[other].get(group)) is not None
+            and (pair.base, pair.value) == (across.value, across.base)
+            and pair.base != pair.value
+        ]
+        if crossed:
+            line = (
+                f"sources[{source}].columns: "
+                f"{{{one}: {{column: {other}}}, {other}: {{column: {one}}}}}"
+            )
+            what = f"{source} has {one} and {other} the other way round"
+            found = Found(HintRule.SWAPPED_MEASURES, what, crossed, line)
+            yield _hint(one, source, found, len(by_measure[one]))

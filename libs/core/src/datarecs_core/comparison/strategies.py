@@ -1,0 +1,122 @@
+"""Which strategy a stage gets: what narrowing may do is read from the plan, in one place.
+
+Narrowing compares rows by hashes first, so it is chosen only where equal hashed values are equal
+under the stage's rules and closed buckets have the stage's numbers. Whatever is not listed here as
+safe runs `full`, with its reason; what only files can tell, the engine checks later.
+"""
+
+from collections.abc import Iterator
+
+from datarecs_core.comparison.plan import InputPlan, MeasurePlan, StagePlan, StrategyChoice
+from datarecs_core.comparison.rules import STRICT
+from datarecs_core.comparison.scan import FileList, Scan
+from datarecs_core.jobs.types import NESTED, TypeKind
+from datarecs_core.jobs.vocabulary import (
+    DuplicatePolicy,
+    Function,
+    NanRule,
+    NullKeys,
+    SourceKind,
+    StageType,
+    Strategy,
+)
+
+NARROW_FROM = 1_000_000
+"""Rows of all sources from which `auto` narrows: below it one pass is quicker."""
+_EXACT = frozenset({TypeKind.INT, TypeKind.DECIMAL})
+_FOREIGN = NESTED | {TypeKind.JSON, TypeKind.INTERVAL, TypeKind.TIME}
+_NOT_YET = (
+    (Strategy.FINGERPRINT, "no stored fingerprints exist in this release"),
+    (Strategy.PUSHDOWN, "groups are not pushed down in this release"),
+)
+
+
+def strategy_of(stage: StagePlan, requested: Strategy) -> StrategyChoice:
+    """The strategy of a stage whose scans are known; what was rejected keeps its reason.
+
+    A forced strategy that is impossible becomes `full`, never an error.
+    """
+    obstacle = next(_obstacles(stage), None)
+    if obstacle is None and requested is Strategy.AUTO:
+        rows = sum(_rows(scan) for scan in stage.scans)
+        if rows < NARROW_FROM:
+            obstacle = f"fewer than {NARROW_FROM:,} rows are expected"
+    elif obstacle is None and requested is not Strategy.NARROW:
+        obstacle = f"{requested} was asked for"
+    if obstacle is None:
+        return StrategyChoice(chosen=Strategy.NARROW, requested=requested, rejected=_NOT_YET)
+    rejected = ((Strategy.NARROW, obstacle), *_NOT_YET)
+    return StrategyChoice(chosen=Strategy.FULL, requested=requested, rejected=rejected)
+
+
+def _rows(scan: Scan) -> int:
+    files = scan.pin.files if isinstance(scan.pin, FileList) else ()
+    counted = sum(file.rows or 0 for file in files)
+    return counted or scan.schema.estimated_rows or 0
+
+
+def _obstacles(stage: StagePlan) -> Iterator[str]:
+    yield from _stage_obstacles(stage)
+    for scan in stage.scans:
+        if scan.filter is not None and scan.kind is SourceKind.PARQUET:
+            yield f"the filter of {scan.source} is SQL that the scan kernel does not speak"
+    for part in stage.dimensions:
+        if part.rules != STRICT:
+            yield f"rules on the key column {part.name}"
+        yield from _column_obstacles(stage, part.name, part.inputs)
+    for measure in stage.measures:
+        yield from _measure_obstacles(stage, measure)
+
+
+def _stage_obstacles(stage: StagePlan) -> Iterator[str]:
+    if stage.type is not StageType.ROW:
+        yield "only row stages are narrowed"
+    if stage.duplicates is not DuplicatePolicy.MULTISET:
+        yield f"`duplicates: {stage.duplicates}` needs every row"
+    if stage.null_keys is not NullKeys.GROUP:
+        yield f"`nulls.keys: {stage.null_keys}` needs every row"
+    if stage.scope is not None:
+        yield "a scoped stage reads few rows anyway"
+    if stage.where is not None:
+        yield "`where` is SQL that the scan kernel does not speak"
+
+
+def _column_obstacles(
+    stage: StagePlan, label: str, inputs: tuple[InputPlan | None, ...]
+) -> Iterator[str]:
+    """One physical form in all sources, equal exactly when values are canonically equal."""
+    given = [plan for plan in inputs if plan is not None]
+    if len(given) < len(stage.scans):
+        yield f"{label} is absent in some source"
+        return
+    kinds = {plan.type.kind for plan in given}
+    if any(plan.mapped or plan.cast is not None for plan in given):
+        yield f"{label} is mapped or cast"
+    elif any(
+        scan.kind is SourceKind.PARQUET and scan.column(plan.column).physical is None
+        for scan, plan in zip(stage.scans, given, strict=True)
+    ):
+        yield f"{label} is an expression"
+    elif kinds & _FOREIGN:
+        yield f"{label} has the type {min(kinds & _FOREIGN)}"
+    elif any(plan.type.kind is TypeKind.DECIMAL and plan.type.scale is None for plan in given):
+        yield f"{label} is a number without declared digits"
+    elif not (len(kinds) == 1 or kinds <= _EXACT or all(plan.type.is_float for plan in given)):
+        yield f"{label} meets as {' and '.join(sorted(kinds))}"
+
+
+def _measure_obstacles(stage: StagePlan, measure: MeasurePlan) -> Iterator[str]:
+    if not measure.comparable:
+        yield f"{measure.name} is not comparable"
+        return
+    if measure.function is not Function.VALUE:
+        yield f"{measure.name} is {measure.function}"
+    yield from _column_obstacles(stage, measure.name, measure.inputs)
+    if measure.rules == STRICT:
+        return
+    types = {plan.type for plan in measure.inputs if plan is not None}
+    if measure.rules.nan is NanRule.UNEQUAL:
+        yield f"`nan: unequal` of {measure.name}: equal rows may differ"
+    # Equal values of one type stay equal under any rule; their totals do not stay the same.
+    elif measure.has_total or len(types) > 1:
+        yield f"rules on {measure.name} change its totals or meet different types"

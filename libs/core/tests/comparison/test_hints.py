@@ -1,0 +1,292 @@
+"""Each pattern is found in data that has it, with its constant, and not in data without it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from datarecs_core.comparison.hints import Hint, hints
+from datarecs_core.comparison.patterns import HintRule
+from datarecs_core.jobs.definition import Breaks, Results
+from datarecs_core.jobs.vocabulary import MaskRule
+from datarecs_testing.comparisons import a_measure, absolute, compare, rows_by
+from datarecs_testing.finished_runs import MemoryBench
+from datarecs_testing.tables import NOON, a_job, a_table
+
+D = Decimal
+
+
+def told(
+    columns: str, pairs: Sequence[tuple[Any, Any]], *, mask: MaskRule | None = None
+) -> tuple[Hint, ...]:
+    """The hints of values `v` side by side in ledger and lake, one group each."""
+    tables = [
+        a_table("ledger", f"k int, v {columns}", *((at, pair[0]) for at, pair in enumerate(pairs))),
+        a_table("lake", f"k int, v {columns}", *((at, pair[1]) for at, pair in enumerate(pairs))),
+    ]
+    breaks = Breaks(mask={} if mask is None else {"v": mask})
+    job = a_job(tables, rows_by("k", a_measure("v")), results=Results(breaks=breaks))
+    found = compare(MemoryBench(), job, tables)
+    return hints(
+        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
+    )
+
+
+def rules(found: Sequence[Hint]) -> list[HintRule]:
+    return [hint.rule for hint in found]
+
+
+NUMBERS = [D(at) + D("0.37") * at for at in range(1, 11)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "pairs", "rule", "what"),
+    [
+        (
+            "decimal(12,4)",
+            [(value, value * 100) for value in NUMBERS],
+            HintRule.CONSTANT_FACTOR,
+            "lake is exactly 100 times the reference",
+        ),
+        (
+            "decimal(12,4)",
+            [(value * 3, value) for value in NUMBERS],
+            HintRule.CONSTANT_FACTOR,
+            "lake is exactly 1/3 times the reference",
+        ),
+        (
+            "decimal(12,4)",
+            [(value * 2, value * 5) for value in NUMBERS],
+            HintRule.CONSTANT_FACTOR,
+            "lake is exactly 2.5 times the reference",
+        ),
+        (
+            "decimal(12,4)",
+            [(value, -value) for value in NUMBERS],
+            HintRule.SIGN_FLIP,
+            "lake has the opposite sign",
+        ),
+        (
+            "decimal(12,4)",
+            [(value, value - D("2.5")) for value in NUMBERS],
+            HintRule.CONSTANT_OFFSET,
+            "lake differs by exactly -2.5",
+        ),
+        (
+            "decimal(12,4)",
+            [(value + D("0.0001"), value) for value in NUMBERS]
+            + [(D("1.2399"), D("1.24")), (D("7.7751"), D("7.78"))] * 10,
+            HintRule.ROUNDED,
+            "lake is rounded to 2 places",
+        ),
+        (
+            "decimal(12,4)",
+            [(value, value + D("0.0099")) for value in NUMBERS],
+            HintRule.CUT,
+            "the reference is cut to 2 places",
+        ),
+        (
+            "decimal(12,4)",
+            [(None, D(0))] * 3 + [(D(0), None)] * 3,
+            HintRule.NULL_FOR_ZERO,
+            "lake and the reference have NULL against 0",
+        ),
+        (
+            "text",
+            [(None, "")] * 6,
+            HintRule.NULL_FOR_EMPTY,
+            "lake and the reference have NULL against an empty text",
+        ),
+        (
+            "text",
+            [(f"customer number {at}", "customer n") for at in range(6)],
+            HintRule.CUT_TEXT,
+            "texts of lake end after 10 characters",
+        ),
+        (
+            "instant",
+            [(NOON + timedelta(days=at), NOON + timedelta(days=at, hours=-1)) for at in range(6)],
+            HintRule.ZONE_SHIFT,
+            "lake is shifted by -1 h in v",
+        ),
+        (
+            "instant",
+            [
+                (NOON + timedelta(days=at), NOON + timedelta(days=at, hours=1 + at % 2))
+                for at in range(6)
+            ],
+            HintRule.ZONE_SHIFT,
+            "lake is shifted by 1 and 2 h in v",
+        ),
+        (
+            "instant",
+            [
+                (NOON + timedelta(days=at), NOON + timedelta(days=at, hours=5 if at < 6 else 9))
+                for at in range(8)
+            ],
+            HintRule.ZONE_SHIFT,
+            "lake is shifted by 5 h in v",
+        ),
+        (
+            "instant",
+            [(NOON + timedelta(days=at), NOON + timedelta(days=at, seconds=7)) for at in range(6)],
+            HintRule.CONSTANT_OFFSET,
+            "lake differs by exactly 7 s",
+        ),
+    ],
+)
+def test_a_pattern_is_named_with_its_constant(
+    columns: str, pairs: Sequence[tuple[Any, Any]], rule: HintRule, what: str
+) -> None:
+    found = told(columns, pairs)
+    hint = next(each for each in found if each.rule is rule)
+    assert hint.what == what
+    assert hint.declare
+    assert len(hint.examples) == 3
+    assert 5 <= hint.explained <= hint.of
+
+
+def test_less_than_half_or_less_than_five_say_nothing() -> None:
+    doubled = [(value, value * 2) for value in NUMBERS]
+    wild = [(D(at), D(at) * at + D("0.0123") * at) for at in range(3, 14)]
+    assert HintRule.CONSTANT_FACTOR not in rules(told("decimal(12,4)", doubled[:4]))
+    assert HintRule.CONSTANT_FACTOR in rules(told("decimal(12,4)", doubled + wild[:10]))
+    assert HintRule.CONSTANT_FACTOR not in rules(told("decimal(12,4)", doubled + wild))
+
+
+def test_one_value_alone_is_no_pattern() -> None:
+    assert rules(told("decimal(12,4)", [(D(5), D("7.5"))] * 8)) == []
+
+
+def test_numbers_written_as_text_have_no_factor() -> None:
+    pairs = [(str(at), str(2 * at)) for at in range(1, 9)]
+    assert rules(told("text", pairs)) == []
+
+
+@pytest.mark.parametrize(
+    ("ledger", "lake", "declare"),
+    [
+        (" {}", "{}", "trim: both"),
+        ("AB{}", "ab{}", "case: fold"),
+        ("e\u0301{}", "\u00e9{}", "unicode: NFC"),
+        ("00{}", "{}", "cast: {k: int}"),
+    ],
+)
+def test_keys_that_would_meet_are_named_with_their_rule(
+    ledger: str, lake: str, declare: str
+) -> None:
+    tables = [
+        a_table("ledger", "k text", *((ledger.format(at),) for at in range(1, 7))),
+        a_table("lake", "k text", *((lake.format(at),) for at in range(1, 7))),
+    ]
+    found = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
+    (hint,) = hints(
+        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
+    )
+    assert hint.rule is HintRule.KEYS_MEET
+    assert declare in hint.declare
+    assert (hint.explained, hint.of) == (12, 12)
+
+
+def test_swapped_measures_are_found_in_both() -> None:
+    tables = [
+        a_table("ledger", "k int, net int, tax int", *((at, at, 7 * at) for at in range(1, 8))),
+        a_table("lake", "k int, net int, tax int", *((at, 7 * at, at) for at in range(1, 8))),
+    ]
+    job = a_job(tables, rows_by("k", a_measure("net"), a_measure("tax")))
+    found = hints(
+        compare(MemoryBench(), job, tables).differences(),
+        reference="ledger",
+        sources=["ledger", "lake"],
+        dimensions=["k"],
+    )
+    hint = next(each for each in found if each.rule is HintRule.SWAPPED_MEASURES)
+    assert hint.declare == "sources[lake].columns: {net: {column: tax}, tax: {column: net}}"
+
+
+def test_a_load_that_came_twice_is_found() -> None:
+    rows = [(at, at) for at in range(6)]
+    tables = [
+        a_table("ledger", "k int, v int", *rows),
+        a_table("lake", "k int, v int", *rows, *rows),
+    ]
+    found = hints(
+        compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables).differences(),
+        reference="ledger",
+        sources=["ledger", "lake"],
+        dimensions=["k"],
+    )
+    (hint,) = found
+    assert hint.what == "lake has every row of these keys 2 times"
+
+
+def test_differences_within_tolerance_are_no_breaks() -> None:
+    tables = [
+        a_table("ledger", "k int, v int", *((at, at) for at in range(9))),
+        a_table("lake", "k int, v int", *((at, at + 1) for at in range(9))),
+    ]
+    job = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
+    found = compare(MemoryBench(), job, tables)
+    assert found.differences()
+    assert not hints(
+        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
+    )
+
+
+@pytest.mark.case("P64")
+@pytest.mark.parametrize("mask", list(MaskRule))
+def test_masked_values_give_no_hint(mask: MaskRule) -> None:
+    assert told("decimal(12,4)", [(value, value * 100) for value in NUMBERS], mask=mask) == ()
+    assert told("text", [(f"secret {at}", "secr") for at in range(9)], mask=mask) == ()
+
+
+def test_the_same_rows_in_any_order_give_the_same_hints() -> None:
+    pairs = [(value, value * 100) for value in NUMBERS]
+    tables = [
+        a_table(
+            "ledger", "k int, v decimal(12,4)", *((at, one) for at, (one, _) in enumerate(pairs))
+        ),
+        a_table(
+            "lake", "k int, v decimal(12,4)", *((at, two) for at, (_, two) in enumerate(pairs))
+        ),
+    ]
+    rows = compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables).differences()
+    names: dict[str, Any] = {"reference": "ledger", "sources": ["ledger", "lake"]}
+    first = hints(rows, dimensions=["k"], **names)
+    assert hints(rows[::-1], dimensions=["k"], **names) == first
+
+
+def test_measures_that_are_not_swapped_and_copies_without_a_factor_say_nothing() -> None:
+    rows = [(at, at, 7 * at) for at in range(1, 8)]
+    copies = [row for row in rows for _ in range(2)]
+    tables = [
+        a_table("ledger", "k int, net int, tax int", *copies),
+        a_table("lake", "k int, net int, tax int", *copies, *rows),
+        a_table(
+            "edge", "k int, net int, tax int", *((k, a * k + 1, b * k * k) for k, a, b in rows)
+        ),
+    ]
+    job = a_job(tables, rows_by("k", a_measure("net"), a_measure("tax")))
+    names = ["ledger", "lake", "edge"]
+    rows_found = compare(MemoryBench(), job, tables).differences()
+    found = hints(rows_found, reference="ledger", sources=names, dimensions=["k"])
+    assert HintRule.SWAPPED_MEASURES not in rules(found)
+    assert HintRule.DUPLICATED_LOAD not in rules(found)
+    pair = [replace(table, name=name) for table, name in zip(tables[::2], names, strict=False)]
+    one_each = [replace(each, rows=each.rows[:: 2 if each is pair[0] else 1]) for each in pair]
+    job = a_job(one_each, rows_by("k", a_measure("net"), a_measure("tax")))
+    rows_found = compare(MemoryBench(), job, one_each).differences()
+    found = hints(rows_found, reference="ledger", sources=names[:2], dimensions=["k"])
+    assert HintRule.SWAPPED_MEASURES not in rules(found)
+
+
+def test_of_very_many_breaks_the_smallest_ids_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("datarecs_core.comparison.hints.MOST_LOOKED_AT", 6)
+    found = told("decimal(12,4)", [(value, value * 100) for value in NUMBERS] * 3)
+    hint = next(each for each in found if each.rule is HintRule.CONSTANT_FACTOR)
+    assert (hint.explained, hint.of) == (6, 6)

@@ -1,0 +1,340 @@
+"""Judging a finished run again says what a real run would have said, or refuses."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datarecs_core.comparison.rejudging import (
+    MeasureChange,
+    NotRejudgeableError,
+    RunAgain,
+    StageChange,
+    StoredRow,
+    rejudge,
+)
+from datarecs_core.comparison.results import Difference, Outcome
+from datarecs_core.comparison.sealed import SealedRun, SealedStage, sealed_run
+from datarecs_core.comparison.tolerance import tolerance_of
+from datarecs_core.documents import decimal_text
+from datarecs_core.errors.run import RunFault
+from datarecs_core.jobs.definition import (
+    Accept,
+    Breaks,
+    Measure,
+    ReconciliationJob,
+    Results,
+    Tolerance,
+)
+from datarecs_core.jobs.vocabulary import (
+    Bound,
+    Combine,
+    CompareTo,
+    MaskRule,
+    OnUnmatched,
+    ToleranceBase,
+    ToleranceType,
+)
+from datarecs_testing.comparisons import (
+    Compared,
+    a_measure,
+    absolute,
+    aggregate_by,
+    compare,
+    lasting,
+    percentage,
+    rows_by,
+)
+from datarecs_testing.finished_runs import MemoryBench, document
+from datarecs_testing.tables import NOON, Table, a_job, a_table
+
+D = Decimal
+LEDGER = a_table(
+    "ledger", "k int, v decimal(9,3)", *((at, D(100 * at)) for at in range(1, 9)), (20, None)
+)
+LAKE = a_table(
+    "lake",
+    "k int, v decimal(9,3)",
+    *((at, D(100 * at) + D("0.01") * at) for at in range(1, 8)),
+    (9, D(1)),
+    (20, D(2)),
+)
+
+
+def stored(rows: Iterable[Difference]) -> list[StoredRow]:
+    return [
+        StoredRow(
+            measure=row.measure,
+            difference_class=row.difference_class.value,
+            within=row.outcome is Outcome.WITHIN,
+            key_hash=row.key_hash,
+            values=dict(row.values),
+            deltas={name: decimal_text(delta) for name, delta in row.deltas},
+        )
+        for row in rows
+    ]
+
+
+def finished(job: ReconciliationJob, tables: Sequence[Table]) -> tuple[SealedRun, Compared]:
+    found = compare(MemoryBench(), job, tables)
+    return sealed_run(document(job, tables)), found
+
+
+def again(
+    job: ReconciliationJob, tables: Sequence[Table], change: MeasureChange | StageChange
+) -> RunAgain:
+    """The first stage's measure `v` judged again."""
+    run, found = finished(job, tables)
+    if isinstance(change, MeasureChange):
+        change = StageChange(measures={"v": change})
+
+    def rows(stage: SealedStage) -> list[StoredRow]:
+        return stored(found.stored[stage.name])
+
+    return rejudge(run, {run.stages[0].name: change}, rows)
+
+
+def numbers(run: SealedRun | RunAgain) -> list[Any]:
+    """All that a verdict rests on, comparable between a real run and one judged again."""
+    found: list[Any] = [run.verdict, run.acceptance]
+    for stage in run.stages:
+        results = stage.results
+        assert results is not None
+        found += [stage.verdict, stage.acceptance, results.counts.rows_matched]
+        found += [
+            (
+                each.name,
+                each.within,
+                each.outside,
+                each.equal,
+                each.within_not_equal,
+                [own.own_within for own in each.tolerances],
+            )
+            for each in results.all_measures
+        ]
+    return found
+
+
+def asked(*tolerances: Tolerance, **fields: Any) -> MeasureChange:  # noqa: ANN401  any field of the change
+    return MeasureChange(tolerances=tuple(map(tolerance_of, tolerances)), **fields)
+
+
+@pytest.mark.case("P62")
+@pytest.mark.case("F10")
+@pytest.mark.parametrize("limit", ["0.05", "0.001", "0", "0.01", "1000"])
+def test_another_limit_gives_the_numbers_of_a_real_run(limit: str) -> None:
+    tables = [LEDGER, LAKE]
+    was = a_job(tables, rows_by("k", a_measure("v", absolute("0.01"))))
+    would = a_job(tables, rows_by("k", a_measure("v", absolute(limit))))
+    judged = again(was, tables, asked(absolute(limit)))
+    assert numbers(judged) == numbers(finished(would, tables)[0])
+
+
+BY_NUMBER = st.sampled_from(
+    [
+        absolute("0.01"),
+        absolute("0"),
+        absolute("5"),
+        percentage("1"),
+        percentage("0.5", ToleranceBase.MAX_ABS),
+        percentage("100", ToleranceBase.MIN_ABS),
+        Tolerance(type=ToleranceType.EXACT),
+    ]
+)
+AMOUNTS = st.sampled_from(
+    [None, D(0), D(1), D("1.01"), D("0.99"), D(-1), D(100), D(101), D("100.01"), D(95)]
+)
+SHAPES = st.fixed_dictionaries(
+    {
+        "tolerances": st.lists(BY_NUMBER, min_size=1, max_size=2, unique_by=repr).map(tuple),
+        "combine": st.sampled_from(Combine),
+        "bound": st.sampled_from(Bound),
+    }
+)
+
+
+@pytest.mark.case("P62")
+@pytest.mark.case("F10")
+@settings(deadline=None)  # two whole comparisons an example, on machines that do other things too
+@given(
+    rows=st.lists(st.tuples(AMOUNTS, AMOUNTS, AMOUNTS), min_size=1, max_size=12),
+    sources=st.sampled_from([2, 3]),
+    was=SHAPES,
+    would=SHAPES,
+    compared_to=st.tuples(st.sampled_from(CompareTo), st.sampled_from(CompareTo)),
+)
+def test_any_question_judged_again_equals_the_real_run(
+    rows: list[tuple[Any, ...]],
+    sources: int,
+    was: dict[str, Any],
+    would: dict[str, Any],
+    compared_to: tuple[CompareTo, CompareTo],
+) -> None:
+    tables = [
+        a_table(name, "k int, v decimal(9,2)", *((at, row[index]) for at, row in enumerate(rows)))
+        for index, name in enumerate(("s0", "s1", "s2")[:sources])
+    ]
+    first, other = (
+        a_job(tables, rows_by("k", Measure(name="v", **shape), compare_to=compared))
+        for shape, compared in zip((was, would), compared_to, strict=True)
+    )
+    change = StageChange(
+        measures={"v": asked(*would["tolerances"], combine=would["combine"], bound=would["bound"])},
+        compare_to=compared_to[1],
+    )
+    assert numbers(again(first, tables, change)) == numbers(finished(other, tables)[0])
+
+
+def test_times_are_judged_again_by_duration() -> None:
+    tables = [
+        a_table("ledger", "k int, v instant", (1, NOON), (2, NOON)),
+        a_table(
+            "lake",
+            "k int, v instant",
+            (1, NOON + timedelta(seconds=1)),
+            (2, NOON + timedelta(seconds=3)),
+        ),
+    ]
+    was = a_job(tables, rows_by("k", a_measure("v")))
+    one_second = lasting(timedelta(seconds=1))
+    would = a_job(tables, rows_by("k", a_measure("v", one_second)))
+    judged = again(was, tables, asked(one_second))
+    assert numbers(judged) == numbers(finished(would, tables)[0])
+    with pytest.raises(NotRejudgeableError, match="v holds times, which take DURATION or EXACT"):
+        again(was, tables, asked(absolute("1")))
+
+
+def test_limits_of_acceptance_are_judged_again() -> None:
+    tables = [LEDGER, LAKE]
+    job = a_job(tables, rows_by("k", a_measure("v", absolute("0.01"))))
+    accept = Accept(max_outside=7, max_unmatched=2)
+    judged = again(job, tables, StageChange(accept=accept))
+    would = a_job(tables, rows_by("k", a_measure("v", absolute("0.01")), accept=accept))
+    assert numbers(judged) == numbers(finished(would, tables)[0])
+    assert judged.acceptance == "ACCEPTED"
+
+
+def refusal(act: Callable[[], object]) -> str:
+    with pytest.raises(NotRejudgeableError) as caught:
+        act()
+    assert caught.value.code is RunFault.NOT_REJUDGEABLE
+    return caught.value.reason
+
+
+@pytest.mark.case("P62")
+@pytest.mark.parametrize(
+    ("breaks", "reason"),
+    [
+        (Breaks(max_rows=3), "not every difference was stored"),
+        (Breaks(deltas=False), "differences of v are stored, the run counted"),
+        (Breaks(mask={"v": MaskRule.REDACT}), "masked"),
+    ],
+)
+def test_rows_that_are_not_all_there_in_clear_are_not_judged_again(
+    breaks: Breaks, reason: str
+) -> None:
+    tables = [LEDGER, LAKE]
+    stage = rows_by("k", a_measure("v", absolute("0.01")))
+    job = a_job(tables, stage, results=Results(breaks=breaks))
+    assert reason in refusal(lambda: again(job, tables, asked(absolute("1"))))
+
+
+def test_a_key_with_several_rows_everywhere_hides_rows() -> None:
+    tables = [
+        a_table("ledger", "k int, v int", (1, 1), (1, 5), (2, 1)),
+        a_table("lake", "k int, v int", (1, 2), (1, 9), (2, 2)),
+    ]
+    job = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
+    told = refusal(lambda: again(job, tables, asked(absolute("2"))))
+    assert "1 keys have several rows in every source" in told
+
+
+def test_copies_that_cannot_be_paired_stay_outside_and_hide_nothing() -> None:
+    tables = [
+        a_table("ledger", "k int, v int", (1, 1), (1, 5), (2, 1), (3, 1), (3, 2)),
+        a_table("lake", "k int, v int", (1, 2), (2, 2)),
+    ]
+    job = a_job(tables, rows_by("k", a_measure("v")))
+    would = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
+    judged = again(job, tables, asked(absolute("1")))
+    assert numbers(judged) == numbers(finished(would, tables)[0])
+
+
+def test_texts_have_no_distance() -> None:
+    tables = [
+        a_table("ledger", "k int, v text", (1, "a")),
+        a_table("lake", "k int, v text", (1, "b")),
+    ]
+    job = a_job(tables, rows_by("k", a_measure("v")))
+    assert "cannot be subtracted" in refusal(lambda: again(job, tables, asked(absolute("1"))))
+
+
+def test_a_number_takes_no_duration() -> None:
+    tables = [LEDGER, LAKE]
+    job = a_job(tables, rows_by("k", a_measure("v")))
+    told = refusal(lambda: again(job, tables, asked(lasting(timedelta(seconds=1)))))
+    assert told == "v holds numbers, which take ABSOLUTE, PERCENTAGE or EXACT"
+
+
+def test_what_a_later_stage_was_given_is_not_guessed() -> None:
+    tables = [
+        LEDGER.__class__(name=t.name, columns=t.columns, rows=t.rows[:7]) for t in (LEDGER, LAKE)
+    ]
+    stopping = aggregate_by("k", a_measure("v", absolute("1")), on_unmatched=OnUnmatched.STOP)
+    job = a_job(tables, stopping, rows_by("k", a_measure("v", absolute("1"))))
+    told = refusal(lambda: again(job, tables, asked(absolute("0.001"))))
+    assert told == "`on_unmatched: stop` decides here whether rows is executed"
+    widening = aggregate_by("k", a_measure("v", absolute("1")), on_unmatched=OnUnmatched.ESCALATE)
+    job = a_job(tables, widening, rows_by("k", a_measure("v")))
+    told = refusal(lambda: again(job, tables, asked(absolute("0.001"))))
+    assert told == "the rows that rows sees depend on which groups differ here"
+
+
+def test_stages_of_which_nothing_was_asked_keep_their_numbers() -> None:
+    tables = [LEDGER, LAKE]
+    stopped = rows_by("k", a_measure("v"), name="last")
+    job = a_job(
+        tables,
+        rows_by("k", a_measure("v", absolute("1"))),
+        rows_by("k", a_measure("v", absolute("1")), name="again", on_unmatched=OnUnmatched.STOP),
+        stopped,
+    )
+    judged = again(job, tables, asked(absolute("0.001")))
+    first, second = judged.stages
+    assert first.results.measures[0].outside > second.results.measures[0].outside
+    assert second.results is second.was.results
+    assert [stage.was.name for stage in judged.stages] == ["rows", "again"]
+
+
+def test_one_measure_judged_again_leaves_the_other_as_it_was() -> None:
+    columns = "k int, v int, w int, n int"
+    tables = [
+        a_table("ledger", columns, (1, 1, 1, None), (2, 1, 1, 1)),
+        a_table("lake", columns, (1, 2, 3, 1), (2, 2, 1, 1)),
+    ]
+    measures = (a_measure("v"), a_measure("w"), a_measure("n"))
+    would = (a_measure("v", absolute("1")), *measures[1:])
+    judged = again(a_job(tables, rows_by("k", *measures)), tables, asked(absolute("1")))
+    assert numbers(judged) == numbers(finished(a_job(tables, rows_by("k", *would)), tables)[0])
+
+
+def test_infinite_values_have_no_distance_and_stay_outside() -> None:
+    tables = [
+        a_table("ledger", "k int, v float64", (1, 1.5), (2, 2.5)),
+        a_table("lake", "k int, v float64", (1, float("inf")), (2, 3.5)),
+    ]
+    would = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
+    judged = again(a_job(tables, rows_by("k", a_measure("v"))), tables, asked(absolute("1")))
+    assert numbers(judged) == numbers(finished(would, tables)[0])
+
+
+def test_a_stage_that_was_not_executed_has_nothing_to_judge() -> None:
+    tables = [LEDGER, LAKE]
+    first = rows_by("k", a_measure("v"), on_unmatched=OnUnmatched.STOP)
+    run, _ = finished(a_job(tables, first, rows_by("k", a_measure("v"), name="last")), tables)
+    change = {"last": StageChange(compare_to=CompareTo.SPREAD)}
+    assert [stage.was.name for stage in rejudge(run, change, lambda _: []).stages] == ["rows"]

@@ -1,0 +1,255 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.scan import FileList, PinnedFile
+from datarecs_core.comparison.strategies import NARROW_FROM, strategy_of
+from datarecs_core.jobs.definition import (
+    ALL_COLUMNS,
+    ColumnMapping,
+    Normalize,
+    NullRules,
+    NumberRules,
+    Scope,
+    Stage,
+    StringRules,
+    TimestampRules,
+)
+from datarecs_core.jobs.types import INT
+from datarecs_core.jobs.vocabulary import (
+    DuplicatePolicy,
+    Float32Rule,
+    Function,
+    NanRule,
+    NullAs,
+    NullKeys,
+    StageType,
+    Strategy,
+    TimePrecision,
+    Trim,
+)
+from datarecs_testing.comparisons import a_measure, aggregate_by, counting, rows_by
+from datarecs_testing.tables import NOON, a_job, a_table, plan_of
+
+BY_VALUE = rows_by("k", a_measure("v"))
+
+
+def stage_of(
+    first: str,
+    second: str | None = None,
+    *,
+    stage: Stage = BY_VALUE,
+    **fields: Any,  # noqa: ANN401 - any field of the job
+) -> StagePlan:
+    """The last stage over two empty sources of these columns."""
+    tables = [a_table("one", first), a_table("two", second or first)]
+    stages = fields.pop("stages", (stage,))
+    return plan_of(a_job(tables, *stages, **fields), tables).stages[-1]
+
+
+def reason(plan: StagePlan) -> str | None:
+    """Why `narrow` is impossible although it is asked for."""
+    choice = strategy_of(plan, Strategy.NARROW)
+    if choice.chosen is Strategy.NARROW:
+        return None
+    (strategy, told), *_ = choice.rejected
+    assert (choice.chosen, choice.requested, strategy) == (
+        Strategy.FULL,
+        Strategy.NARROW,
+        Strategy.NARROW,
+    )
+    return told
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("k int, v int", "k int, v decimal(10,2)"),
+        ("k text, v text", None),
+        ("k date, v instant", None),
+        ("k bool, v binary", None),
+        ("k uuid, v local_timestamp", None),
+        ("k decimal(20,4), v float32", "k decimal(38,2), v float64"),
+    ],
+)
+def test_scalars_with_one_injective_form_are_narrowed(first: str, second: str | None) -> None:
+    assert reason(stage_of(first, second)) is None
+
+
+def test_whole_rows_are_narrowed() -> None:
+    whole = Stage(name="stage", type=StageType.ROW, dimensions=(), measures=ALL_COLUMNS)
+    assert reason(stage_of("k int, v int", stage=whole)) is None
+
+
+STRING_RULE = Normalize(strings=StringRules(trim=Trim.BOTH))
+REFUSED: Mapping[str, tuple[StagePlan, str]] = {
+    "sums": (
+        stage_of("k int, v int", stage=aggregate_by("k", a_measure("v", function=Function.SUM))),
+        "row stages",
+    ),
+    "counts": (stage_of("k int, v int", stage=counting()), "row stages"),
+    "repeated keys must be shown": (
+        stage_of("k int, v int", duplicates=DuplicatePolicy.ERROR),
+        "`duplicates: error`",
+    ),
+    "repeated keys collapse": (
+        stage_of(
+            "k int, v int",
+            stage=rows_by("k", a_measure("v", function=Function.SUM)),
+            duplicates=DuplicatePolicy.AGGREGATE,
+        ),
+        "`duplicates: aggregate`",
+    ),
+    "null keys must be shown": (
+        stage_of("k int, v int", normalize=Normalize(nulls=NullRules(keys=NullKeys.REJECT))),
+        "`nulls.keys: reject`",
+    ),
+    "null keys are left out": (
+        stage_of("k int, v int", normalize=Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))),
+        "`nulls.keys: exclude`",
+    ),
+    "where of another dialect": (
+        stage_of("k int, v int", stage=replace(BY_VALUE, where="v LIKE 'a\\\\%'")),
+        "`where`",
+    ),
+    "filter of another dialect": (
+        stage_of("k int, v int", sources={"two": {"filter": "7 / 2 = 3"}}),
+        "filter of two",
+    ),
+    "scope": (
+        stage_of(
+            "k int, v int",
+            stages=(
+                replace(BY_VALUE, name="first"),
+                replace(BY_VALUE, name="second", scope=Scope(from_stage="first")),
+            ),
+        ),
+        "scoped",
+    ),
+    "keys that meet after trim": (
+        stage_of("k text, v int", normalize=STRING_RULE),
+        "rules on the key column k",
+    ),
+    "casts lose ' 7 ' and 0x10": (
+        stage_of("k int, v int", "k int, v text", sources={"two": {"cast": {"v": INT}}}),
+        "v is mapped or cast",
+    ),
+    "json": (stage_of("k int, v json"), "v has the type json"),
+    "exact against float": (stage_of("k int, v int", "k int, v float64"), "float64 and int"),
+    "text against uuid": (stage_of("k text, v int", "k uuid, v int"), "k is mapped or cast"),
+    "no declared digits": (stage_of("k int, v decimal"), "without declared digits"),
+    "NULL, [] and [NULL] hash alike": (
+        stage_of("k int, v array<int>"),
+        "v has the type array",
+    ),
+    "1 month hashes like 30 days": (stage_of("k int, v interval"), "v has the type interval"),
+    "times of day": (stage_of("k int, v time"), "v has the type time"),
+    "a column that one source lacks": (
+        stage_of(
+            "k int, v int, w int",
+            "k int, v int",
+            stage=replace(rows_by("k"), measures=ALL_COLUMNS),
+        ),
+        "w is not comparable",
+    ),
+    "NaN that equals nothing": (
+        stage_of("k int, v float64", normalize=Normalize(numbers=NumberRules(nan=NanRule.UNEQUAL))),
+        "`nan: unequal` of v",
+    ),
+    "rounded values have other totals": (
+        stage_of("k text, v decimal(10,2)", normalize=Normalize(numbers=NumberRules(round=0))),
+        "change its totals",
+    ),
+    "float32 shortest rounds one side": (
+        stage_of(
+            "k int, v float64",
+            "k int, v float32",
+            normalize=Normalize(numbers=NumberRules(float32=Float32Rule.SHORTEST)),
+        ),
+        "meet different types",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_narrowing_could_get_wrong_runs_full_and_says_why(why: str) -> None:
+    plan, told = REFUSED[why]
+    assert told in (reason(plan) or "narrowed")
+
+
+@pytest.mark.parametrize(
+    ("columns", "normalize"),
+    [
+        ("k int, v text", STRING_RULE),
+        ("k int, v text", Normalize(strings=StringRules(null=NullAs.EMPTY))),
+        ("k int, v instant", Normalize(timestamps=TimestampRules(precision=TimePrecision.SECONDS))),
+        ("k text, v float64", Normalize(numbers=NumberRules(round=2))),
+    ],
+)
+def test_a_rule_on_a_measure_of_one_type_stays_out_of_the_hash(
+    columns: str, normalize: Normalize
+) -> None:
+    assert reason(stage_of(columns, normalize=normalize)) is None
+
+
+def test_expressions_of_files_are_left_to_spark() -> None:
+    plan = stage_of("k int, v int", sources={"two": {"columns": {"v": ColumnMapping(column="v")}}})
+    scan = plan.scans[1]
+    columns = tuple(
+        replace(column, physical=None, expression="v + 1") if column.name == "v" else column
+        for column in scan.columns
+    )
+    scans = (plan.scans[0], replace(scan, columns=columns))
+    assert reason(replace(plan, scans=scans)) == "v is an expression"
+
+
+def with_rows(plan: StagePlan, *rows: int) -> StagePlan:
+    scans = tuple(
+        replace(
+            scan,
+            pin=FileList(
+                root="",
+                files=(PinnedFile(path="part.parquet", size_bytes=1, rows=count),),
+                taken_at=NOON,
+            ),
+        )
+        for scan, count in zip(plan.scans, rows, strict=True)
+    )
+    return replace(plan, scans=scans)
+
+
+@pytest.mark.parametrize(
+    ("rows", "chosen"),
+    [
+        ((NARROW_FROM // 2, NARROW_FROM // 2), Strategy.NARROW),
+        ((NARROW_FROM // 2, NARROW_FROM // 2 - 1), Strategy.FULL),
+    ],
+)
+def test_auto_narrows_from_a_million_rows_of_all_sources(
+    rows: tuple[int, int], chosen: Strategy
+) -> None:
+    plan = with_rows(stage_of("k int, v int"), *rows)
+    assert strategy_of(plan, Strategy.AUTO).chosen is chosen
+
+
+def test_estimates_stand_for_sources_that_are_not_counted() -> None:
+    plan = stage_of("k int, v int")
+    scans = tuple(
+        replace(
+            scan,
+            pin=FileList(root="", files=(), taken_at=NOON),
+            schema=replace(scan.schema, estimated_rows=NARROW_FROM),
+        )
+        for scan in plan.scans
+    )
+    assert strategy_of(replace(plan, scans=scans), Strategy.AUTO).chosen is Strategy.NARROW
+
+
+def test_other_strategies_become_full_with_a_reason_for_each() -> None:
+    choice = strategy_of(stage_of("k int, v int"), Strategy.FULL)
+    assert choice.chosen is Strategy.FULL
+    assert dict(choice.rejected)[Strategy.NARROW] == "full was asked for"
+    assert {Strategy.FINGERPRINT, Strategy.PUSHDOWN} < set(dict(choice.rejected))

@@ -1,0 +1,104 @@
+"""A run as JUnit XML: one suite per stage, one case per measure and one for the keys.
+
+For pipelines that know tests and nothing else. Counts and gaps alone: no value of a row leaves by
+this way, so that it can be published wherever test results are.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from xml.etree import ElementTree as ET
+
+from datarecs_core.comparison.results import DifferenceClass
+from datarecs_reports.decoding import run_facts
+from datarecs_reports.ending import NO_VERDICT
+from datarecs_reports.figures import count, visible
+from datarecs_reports.model import Executed, MeasureFacts, RunFacts, StageFacts
+from datarecs_reports.words import class_words, missing_words, short_tolerance, skipped_words
+
+PRESENCE = "keys"
+"""The case that fails when a group is not in every source."""
+
+
+def run_junit(document: Mapping[str, object]) -> bytes:
+    """The suites of a run that reached a verdict.
+
+    Raises:
+        DocumentUnreadableError: the document is no run.json.
+    """
+    facts = run_facts(document)
+    suites = [_suite(stage, facts) for stage in facts.stages]
+    return _written(facts.job, suites)
+
+
+def ending_junit(run: Mapping[str, object]) -> bytes:
+    """One suite with one case for a run without a verdict: an error, or skipped when cancelled.
+
+    Args:
+        run: terminal, as the API shows it.
+    """
+    job = str(run.get("job") or "comparison")
+    suite = ET.Element("testsuite", name=_safe(job))
+    case = ET.SubElement(suite, "testcase", name="run", classname=_safe(job))
+    error = run.get("error")
+    told = error if isinstance(error, Mapping) else {}
+    if run.get("status") == "CANCELLED":
+        ET.SubElement(case, "skipped", message="cancelled")
+    else:
+        kind = str(told.get("detail_code") or told.get("code") or run.get("status"))
+        message = str(told.get("message") or NO_VERDICT)
+        ET.SubElement(case, "error", type=_safe(kind), message=_safe(message, most=2000))
+    return _written(job, [suite])
+
+
+def _suite(stage: StageFacts, facts: RunFacts) -> ET.Element:
+    suite = ET.Element("testsuite", name=_safe(stage.name))
+    name = f"{facts.job}.{stage.name}"
+    if stage.executed is None:
+        case = ET.SubElement(suite, "testcase", name="stage", classname=_safe(name))
+        ET.SubElement(case, "skipped", message=_safe(skipped_words(stage)))
+        return suite
+    properties = ET.SubElement(suite, "properties")
+    ET.SubElement(properties, "property", name="proof_hash", value=_safe(facts.proof_hash))
+    ET.SubElement(properties, "property", name="acceptance", value=stage.executed.acceptance)
+    for title, failure in _cases(stage.executed, facts.source_names):
+        case = ET.SubElement(suite, "testcase", name=_safe(title), classname=_safe(name))
+        if failure is not None:
+            kind, message = failure
+            ET.SubElement(case, "failure", type=kind, message=_safe(message, most=2000))
+    return suite
+
+
+def _cases(
+    executed: Executed, sources: Sequence[str]
+) -> Iterator[tuple[str, tuple[str, str] | None]]:
+    """Name of each case, and type and message of its failure."""
+    missing = ", ".join(missing_words(executed, sources))
+    groups = f"{count(executed.counts.rows_compared)} groups: {missing}"
+    yield PRESENCE, (("MISSING", groups) if executed.counts.unmatched_groups else None)
+    for measure in executed.measures:
+        yield measure.name, None if measure.passed else ("OUTSIDE", _outside(measure))
+
+
+def _outside(measure: MeasureFacts) -> str:
+    classes = ", ".join(
+        f"{count(groups)} {class_words(DifferenceClass(kind))}"
+        for kind, groups in measure.classes.items()
+    )
+    outside, compared = count(measure.outside), count(measure.compared)
+    return f"{outside} of {compared} groups outside {short_tolerance(measure)}: {classes}"
+
+
+def _written(name: str, suites: Sequence[ET.Element]) -> bytes:
+    root = ET.Element("testsuites", name=_safe(name))
+    root.extend(suites)
+    for element in (root, *suites):
+        element.set("tests", str(len(element.findall(".//testcase"))))
+        for word, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            element.set(word, str(len(element.findall(f".//{tag}"))))
+    ET.indent(root)
+    written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written + b"\n"
+
+
+def _safe(text: str, *, most: int = 500) -> str:
+    """Without anything that XML cannot hold."""
+    return visible(text, most=most)

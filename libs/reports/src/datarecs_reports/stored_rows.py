@@ -1,0 +1,160 @@
+"""Difference files read back as the differences they were written from, exact and one by one.
+
+Apart from `differences`, which filters and ranks what people look at: here every row counts, and
+digests and new judgements are made of them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from datarecs_core.catalog.layout import segment
+from datarecs_core.comparison.canonical import canonical_text
+from datarecs_core.comparison.rereading import KeyForm, key_form, masked_key
+from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.sealed import SealedStage
+from datarecs_core.comparison.translating import canonical
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.storage import StorageCode
+from datarecs_core.jobs.types import CanonicalType
+from datarecs_reports.difference_file import difference_schema, with_text_keys
+
+_BATCH_ROWS = 10_000
+_COLUMNS = frozenset(difference_schema(()).names) - {"sort_delta"}
+
+
+class DifferencesUnreadableError(DatarecsError):
+    """A file among stored differences that is none, or is damaged."""
+
+    code = StorageCode.BLOB_CORRUPT
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: no file of differences: {reason}")
+        self.path = path
+
+
+def parts_of(differences: Path, stage: str) -> list[Path]:
+    """The Parquet parts of a stage, sorted by name; none when nothing was stored."""
+    return sorted((differences / f"stage={segment(stage)}").glob("part-*.parquet"))
+
+
+def read_rows(
+    parts: Iterable[Path], stage: SealedStage, sources: tuple[str, ...], *, masked: bool = False
+) -> Iterator[Difference]:
+    """Every stored row of a stage, batch by batch, with its key encoded as it was.
+
+    Args:
+        parts: Parquet files of one stage.
+        stage: as run.json seals it.
+        sources: of the run, in its order.
+        masked: some part of the key is masked, so its encoding is that of the texts.
+
+    Raises:
+        DifferencesUnreadableError: a file that is damaged or none of ours.
+    """
+    names = [name for name, _ in stage.dimensions]
+    form = key_form([types[0] if types else "text" for _, types in stage.dimensions], sources)
+    for path in parts:
+        try:
+            for record, typed in _records(path):
+                row = _difference(record, names, None if masked else form)
+                if not masked:
+                    _check_typed(form, row, typed, record.get("key_encoded"))
+                yield row
+        except (pa.ArrowException, OSError) as cause:
+            raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause
+        except (ValueError, InvalidOperation, KeyError, TypeError) as cause:
+            raise DifferencesUnreadableError(path, str(cause)) from cause
+
+
+def _records(path: Path) -> Iterator[tuple[Mapping[str, object], object]]:
+    """Each row with its key as text, and the typed key that Spark stores beside it."""
+    with pq.ParquetFile(path) as file:
+        absent = _COLUMNS - set(file.schema_arrow.names)
+        if absent:
+            raise ValueError(f"it has no column {min(absent)}")
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            table = with_text_keys(pa.Table.from_batches([batch]))
+            yield from zip(table.to_pylist(), _typed(batch), strict=True)
+
+
+def _typed(batch: pa.RecordBatch) -> list[object]:
+    """None for every row of a batch that holds a time beyond Python's years."""
+    try:
+        if "key_text" in batch.schema.names and "key" in batch.schema.names:
+            found: list[object] = batch.column("key").to_pylist()
+            return found
+    except (ValueError, OverflowError):
+        pass
+    return [None] * batch.num_rows
+
+
+def _check_typed(form: KeyForm, row: Difference, typed: object, encoded: object) -> None:
+    """What stands beside the texts says the same; whoever queries the file reads that."""
+    if isinstance(encoded, bytes) and encoded != row.key_encoded:
+        raise ValueError(f"the key of {row.break_id} is another than its text")
+    if not isinstance(typed, Mapping):
+        return
+    for kind, part, value in zip(form.kinds, row.key, typed.values(), strict=True):
+        if value is not None and _written(kind, value) != part:
+            raise ValueError(f"the typed key of {row.break_id} is another than its text")
+
+
+def _written(kind: CanonicalType, value: object) -> str | None:
+    return value if isinstance(value, str) else canonical_text(canonical(value, kind, ""))
+
+
+def _difference(
+    record: Mapping[str, object], dimensions: list[str], form: KeyForm | None
+) -> Difference:
+    key = _key(record.get("key"), dimensions)
+    presence = record["presence"]
+    if not isinstance(presence, int):
+        raise TypeError("a row has no presence")
+    encoded = masked_key(key) if form is None else form.encoded(key, presence)
+    return Difference(
+        break_id=str(record["break_id"]),
+        stage=str(record["stage"]),
+        measure=str(record["measure"]),
+        outcome=Outcome(str(record["outcome"])),
+        difference_class=DifferenceClass(str(record["class"])),
+        presence=presence,
+        odd_one_out=_text(record["odd_one_out"]),
+        key=key,
+        key_encoded=encoded,
+        key_hash=_bytes(record["key_hash"]),
+        values=_pairs(record["values"]),
+        raw_values=_pairs(record["raw_values"]),
+        deltas=_amounts(record["deltas"]),
+        delta_percent=_amounts(record["delta_percent"]),
+    )
+
+
+def _key(record: object, dimensions: list[str]) -> tuple[str | None, ...]:
+    if not dimensions:
+        return ()
+    if not isinstance(record, Mapping):
+        raise TypeError("a row has no key")
+    return tuple(_text(record[name]) for name in dimensions)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError("a row has no key_hash")
+    return value
+
+
+def _pairs(value: object) -> tuple[tuple[str, str | None], ...]:
+    listed = value if isinstance(value, list) else []
+    return tuple((str(name), _text(each)) for name, each in listed)
+
+
+def _amounts(value: object) -> tuple[tuple[str, Decimal], ...]:
+    return tuple((name, Decimal(each)) for name, each in _pairs(value) if each is not None)

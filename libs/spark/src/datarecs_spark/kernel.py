@@ -1,0 +1,343 @@
+"""The scan kernel: reads Parquet natively, hashes rows, adds hashes up, keeps rows that may differ.
+
+One task does all of it, with DuckDB as reader and hasher and numpy as adder. It decides no equality
+of a value: a bucket whose weighted sums vanish holds the same rows in every source, any other is
+open and its rows are written out, to be compared exactly by Spark. Numbers come back, never rows.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+KERNEL_VERSION = "1"
+"""Of hashes and numbers; travels with every task and answer."""
+MAX_BUCKET_BITS = 24
+_BATCH_ROWS = 200_000
+_HASH_BITS = 64
+
+Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelColumn:
+    """A column of one source."""
+
+    name: str
+    """Logical; under it kept rows are written."""
+    physical: str
+    """In the files."""
+    meeting: str
+    """SQL of the form that all sources share: equal exactly when values are canonically equal."""
+    salted: str
+    """SQL of the same value for the second hash, so that no value hash ties the two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSource:
+    """One source of the task."""
+
+    files: tuple[str, ...]
+    rows: int
+    """As pinned; the source with the fewest tells the groups."""
+    keys: tuple[KernelColumn, ...]
+    values: tuple[KernelColumn, ...]
+    """What is compared, `None`-free and in the same order in every source."""
+
+    @property
+    def columns(self) -> tuple[KernelColumn, ...]:
+        return (*self.keys, *self.values)
+
+    @property
+    def relation(self) -> str:
+        files = ", ".join(sql_text(file) for file in self.files)
+        return f"read_parquet([{files}], hive_partitioning = false, union_by_name = false)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTask:
+    """The whole work item, as it travels in a closure."""
+
+    sources: tuple[KernelSource, ...]
+    totals: tuple[int, ...]
+    """Positions in `values` of what is added up."""
+    salts: tuple[int, int, int]
+    """Of the two row hashes and of the key's; 63 bits, drawn per run."""
+    weights: tuple[int, ...]
+    """One per source, drawn per run (`weights_for`)."""
+    bucket_bits: int
+    """1 to 24."""
+    directory: str
+    """Where kept rows go, one file per source, and what DuckDB spills; exists."""
+    threads: int
+    memory_bytes: int
+    most_open: float | None = None
+    """Give up when a larger share of rows is in open buckets; None never gives up."""
+    version: str = KERNEL_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelAnswer:
+    """Numbers of all rows per source, and of the groups in closed buckets."""
+
+    given_up: str | None = None
+    """Why the stage must be read whole; every other field is then empty."""
+    rows: tuple[int, ...] = ()
+    null_keys: tuple[int, ...] = ()
+    """Rows with a NULL in any part of the key."""
+    totals: tuple[tuple[str | None, ...], ...] = ()
+    """Per source, in the order of the task's `totals`; None for no value."""
+    kept: tuple[int, ...] = ()
+    """Rows written."""
+    closed_groups: int = 0
+    closed_repeated: int = 0
+    """Of those, keys with several rows."""
+    open_buckets: int = 0
+    version: str = KERNEL_VERSION
+
+    def written(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def read_answer(written: str) -> KernelAnswer:
+    """What `written` wrote."""
+    found = json.loads(written)
+    listed = {label: tuple(found[label]) for label in ("rows", "null_keys", "kept")}
+    return KernelAnswer(**{**found, **listed, "totals": tuple(map(tuple, found["totals"]))})
+
+
+def kept_file(index: int) -> str:
+    """Name of the kept rows of a source, in the task's directory."""
+    return f"source-{index}.parquet"
+
+
+def weights_for(sources: int, draws: Sequence[int]) -> tuple[int, ...]:
+    """Weights that add up to 0 modulo 2^64, from one draw per source but the last.
+
+    All but the last are odd: a row that one source alone has cannot vanish unless its hash is 0.
+    """
+    first = [draw % 2**_HASH_BITS | 1 for draw in draws[: sources - 1]]
+    return (*first, -sum(first) % 2**_HASH_BITS)
+
+
+def narrow(task: KernelTask) -> KernelAnswer:
+    """Run the task; what goes wrong in it is an answer, for Spark then reads everything itself."""
+    if task.version != KERNEL_VERSION:
+        return KernelAnswer(given_up=f"the kernel has version {KERNEL_VERSION}")
+    try:
+        with _connected(task) as connection:
+            return _Narrowing(task, connection).answer()
+    except (duckdb.Error, MemoryError, pa.ArrowException) as failure:
+        # The message may quote a value of a row.
+        return KernelAnswer(given_up=f"the kernel cannot read it ({type(failure).__name__})")
+
+
+@contextmanager
+def _connected(task: KernelTask) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory that spills to the task's directory and loads nothing."""
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": task.threads,
+        "memory_limit": f"{task.memory_bytes // 2**20}MiB",
+        "temp_directory": f"{task.directory}/spill",
+        "preserve_insertion_order": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+    }
+    with duckdb.connect(config=settings) as connection:
+        yield connection
+
+
+@dataclass(slots=True)
+class Sums:
+    """Per bucket the weighted sums of both hashes and of rows, all modulo a power of two."""
+
+    bits: int
+    first: Hashes = field(init=False)
+    second: Hashes = field(init=False)
+    counts: npt.NDArray[np.uint32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = np.zeros(1 << self.bits, np.uint64)
+        self.second = np.zeros(1 << self.bits, np.uint64)
+        self.counts = np.zeros(1 << self.bits, np.uint32)
+
+    def bucket(self, keys: Hashes) -> Hashes:
+        """The upper bits of the key's hash."""
+        return keys >> np.uint64(_HASH_BITS - self.bits)
+
+    def add(self, keys: Hashes, first: Hashes, second: Hashes, weight: int) -> None:
+        """Add rows of one source."""
+        buckets, factor = self.bucket(keys), np.uint64(weight)
+        np.add.at(self.first, buckets, first * factor)
+        np.add.at(self.second, buckets, second * factor)
+        np.add.at(self.counts, buckets, np.uint32(weight % 2**32))
+
+    def open(self) -> Flags:
+        """Buckets in which sources may differ."""
+        found: Flags = (self.first != 0) | (self.second != 0) | (self.counts != 0)
+        return found
+
+
+class _Narrowing:
+    """One task over one connection."""
+
+    def __init__(self, task: KernelTask, connection: duckdb.DuckDBPyConnection) -> None:
+        self.task, self.connection = task, connection
+        self.fewest = min(range(len(task.sources)), key=lambda at: task.sources[at].rows)
+
+    def answer(self) -> KernelAnswer:
+        sums = Sums(self.task.bucket_bits)
+        keys = self._added(sums)
+        found = sums.open()
+        kept_share = _share(found[sums.bucket(keys)])
+        if self.task.most_open is not None and kept_share > self.task.most_open:
+            return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
+        groups, repeated = self._groups(keys[~found[sums.bucket(keys)]])
+        numbers = [self._numbers(source) for source in self.task.sources]
+        buckets = np.flatnonzero(found).astype(np.uint64)
+        kept = [self._kept(index, buckets) for index in range(len(self.task.sources))]
+        return KernelAnswer(
+            rows=tuple(rows for rows, _, _ in numbers),
+            null_keys=tuple(nulls for _, nulls, _ in numbers),
+            totals=tuple(totals for _, _, totals in numbers),
+            kept=tuple(kept),
+            closed_groups=groups,
+            closed_repeated=repeated,
+            open_buckets=len(buckets),
+        )
+
+    def _added(self, sums: Sums) -> Hashes:
+        """Add all rows of all sources; key hashes of the source with the fewest rows."""
+        keys: list[Hashes] = []
+        for index, (source, weight) in enumerate(
+            zip(self.task.sources, self.task.weights, strict=True)
+        ):
+            for key, first, second in self._hashes(source):
+                sums.add(key, first, second, weight)
+                if index == self.fewest:
+                    keys.append(key.copy())
+        return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
+
+    def _hashes(self, source: KernelSource) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
+        salts = self.task.salts
+        columns = ", ".join(
+            (self._key_hash(source), first_hash(source, salts[0]), second_hash(source, salts[1]))
+        )
+        reader = self.connection.sql(f"SELECT {columns} FROM {source.relation}").to_arrow_reader(  # noqa: S608 - made of quoted names and SQL of this package
+            _BATCH_ROWS
+        )
+        for batch in reader:
+            key, first, second = (column.to_numpy() for column in batch.columns)
+            yield key, first, second
+
+    def _key_hash(self, source: KernelSource) -> str:
+        return key_hash(source, self.task.salts[2])
+
+    def _bucket(self, source: KernelSource) -> str:
+        return f"({self._key_hash(source)} >> {_HASH_BITS - self.task.bucket_bits})"
+
+    def _groups(self, closed: Hashes) -> tuple[int, int]:
+        """Groups of closed buckets and how many of them repeat; in all sources alike.
+
+        A hash that occurs once is one key; those that occur again are counted by their keys.
+        """
+        closed.sort()
+        starts = np.flatnonzero(np.diff(closed, prepend=~closed[:1])) if len(closed) else closed
+        sizes = np.diff(starts, append=len(closed))
+        again = closed[starts[sizes > 1]] if len(closed) else closed
+        single = int(np.count_nonzero(sizes == 1))
+        if not len(again):
+            return single, 0
+        source = self.task.sources[self.fewest]
+        keys = ", ".join(column.meeting for column in source.keys)
+        with self._listed("again", again):
+            found = self._row(
+                "SELECT count(*), count(*) FILTER (WHERE n > 1) FROM (SELECT count(*) AS n"  # noqa: S608 - made of quoted names and SQL of this package
+                f" FROM {source.relation} WHERE {self._key_hash(source)} IN (SELECT h FROM again)"
+                f" GROUP BY {keys})"
+            )
+        return single + found[0], found[1]
+
+    def _numbers(self, source: KernelSource) -> tuple[int, int, tuple[str | None, ...]]:
+        null = " OR ".join(f"{quoted(key.physical)} IS NULL" for key in source.keys)
+        sums = [f"sum({source.values[at].meeting})" for at in self.task.totals]
+        told = ", ".join(["count(*)", f"count(*) FILTER (WHERE {null})", *sums])
+        rows, nulls, *totals = self._row(f"SELECT {told} FROM {source.relation}")  # noqa: S608 - made of quoted names and SQL of this package
+        exact = [None if each is None else format(Decimal(each), "f") for each in totals]
+        return rows, nulls, tuple(exact)
+
+    def _kept(self, index: int, buckets: Hashes) -> int:
+        """Write the rows of open buckets; how many there are."""
+        source = self.task.sources[index]
+        columns = ", ".join(
+            f"{quoted(column.physical)} AS {quoted(column.name)}" for column in _distinct(source)
+        )
+        target = sql_text(str(Path(self.task.directory) / kept_file(index)))
+        with self._listed("unlike", buckets):
+            (rows,) = self._row(
+                f"COPY (SELECT {columns} FROM {source.relation}"  # noqa: S608 - made of quoted names and SQL of this package
+                f" WHERE {self._bucket(source)} IN (SELECT h FROM unlike)) TO {target}"
+                " (FORMAT parquet, COMPRESSION zstd)"
+            )
+        return int(rows)
+
+    def _row(self, sql: str) -> tuple[Any, ...]:
+        (row,) = self.connection.execute(sql).fetchall()
+        return tuple(row)
+
+    @contextmanager
+    def _listed(self, name: str, hashes: Hashes) -> Iterator[None]:
+        self.connection.register(name, pa.table({"h": hashes}))
+        yield
+        self.connection.unregister(name)
+
+
+def key_hash(source: KernelSource, salt: int) -> str:
+    """SQL: 64 bits of the key."""
+    return _hashed(salt, [key.meeting for key in source.keys])
+
+
+def first_hash(source: KernelSource, salt: int) -> str:
+    """SQL: 64 bits of key and values."""
+    return _hashed(salt, [column.meeting for column in source.columns])
+
+
+def second_hash(source: KernelSource, salt: int) -> str:
+    """SQL: another 64 bits of the same, from the last column to the first."""
+    return _hashed(salt, [column.salted for column in reversed(source.columns)])
+
+
+def _hashed(salt: int, columns: Sequence[str]) -> str:
+    """Without the outer hash the last column is only XORed in, and swapped values cancel."""
+    return f"hash(hash({salt}::UBIGINT, {', '.join(columns)}))"
+
+
+def quoted(name: str) -> str:
+    """An identifier in DuckDB's SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def sql_text(value: str) -> str:
+    """A text in DuckDB's SQL."""
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _distinct(source: KernelSource) -> list[KernelColumn]:
+    """A column may be key and value at once."""
+    return list({column.name: column for column in source.columns}.values())
+
+
+def _share(flags: Flags) -> float:
+    return float(np.count_nonzero(flags)) / len(flags) if len(flags) else 0.0

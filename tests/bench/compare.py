@@ -1,0 +1,345 @@
+"""Figures of comparisons: datarecs' strategies beside DuckDB and Polars, interleaved in one run.
+
+Every contestant reads the same generated Parquet files and writes the differences as Parquet; their
+counts must agree, else there are no figures. DuckDB's full outer join is 1.00. Only ratios of one
+run mean anything: load and machine stand beside them.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import rmtree
+from time import perf_counter
+from uuid import UUID
+
+import duckdb
+
+from datarecs_cli.stack import classes, java
+from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
+from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.plan import PRESENCE, ComparisonPlan
+from datarecs_core.comparison.planner import PlanRequest, plan_comparison
+from datarecs_core.jobs.definition import (
+    Dimension,
+    Execution,
+    Measure,
+    ReconciliationJob,
+    Source,
+    Stage,
+)
+from datarecs_core.jobs.spec_hash import spec_hash
+from datarecs_core.jobs.vocabulary import SourceKind, StageType, Strategy
+from datarecs_runtime.environment import process_environment
+from datarecs_spark.session import SparkRuntime, SparkSettings
+
+KEY = "id"
+COLUMNS: Mapping[str, str] = {
+    "account": "'AC' || lpad((hash(i, 1) % 100000)::VARCHAR, 8, '0')",
+    "amount": "((hash(i, 2) % 100000000)::DECIMAL(14,2) / 100)::DECIMAL(14,2)",
+    "fee": "((hash(i, 3) % 1000000)::DECIMAL(12,4) / 1000)::DECIMAL(12,4)",
+    "quantity": "(hash(i, 4) % 1000)::BIGINT",
+    "price": "(hash(i, 5) % 1000000)::DOUBLE / 7",
+    "currency": "['EUR', 'USD', 'GBP', 'CHF'][1 + (hash(i, 6) % 4)::BIGINT]",
+    "booked": "DATE '2026-01-01' + (hash(i, 7) % 365)::INTEGER",
+    "moment": "make_timestamp((1767225600000000 + hash(i, 8) % 31536000000000)::BIGINT)",
+    "active": "hash(i, 9) % 2 = 0",
+    "note": "'note ' || (hash(i, 10) % 10000000)::VARCHAR",
+    "branch": "CASE WHEN hash(i, 11) % 10 > 0 THEN (hash(i, 11) % 500)::BIGINT END",
+}
+"""Measures, by the expression that makes them from a row's number."""
+DIFFERS = "quantity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What every contestant must find alike."""
+
+    only_first: int
+    only_second: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Generated files and where a contestant writes."""
+
+    files: tuple[Path, ...]
+    rows: int
+    out: Path
+
+    def fresh(self) -> Path:
+        rmtree(self.out, ignore_errors=True)
+        self.out.mkdir()
+        return self.out
+
+
+def generate(folder: Path, *, rows: int, share: float, sources: int) -> Case:
+    """Files of every source: source 0 whole, in each other one `share` of the rows differ.
+
+    Of those every second is changed, every fourth missing, every fourth replaced by another key.
+    """
+    every = max(1, round(1 / share)) if share else 0
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in COLUMNS.items())
+    files = []
+    with duckdb.connect() as connection:
+        for source in range(sources):
+            picked = f"hash(i, 'differs', {source}) % {every} = 0" if every and source else "FALSE"
+            kind = "(hash(i, 'kind') % 4)"
+            path = folder / f"source-{source}.parquet"
+            connection.execute(
+                "COPY (SELECT * EXCLUDE (picked, kind)"  # noqa: S608 - constants of this page
+                f" REPLACE ({DIFFERS} + (picked AND kind < 2)::BIGINT AS {DIFFERS}) FROM (SELECT"
+                f" CASE WHEN {picked} AND {kind} = 3 THEN i + {rows} ELSE i END AS {KEY},"
+                f" {columns}, {picked} AS picked, {kind} AS kind FROM range({rows}) t(i))"
+                f" WHERE NOT (picked AND kind = 2)) TO '{path}' (FORMAT parquet)"
+            )
+            files.append(path)
+    return Case(files=tuple(files), rows=rows, out=folder / "out")
+
+
+class Datarecs:
+    """The Spark engine in one warm session, planned anew every time."""
+
+    def __init__(self, runtime: SparkRuntime, case: Case, strategy: Strategy) -> None:
+        self.runtime, self.case, self.strategy = runtime, case, strategy
+
+    def __call__(self) -> Counts:
+        plan = self._plan()
+        engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=self.case.fresh())
+        results = engine.compare(plan.stages[0], lambda _: None)
+        counts = results.counts
+        if results.strategy is None or results.strategy.chosen is not self.strategy:
+            raise RuntimeError(f"{self.strategy} became {results.strategy}")
+        return Counts(
+            only_first=counts.unmatched_by_source[0],
+            only_second=sum(counts.unmatched_by_source[1:]),
+            changed=sum(each.outside for each in results.measures),
+        )
+
+    def _plan(self) -> ComparisonPlan:
+        sources = tuple(
+            Source(name=f"s{at}", kind=SourceKind.PARQUET, path=path.name)
+            for at, path in enumerate(self.case.files)
+        )
+        stage = Stage(
+            name="rows",
+            type=StageType.ROW,
+            dimensions=(Dimension(name=KEY),),
+            measures=tuple(Measure(name=name, column=name) for name in COLUMNS),
+        )
+        job = ReconciliationJob(
+            name="bench",
+            sources=sources,
+            stages=(stage,),
+            execution=replace(Execution(), strategy=self.strategy),
+        )
+        schemas, pins = {}, {}
+        for source in sources:
+            tree = FileTree(
+                source=source.name,
+                root=self.case.files[0].parent,
+                now=lambda: datetime(2026, 1, 31, tzinfo=UTC),
+            )
+            connector = ParquetConnector(tree=tree, options=ParquetOptions())
+            pinned = connector.pin(source)
+            pins[source.name] = pinned.pin
+            schemas[source.name] = connector.describe(source, pinned.pin)
+            pinned.close()
+        return plan_comparison(
+            PlanRequest(
+                job=job, job_uid=UUID(int=7), spec_hash=spec_hash(job), schemas=schemas, pins=pins
+            )
+        )
+
+
+def duckdb_join(case: Case) -> Counts:
+    """What people write by hand: one full outer join over the first two sources, long form."""
+    with duckdb.connect() as connection:
+        connection.execute("SET preserve_insertion_order = false")
+        distinct = " OR ".join(f"a.{name} IS DISTINCT FROM b.{name}" for name in COLUMNS)
+        connection.execute(
+            f"CREATE TEMP TABLE found AS SELECT a, b FROM '{case.files[0]}' a"  # noqa: S608 - constants of this page
+            f" FULL JOIN '{case.files[1]}' b ON a.{KEY} = b.{KEY}"
+            f" WHERE a.{KEY} IS NULL OR b.{KEY} IS NULL OR {distinct}"
+        )
+        return _long_form(connection, case.fresh())
+
+
+def duckdb_phases(case: Case) -> Counts:
+    """Buckets that differ by sums of row hashes first, then the join over their rows alone."""
+    with duckdb.connect() as connection:
+        connection.execute("SET preserve_insertion_order = false")
+        names = ", ".join((KEY, *COLUMNS))
+        bucket = f"(hash({KEY}) & 65535)"
+        sums = " UNION ALL ".join(
+            f"SELECT {bucket} AS bucket, {sign}::HUGEINT * hash(hash({names})) AS h FROM '{file}'"  # noqa: S608 - constants of this page
+            for sign, file in zip((1, -1), case.files, strict=False)
+        )
+        connection.execute(
+            f"CREATE TEMP TABLE unlike AS SELECT bucket FROM ({sums}) GROUP BY bucket"  # noqa: S608 - constants of this page
+            " HAVING sum(h) <> 0"
+        )
+        kept = [
+            f"(SELECT * FROM '{file}' WHERE {bucket} IN (FROM unlike))"  # noqa: S608 - constants of this page
+            for file in case.files
+        ]
+        distinct = " OR ".join(f"a.{name} IS DISTINCT FROM b.{name}" for name in COLUMNS)
+        connection.execute(
+            f"CREATE TEMP TABLE found AS SELECT a, b FROM {kept[0]} a"  # noqa: S608 - constants of this page
+            f" FULL JOIN {kept[1]} b ON a.{KEY} = b.{KEY}"
+            f" WHERE a.{KEY} IS NULL OR b.{KEY} IS NULL OR {distinct}"
+        )
+        return _long_form(connection, case.fresh())
+
+
+def _long_form(connection: duckdb.DuckDBPyConnection, out: Path) -> Counts:
+    """One row per group and measure, as datarecs writes them."""
+    pieces = [
+        f"SELECT a.{KEY} AS key, '{name}' AS measure, a.{name}::VARCHAR AS one,"  # noqa: S608 - constants of this page
+        f" b.{name}::VARCHAR AS two FROM found"
+        f" WHERE a.{KEY} IS NOT NULL AND b.{KEY} IS NOT NULL AND a.{name} IS DISTINCT FROM b.{name}"
+        for name in COLUMNS
+    ]
+    missing = f"a.{KEY} IS NULL OR b.{KEY} IS NULL"
+    pieces.append(
+        f"SELECT coalesce(a.{KEY}, b.{KEY}), '{PRESENCE}', (a.{KEY} IS NOT NULL)::VARCHAR,"  # noqa: S608 - constants of this page
+        f" (b.{KEY} IS NOT NULL)::VARCHAR FROM found WHERE {missing}"
+    )
+    connection.execute(f"CREATE TEMP TABLE told AS {' UNION ALL '.join(pieces)}")
+    connection.execute(f"COPY told TO '{out}/differences.parquet' (COMPRESSION zstd)")
+    (found,) = connection.execute(
+        f"SELECT count_if(measure = '{PRESENCE}' AND two = 'false'),"  # noqa: S608 - constants of this page
+        f" count_if(measure = '{PRESENCE}' AND one = 'false'),"
+        f" count_if(measure <> '{PRESENCE}') FROM told"
+    ).fetchall()
+    return Counts(only_first=found[0], only_second=found[1], changed=found[2])
+
+
+def polars_join(case: Case) -> Counts:
+    """A lazy full join on the key, in Polars' streaming engine."""
+    import polars as pl  # noqa: PLC0415 - a contestant that need not be installed
+
+    one, two = (pl.scan_parquet(file) for file in case.files[:2])
+    both = one.join(two, on=KEY, how="full", suffix="_2")
+    here, there = pl.col(KEY).is_not_null(), pl.col(f"{KEY}_2").is_not_null()
+    unequal = {name: pl.col(name).ne_missing(pl.col(f"{name}_2")) for name in COLUMNS}
+    kept = both.filter(~here | ~there | pl.any_horizontal(list(unequal.values())))
+    found = kept.collect(engine="streaming")
+    found.write_parquet(case.fresh() / "differences.parquet", compression="zstd")
+    matched = found.filter(here & there)
+    return Counts(
+        only_first=found.filter(~there).height,
+        only_second=found.filter(~here).height,
+        changed=sum(matched.filter(each).height for each in unequal.values()),
+    )
+
+
+def measured(contestants: Mapping[str, Callable[[], Counts]], runs: int) -> dict[str, list[float]]:
+    """Seconds of every run, contestants in turn; the first turn warms and is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(runs + 1):
+        found = {}
+        for name, contestant in contestants.items():
+            began = perf_counter()
+            found[name] = contestant()
+            if turn:
+                seconds[name].append(perf_counter() - began)
+        if len(set(found.values())) != 1:
+            raise RuntimeError(f"the contestants disagree: {found}")
+    return seconds
+
+
+def contestants_of(
+    case: Case, runtime: SparkRuntime, strategies: Sequence[Strategy]
+) -> dict[str, Callable[[], Counts]]:
+    """DuckDB and Polars join two sources and take part only there."""
+    found: dict[str, Callable[[], Counts]] = {}
+    if len(case.files) == 2:
+        found["duckdb full join"] = lambda: duckdb_join(case)
+        found["duckdb two-phase"] = lambda: duckdb_phases(case)
+        if find_spec("polars"):
+            found["polars full join"] = lambda: polars_join(case)
+    for strategy in strategies:
+        found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
+    return found
+
+
+def started(folder: Path) -> SparkRuntime:
+    """The warm session."""
+    home = java.find_java(
+        process_environment(),
+        shim_home=folder / "java",
+        places=java.Places(packaged=java.packaged_home()),
+    )
+    return SparkRuntime.start(
+        SparkSettings(
+            master="local[*]",
+            driver_memory="1g",
+            java_home=str(home.home),
+            java_options=classes.of_spark(home),
+            scratch=folder / "scratch",
+        )
+    )
+
+
+def main() -> int:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of each source")
+    parser.add_argument("--sources", type=int, default=2)
+    parser.add_argument("--differ", type=float, default=0.0003, help="share of rows that differ")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--strategies", type=Strategy, nargs="+", default=[Strategy.NARROW], help="of datarecs"
+    )
+    asked = parser.parse_args()
+    load_before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="datarecs-bench-") as name:
+        folder = Path(name)
+        case = generate(folder, rows=asked.rows, share=asked.differ, sources=asked.sources)
+        runtime = started(folder)
+        try:
+            seconds = measured(contestants_of(case, runtime, asked.strategies), asked.runs)
+        finally:
+            runtime.close()
+    medians = {label: statistics.median(each) for label, each in seconds.items()}
+    peer = next(iter(medians.values()))
+    figures = {
+        "machine": {
+            "cores": os.cpu_count(),
+            "load_before": load_before,
+            "load": os.getloadavg()[0],
+        },
+        "versions": {
+            each: version(each)
+            for each in ("duckdb", "polars", "pyspark", "numpy", "pyarrow")
+            if find_spec(each)
+        },
+        "work": {**vars(asked), "columns": 1 + len(COLUMNS)},
+        "peer": next(iter(medians)),
+        "seconds": {
+            label: {
+                "median": round(median, 3),
+                "ratio": round(median / peer, 2),
+                "min": round(min(seconds[label]), 3),
+                "max": round(max(seconds[label]), 3),
+            }
+            for label, median in medians.items()
+        },
+    }
+    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 Result = TypeVar("Result")
 SCHEDULES = 200
-"""In every test run; a thousand of each are as quick to ask for."""
+"""Of each race, in every test run; more are asked for by hand."""
 LATEST_S = 0.006
 """A transaction takes about as long, so that either side may be first."""
 

@@ -17,7 +17,7 @@ from datarecs_testing.tables import a_job, pair
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SHAPES, SETS = 6, 50
+SHAPES, SETS = 3, 50
 
 
 @pytest.fixture(scope="module")

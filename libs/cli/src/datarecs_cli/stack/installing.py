@@ -97,13 +97,19 @@ def main(step: str) -> int:
             if step == "jars":
                 jars.classpath(jars.read_lock(), jars.sources(environment), java)
             if step == "classes":
-                keep_classes(java, environment)
+                _try_to_keep_classes(java, environment)
         except PlatformError as failure:
             print(failure, file=sys.stderr)
             return 3
-        except (OSError, subprocess.SubprocessError) as failure:
-            print(f"no class archives, so every start takes longer: {failure}", file=sys.stderr)
     return 0
+
+
+def _try_to_keep_classes(java: Java, environment: Mapping[str, str]) -> None:
+    """Everything works without them."""
+    try:
+        keep_classes(java, environment)
+    except (OSError, subprocess.SubprocessError) as failure:
+        print(f"no class archives, so every start takes longer: {failure}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
         "DATARECS_KAFKA__PASSWORD": settings.kafka.password.get_secret_value(),
         "DATARECS_KAFKA__HOME": str(settings.kafka.home or ""),
         "DATARECS_JAVA__HOME": str(settings.java.home or ""),
+        "DATARECS_JAVA__OPTIONS": settings.java.options,
         "DATARECS_JARS__MIRROR": settings.jars.mirror or "",
     }
     return dict(environment) | {name: value for name, value in found.items() if value}

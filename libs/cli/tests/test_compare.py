@@ -93,7 +93,15 @@ def test_report_document_and_differences_are_left_behind() -> None:
     run(["compare", "job.recon.yaml", "--out", "kept"])
     document = json.loads(Path("kept/run.json").read_text())
     assert document["run"]["command"] == "datarecs compare job.recon.yaml"
-    assert document["run"]["execution"] == {"engine": "reference"}
+    execution = document["run"]["execution"]
+    assert (execution["engine"], execution["rows_scanned"]) == ("reference", 2005)
+    (strategy,) = execution["strategies"]
+    assert (strategy["stage"], strategy["chosen"]) == ("balance-check", "full")
+    assert [each["strategy"] for each in strategy["rejected"]] == [
+        "narrow",
+        "fingerprint",
+        "pushdown",
+    ]
     assert document["run"]["triggered_by"] == "ana"
     page = Path("kept/report.html").read_text()
     assert "30 of 1,005 groups do not agree" in page

@@ -1,11 +1,20 @@
 """`explain`: a pattern with its evidence, and one key with its values before and after rules."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from datarecs_cli.main import run
+from datarecs_testing.scripted_api import (
+    RUN_ID,
+    ScriptedApi,
+    a_run_view,
+    says,
+    written_credentials,
+)
 
 Shown = pytest.CaptureFixture[str]
 JOB = """\
@@ -87,6 +96,60 @@ def test_without_a_pattern_that_is_said(
 
 
 def test_what_cannot_be_meant_is_usage(kept: str) -> None:
-    assert run(["explain", "nowhere"]) == 2
+    assert run(["explain", "./nowhere"]) == 2
     assert run(["explain", kept, "--stage", "other"]) == 2
     assert run(["explain", kept, "-o", "csv"]) == 2
+
+
+@pytest.fixture
+def server(kept: str, tmp_path: Path) -> Iterator[ScriptedApi]:
+    """A server that shows the same run."""
+    written_credentials(tmp_path)
+    api = ScriptedApi()
+    view = a_run_view(status="COMPLETED", result="UNMATCHED")
+    api.on("GET", f"/runs/{RUN_ID}", says(view))
+    document = json.loads((tmp_path / kept / "run.json").read_text())
+    api.on("GET", f"/runs/{RUN_ID}/report", says(document))
+    with api.in_place_of_the_network():
+        yield api
+
+
+BREAK: dict[str, Any] = {
+    "break_id": "abc",
+    "stage": "rows",
+    "measure": "amount",
+    "class": "OUTSIDE",
+    "presence": 3,
+    "odd_one_out": None,
+    "key": {"id": "3", "day": "2026-01-03"},
+    "key_hash": "00ff",
+    "values": {"ledger": "3.25", "lake": "325"},
+    "raw_values": {"lake": " 325"},
+    "deltas": {"lake": "321.75"},
+}
+
+
+@pytest.mark.usefixtures("server")
+def test_a_run_of_a_server_tells_what_it_noted_at_its_end(capsys: Shown) -> None:
+    assert run(["explain", RUN_ID]) == 0
+    assert "rows amount: lake is exactly 100 times the reference" in capsys.readouterr().out
+    assert run(["explain", RUN_ID, "--stage", "none"]) == 2
+
+
+def test_a_key_of_a_server_is_looked_up_among_its_largest_differences(
+    server: ScriptedApi, capsys: Shown
+) -> None:
+    server.on("GET", f"/runs/{RUN_ID}/mismatches", says({"items": [BREAK], "next": None}))
+    assert run(["explain", RUN_ID, "id=3", "day=2026-01-03"]) == 0
+    assert "lake  325  (as read  325)  delta 321.75" in capsys.readouterr().out
+    assert run(["explain", RUN_ID, "id=4", "day=2026-01-03"]) == 0
+    assert "equal everywhere, or in no source" in capsys.readouterr().err
+    many = {"items": [BREAK] * 1000, "next": None}
+    server.on("GET", f"/runs/{RUN_ID}/mismatches", says(many))
+    assert run(["explain", RUN_ID, "id=4", "day=2026-01-03"]) == 0
+    assert "among the largest that a server lists" in capsys.readouterr().err
+
+
+def test_a_run_without_a_verdict_has_nothing_to_explain(server: ScriptedApi) -> None:
+    server.on("GET", f"/runs/{RUN_ID}", says(a_run_view(status="ERRORED")))
+    assert run(["explain", RUN_ID]) == 2

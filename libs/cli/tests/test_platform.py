@@ -193,7 +193,7 @@ def test_a_second_tenant_gets_a_key_of_its_own_once(platform: Installation) -> N
 
 
 def test_every_step_of_an_operator_may_be_repeated(platform: Installation) -> None:
-    for arguments in (["bootstrap-db"], ["migrate"], ["topics", "apply"]):
+    for arguments in (["bootstrap-db"], ["migrate"], ["topics", "apply"], ["outbox", "unpark"]):
         assert platform.run("admin", *arguments).returncode == 0
     assert platform.run("admin", "topics", "apply", "--dry-run").stdout == "nothing to change\n"
 

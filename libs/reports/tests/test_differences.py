@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.reading import DocumentUnreadableError
 from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import difference_schema, stored_below, write_differences
 from datarecs_reports.differences import DifferenceFilter, UnknownFilterError, read_differences
-from datarecs_reports.reading import DocumentUnreadableError
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, counting, rows_by
 from datarecs_testing.tables import Row, Table, a_job, a_table, plan_of
 

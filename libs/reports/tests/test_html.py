@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from datarecs_core.comparison.reading import DocumentUnreadableError
+from datarecs_core.jobs.definition import Execution, SchemaPolicy
+from datarecs_core.jobs.vocabulary import ProofMode, SchemaMode
 from datarecs_core.runs.model import RunStatus
 from datarecs_reports.html import MAX_BYTES, error_report, run_report
-from datarecs_reports.reading import DocumentUnreadableError
-from datarecs_testing.comparisons import a_measure, counting, rows_by
+from datarecs_testing.comparisons import a_measure, comparing_columns, counting, rows_by
 from datarecs_testing.finished_runs import RUN, balance_check, books, document
 from datarecs_testing.tables import a_job, a_table
 
@@ -258,5 +260,78 @@ def test_three_sources_each_have_a_column_and_a_delta() -> None:
 
 
 def test_a_document_that_is_none_is_refused_by_name() -> None:
-    with pytest.raises(DocumentUnreadableError, match=r"run\.json: proof\.acceptance is not text"):
+    with pytest.raises(DocumentUnreadableError, match=r"run\.json: proof\.sources is not a list"):
         run_report({"proof": {"result": "MATCHED"}, "proof_hash": "x"}, RUN, samples=True)
+
+
+def a_hint(**changes: object) -> dict[str, object]:
+    return {
+        "rule": "CONSTANT_FACTOR",
+        "measure": "amount",
+        "source": "lake",
+        "what": "lake is exactly 100 times the <reference>",
+        "explained": 8,
+        "of": 9,
+        "examples": ["aaa", "bbb"],
+        "declare": 'sources[lake].columns: {amount: {expr: "amount / 100"}}',
+        **changes,
+    }
+
+
+def with_hints() -> dict[str, Any]:
+    tables = [
+        a_table("ledger", "id int, amount int", (1, 1), (2, 2)),
+        a_table("lake", "id int, amount int", (1, 100), (3, 7)),
+    ]
+    made = document(a_job(tables, rows_by("id", a_measure("amount"))), tables)
+    return {**made, "hints": {"rows": [a_hint()]}}
+
+
+def test_likely_causes_stand_with_share_evidence_and_line() -> None:
+    text = _Page(run_report(with_hints(), RUN, samples=True)).text
+    assert "Likely causes" in text
+    assert "lake is exactly 100 times the <reference> such as aaa, bbb" in text
+    assert "8 of 9 breaks (88.888 %)" in text
+    assert 'sources[lake].columns: {amount: {expr: "amount / 100"}}' in text
+
+
+def test_likely_causes_are_made_of_values_and_hidden_like_them() -> None:
+    text = _Page(run_report(with_hints(), RUN, samples=False)).text
+    assert "Likely causes" not in text
+    assert "100 times" not in text
+
+
+def test_the_way_from_one_total_to_the_other_is_drawn_without_values_of_rows() -> None:
+    text = _Page(run_report(with_hints(), RUN, samples=False)).text
+    assert "From one total to the other" in text
+    assert "total of ledger 3" in text
+    assert "groups that lake lacks -2" in text
+    assert "groups that ledger lacks +7" in text
+    assert "values that differ +99" in text
+    assert "total of lake 107" in text
+
+
+def test_a_page_says_how_each_stage_was_compared_and_why_not_otherwise() -> None:
+    text = _Page(run_report(with_hints(), RUN, samples=True)).text
+    assert "Compared in full, every row in one pass; not narrow (" in text
+
+
+def test_what_a_schema_stage_lets_pass_is_a_relaxation() -> None:
+    tables = [a_table(name, "id int, v text, x int") for name in ("a", "b")]
+    loose = SchemaPolicy(mode=SchemaMode.COMPATIBLE, ignore=("x",))
+    text = _Page(
+        run_report(
+            document(a_job(tables, comparing_columns(), schema=loose), tables), RUN, samples=True
+        )
+    ).text
+    assert "types need only be comparable, not equal" in text
+    assert "ignored are x" in text
+    assert "None: values were compared exactly" not in text
+
+
+def test_the_root_over_row_digests_stands_beside_the_proof() -> None:
+    tables = [a_table(name, "id int", (1,)) for name in ("a", "b")]
+    asked = a_job(tables, rows_by("id"), execution=Execution(proof=ProofMode.ROWS))
+    found = document(asked, tables)
+    text = _Page(run_report(found, RUN, samples=True)).text
+    assert f"root over row digests {found['proof']['digests']['merkle_root']}" in text

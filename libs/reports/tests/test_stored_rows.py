@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from datarecs_core.comparison.reading import DocumentUnreadableError
 from datarecs_core.comparison.results import Difference, Outcome
 from datarecs_core.comparison.sealed import SealedStage, sealed_run
 from datarecs_core.documents import decimal_text
 from datarecs_reports.difference_file import stored_below
 from datarecs_reports.differences import DifferenceFilter, all_differences, read_differences
 from datarecs_reports.judged_rows import judged_rows
-from datarecs_reports.reading import DocumentUnreadableError
 from datarecs_reports.stored_rows import DifferencesUnreadableError, parts_of, read_rows
 from datarecs_testing.comparisons import a_measure, absolute, compare, rows_by
 from datarecs_testing.finished_runs import MemoryBench, document

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison import differences as core
 from datarecs_core.comparison.canonical import (
     NULL,
     Tag,
@@ -19,10 +18,8 @@ from datarecs_core.comparison.canonical import (
     encode,
     encode_tuple,
     invalid,
-    number,
     text,
 )
-from datarecs_core.jobs.vocabulary import MaskRule
 from datarecs_spark import canonical
 from datarecs_spark.decoding import from_text, native
 from datarecs_spark.forms import BOOL, INTEGER, NUMBER, TEXT, Form, FormKind, decimal
@@ -98,9 +95,8 @@ def test_rows_sort_canonically(
 ) -> None:
     rows, expected = frame(spark_runtime, form, plain), values(form, plain)
     order = sorted(range(len(plain)), key=lambda at: canonical_order(expected[at]))
-    for sql in (canonical.canonical_order(form, "v"), canonical.sort_key(form, "v")):
-        found = rows.selectExpr("n", f"{sql} AS o").orderBy("o").collect()
-        assert [row["n"] for row in found] == order
+    found = rows.selectExpr("n", f"{canonical.sort_key(form, 'v')} AS o").orderBy("o").collect()
+    assert [row["n"] for row in found] == order
 
 
 def test_years_that_spark_writes_otherwise_are_left_to_python(spark_runtime: SparkRuntime) -> None:
@@ -132,29 +128,12 @@ def test_invalid_values_and_tuples_encode_as_in_core(spark_runtime: SparkRuntime
     payload = canonical.invalid_payload("é", "v")
     broken = [invalid("é", b"\xff"), invalid("é", b"")]
     cell = canonical.encoded(TEXT, "CAST(NULL AS STRING)", payload)
-    assert column(rows, canonical.encoded_tuple([cell, canonical.encoded_text("'x'")])) == [
+    assert column(rows, canonical.encoded_tuple([cell, canonical.encoded(TEXT, "'x'")])) == [
         encode_tuple([each, text("x")]) for each in broken
     ]
     assert column(rows, canonical.invalid_text(payload)) == [
         canonical_text(each) for each in broken
     ]
-
-
-@pytest.mark.parametrize("key", [b"short", KEY])
-def test_break_ids_hashes_and_masks_are_cores(spark_runtime: SparkRuntime, key: bytes) -> None:
-    groups = [encode_tuple([number(at)]) for at in range(40)]
-    rows = frame(spark_runtime, of(FormKind.BINARY), groups)
-    uid = UUID(int=7)
-    head = b"break" + uid.bytes + encode(text("s")) + encode(text("m"))
-    told = f"concat({canonical.binary_literal(head)}, v)"
-    assert column(rows, canonical.base32(canonical.hmac_hex(key, told))) == [
-        core.break_id(key, job_uid=uid, stage="s", measure="m", group=group) for group in groups
-    ]
-    texts = frame(spark_runtime, TEXT, ["secret", "é", None])
-    for rule in MaskRule:
-        assert column(texts, canonical.masked(key, rule, "v")) == [
-            core.masked(key, rule, each) for each in ("secret", "é", None)
-        ]
 
 
 def test_sizes_keep_all_38_digits_where_sparks_own_abs_keeps_34(

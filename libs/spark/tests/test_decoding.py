@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from datarecs_core.comparison.canonical import Tag, Value, encode, invalid, number, text
-from datarecs_spark.decoding import cell_of, decoded, from_text, invalid_of, native, represented
+from datarecs_spark.decoding import decoded, from_text, invalid_of, native, represented
 from datarecs_spark.forms import (
     BOOL,
     DOUBLE,
@@ -63,5 +63,3 @@ def test_a_time_that_no_column_holds_is_an_error_and_not_rounded(content: Decima
 def test_an_invalid_cell_keeps_its_source_and_bytes() -> None:
     value = invalid("ledger", b"\xff\x00")
     assert encode(invalid_of(encode(value)[5:])) == encode(value)
-    assert cell_of(TEXT, None, encode(value)[5:]).is_invalid
-    assert cell_of(TEXT, None, None).is_null

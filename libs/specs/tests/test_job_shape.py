@@ -265,6 +265,20 @@ def test_a_table_snapshot_keeps_all_its_digits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        ("{as_of: 2026-01-31T12:00:00Z}", []),
+        ("{as_of: 2026-01-31T12:00:00}", ["DR1034 spec.sources[0].snapshot.as_of"]),
+        ("{as_of: yesterday}", ["DR1034 spec.sources[0].snapshot.as_of"]),
+        ("{ref: main, snapshot_id: 1}", ["DR1005 spec.sources[0].snapshot"]),
+    ],
+)
+def test_a_table_is_read_at_one_known_time(snapshot: str, expected: list[str]) -> None:
+    one = f"{{name: a, kind: iceberg, connection: c, relation: b.t, snapshot: {snapshot}}}"
+    assert told(source=one) == expected
+
+
+@pytest.mark.parametrize(
     ("written", "expected"),
     [
         ("{name: s, type: counts, dimensions: [a]}", ["DR1006 spec.stages[0]"]),

@@ -7,7 +7,16 @@ from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.egress.urls import UrlRules
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.notifications.rule import NotificationRule, Notify
-from datarecs_core.resources.connection import Connection, PostgresConfig, SslMode
+from datarecs_core.resources.connection import (
+    CatalogType,
+    Connection,
+    HadoopCatalog,
+    IcebergConfig,
+    PostgresConfig,
+    RestCatalog,
+    SqlCatalog,
+    SslMode,
+)
 from datarecs_core.webhooks.endpoint import SecretRef, WebhookEndpoint
 from datarecs_specs.documents import Decoded, decode_json
 from datarecs_specs.reading import Surroundings
@@ -56,6 +65,33 @@ def test_the_server_is_verified_by_default() -> None:
     assert isinstance(read, Connection)
     assert isinstance(read.config, PostgresConfig)
     assert read.config.sslmode is SslMode.VERIFY_FULL
+
+
+REST = RestCatalog(type=CatalogType.REST, uri="https://catalog.example.com/x", warehouse="prod")
+SQL = SqlCatalog(
+    type=CatalogType.SQL,
+    name="lake",
+    postgres=PostgresConfig(host="db.example.com", database="ledger", user="recon"),
+)
+HADOOP = HadoopCatalog(type=CatalogType.HADOOP, warehouse="lake")
+
+
+@pytest.mark.parametrize(
+    ("written", "catalog"),
+    [
+        ({"type": "rest", "uri": REST.uri, "warehouse": "prod"}, REST),
+        ({"type": "sql", "name": "lake", "postgres": CONFIG}, SQL),
+        ({"type": "hadoop", "warehouse": "lake"}, HADOOP),
+    ],
+)
+def test_the_catalog_of_a_lake_is_read_and_written(
+    written: dict[str, object], catalog: RestCatalog | SqlCatalog | HadoopCatalog
+) -> None:
+    spec = {"type": "iceberg", "config": {"catalog": written}}
+    stored, read = decoded("Connection", spec).require()
+    assert isinstance(read, Connection)
+    assert read.config == IcebergConfig(catalog=catalog)
+    assert decoded("Connection", stored.spec).require()[1] == read
 
 
 @pytest.mark.case("R68")
@@ -115,6 +151,50 @@ def test_a_reference_outside_the_tenants_own_is_refused_when_written(reference: 
             ["DR1004 /config/options"],
         ),
         ({"type": "files", "config": {"root": "../x"}}, ["DR1008 /config/root"]),
+        (
+            {"type": "iceberg", "config": {"catalog": {"type": "glue"}}},
+            ["DR1012 /config/catalog/type"],
+        ),
+        (
+            {"type": "iceberg", "config": {"catalog": {"type": "sql", "name": "a"}}},
+            ["DR1010 /config/catalog/postgres"],
+        ),
+        (
+            {
+                "type": "iceberg",
+                "config": {
+                    "catalog": {"type": "sql", "name": "a", "sqlite": "b", "postgres": CONFIG}
+                },
+            },
+            ["DR1005 /config/catalog/postgres"],
+        ),
+        (
+            {
+                "type": "iceberg",
+                "config": {
+                    "catalog": {
+                        "type": "hadoop",
+                        "warehouse": "a",
+                        "uri": "https://catalog.example.com",
+                    }
+                },
+            },
+            ["DR1006 /config/catalog/uri"],
+        ),
+        *(
+            (
+                {"type": "iceberg", "config": {"catalog": {"type": "rest", "uri": uri}}},
+                ["DR1017 /config/catalog/uri"],
+            )
+            for uri in (
+                "http://catalog.example.com",
+                "https://u:p@catalog.example.com",
+                "https://catalog.example.com/?token=x",
+                "https://127.0.0.1/",
+                "https://catalog.example.com:6443",
+                "https://catalog.example.com:x",
+            )
+        ),
         ({"type": "files", "config": {"root": "data"}, "auth": {"password": "env:X"}}, None),
         ({"type": "files", "config": {"root": "data"}, "probe": {}}, ["DR1004 /probe"]),
     ],

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
+from datarecs_core.comparison.reading import DocumentUnreadableError
 from datarecs_core.comparison.rereading import key_form
 from datarecs_core.comparison.results import Difference
 from datarecs_core.comparison.sealed import (
-    NotSealedError,
     SealedRun,
     SealedStage,
     sealed_run,
@@ -90,7 +90,7 @@ def stored_run(path: Path) -> tuple[SealedRun, Path]:
     try:
         evidence = evidence_at(path)
         run = sealed_run(evidence.document)
-    except (NoJsonError, NotSealedError) as broken:
+    except (NoJsonError, DocumentUnreadableError) as broken:
         raise UsageFault(f"{path}: {broken}") from broken
     if evidence.differences is None:
         raise UsageFault(f"{path}: no folder {DIFFERENCES} lies beside {RUN_JSON}")
@@ -153,7 +153,7 @@ def _unreadable(evidence: Evidence, stage: SealedStage, run: SealedRun) -> str |
     if evidence.differences is None:
         return f"no folder {DIFFERENCES} lies beside {evidence.path.name}"
     try:
-        form = key_form([types[0] for _, types in stage.dimensions if types], run.sources)
+        form = key_form([each.types[0] for each in stage.dimensions if each.types], run.sources)
     except ValueError as cause:
         return str(cause)
     return None if form.readable else "their keys hold arrays, structs or maps"

@@ -46,6 +46,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("validate", "datarecs_cli.commands.validate:validate", "faults of job files"),
     Command("schema", "datarecs_cli.commands.validate:schema", "JSON Schema of a kind or field"),
     Command("compare", "datarecs_cli.commands.compare:compare", "files compared, no server"),
+    Command("plan", "datarecs_cli.commands.plan:plan", "what a job would read and compare"),
     Command("verify", "datarecs_cli.commands.verify:verify", "does a run.json prove what it says"),
     Command("judge", "datarecs_cli.commands.judge:judge", "the verdict under another tolerance"),
     Command("errors", "datarecs_cli.commands.errors:errors", "what an error code means"),

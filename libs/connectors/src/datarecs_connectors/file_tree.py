@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import BinaryIO
 
 from datarecs_connectors.errors import (
     ConnectionFailedError,
@@ -93,6 +94,14 @@ class FileTree:
 
     def absolute(self, path: str) -> Path:
         return Path(path) if path.startswith("/") else self.root / path
+
+    def open(self, name: str) -> BinaryIO:
+        """A file of the tree, links refused; whoever asked closes it.
+
+        Raises SnapshotLostError when it is gone, PermissionDeniedError, SourceUnsupportedError.
+        """
+        with self._opened(name) as descriptor:
+            return os.fdopen(os.dup(descriptor), "rb")
 
     def pin(self, path: str) -> "PinnedTree":
         """Freeze which files are read and what they hold."""

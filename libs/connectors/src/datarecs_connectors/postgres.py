@@ -6,7 +6,8 @@ The address is checked before it is dialled, and the checked one is dialled.
 """
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import BytesIO
@@ -15,7 +16,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.csv as pcsv
 from psycopg import sql
-from psycopg.rows import tuple_row
+from psycopg.rows import dict_row, tuple_row
 
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_connectors.errors import (
@@ -166,6 +167,18 @@ class PostgresConnector:
             *((("relation", relation),) if source else ()),
         )
 
+    def look_up(self, statement: str, values: Mapping[str, str]) -> list[dict[str, object]]:
+        """Rows of one statement of our own in a read-only session, by column name."""
+        session = self._session(timedelta(seconds=CONNECT_TIMEOUT_S))
+        try:
+            session.execute("BEGIN READ ONLY")
+            with session.cursor(row_factory=dict_row) as cursor:
+                return list(cursor.execute(statement.encode(), values).fetchall())
+        except psycopg.Error as cause:
+            raise self._told(cause) from cause
+        finally:
+            session.close()
+
     def close(self) -> None:
         """Sessions are closed where they were opened."""
 
@@ -189,7 +202,7 @@ class PostgresConnector:
     def _session(self, statement_timeout: timedelta) -> Session:
         config = self.config
         try:
-            return psycopg.connect(
+            session = psycopg.connect(
                 host=config.host,
                 hostaddr=self._address(),
                 port=config.port,
@@ -207,6 +220,10 @@ class PostgresConnector:
             )
         except psycopg.OperationalError as cause:
             raise ConnectionFailedError(self.source, _why(cause, config)) from cause
+        with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
+            # A killed reader leaves no query behind. Older servers, and some systems, cannot.
+            session.execute("SET client_connection_check_interval = '5s'")
+        return session
 
     def _adopted(self, source: Source, pin: Pin) -> Session:
         """A session that sees exactly the pinned snapshot."""
@@ -289,6 +306,12 @@ class PostgresConnector:
         if isinstance(cause, psycopg.OperationalError):
             return ConnectionFailedError(self.source, "the connection was lost while reading")
         return QueryFailedError(self.source, f"{type(cause).__name__}: the read failed")
+
+
+def statement_of(scan: Scan) -> str:
+    """The SELECT that a scan sends, as people read it in a plan."""
+    source = Source(name=scan.source, kind=scan.kind, relation=scan.relation, query=scan.query)
+    return _select(scan, source).as_string(None)
 
 
 def _from(source: Source) -> sql.Composable:

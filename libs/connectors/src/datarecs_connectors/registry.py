@@ -13,12 +13,20 @@ from datarecs_connectors.csv import CsvConnector, CsvOptions
 from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
 from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.json_lines import JsonConnector, JsonOptions
+from datarecs_connectors.locations import Places
 from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
 from datarecs_connectors.postgres import PostgresConnector
+from datarecs_connectors.postgres import statement_of as postgres_statement
+from datarecs_core.comparison.scan import Scan
 from datarecs_core.egress.addresses import Policy
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import Connection, FilesConfig, PostgresConfig
+from datarecs_core.resources.connection import (
+    Connection,
+    FilesConfig,
+    IcebergConfig,
+    PostgresConfig,
+)
 
 O = TypeVar("O", bound=BaseModel)  # noqa: E741  options
 
@@ -78,8 +86,37 @@ def open_connector(
             return JsonConnector(
                 tree=_tree(source, connection, surroundings), options=_options(source, JsonOptions)
             )
+        case SourceKind.ICEBERG:
+            return _iceberg(source, connection, secrets, surroundings)
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
+
+
+def statement_of(scan: Scan) -> str | None:
+    """The SQL by which a source is read, for plans; None where files are read."""
+    return postgres_statement(scan) if scan.kind is SourceKind.POSTGRES else None
+
+
+def _iceberg(
+    source: Source,
+    connection: Connection | None,
+    secrets: Mapping[str, str],
+    around: Surroundings,
+) -> Connector:
+    if connection is None or not isinstance(connection.config, IcebergConfig):
+        raise ConnectionFailedError(source.name, "it needs a connection of type iceberg")
+    # Half a second of imports, and pyiceberg reads the environment while it is imported.
+    from datarecs_connectors.iceberg.connector import iceberg_connector  # noqa: PLC0415 - as said above
+
+    return iceberg_connector(
+        source.name,
+        connection.config,
+        secrets,
+        places=Places(
+            source=source.name, roots=around.roots, now=around.now, any_path=around.any_path
+        ),
+        policy=around.policy,
+    )
 
 
 def _tree(source: Source, connection: Connection | None, around: Surroundings) -> FileTree:

@@ -9,7 +9,8 @@ from datarecs_core.comparison.grouping import Outside
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.planner import plan_document, plan_from_document
 from datarecs_core.comparison.reference import OracleStage, compare_stage
-from datarecs_core.comparison.run_json import Sealing, proof_document, question_document
+from datarecs_core.comparison.run_json import Sealing, proof_document
+from datarecs_core.comparison.stage_json import question_document
 from datarecs_core.comparison.verdict import judge_run, judge_stage
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import ColumnMapping, SchemaPolicy

@@ -14,7 +14,7 @@ from datarecs_core.comparison.fingerprints import (
 from datarecs_core.comparison.grouping import Outside
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.reference import OracleStage, compare_stage
-from datarecs_core.comparison.run_json import question_document
+from datarecs_core.comparison.stage_json import question_document
 from datarecs_core.jobs.definition import Scope
 from datarecs_testing.comparisons import a_measure, digest_by, rows_by
 from datarecs_testing.tables import Table, a_job, a_table, pair, plan_of

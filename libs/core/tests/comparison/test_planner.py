@@ -347,7 +347,7 @@ def test_a_rule_that_can_drop_digits_is_warned_of(
 @pytest.mark.parametrize(
     ("stage", "what"),
     [
-        (Stage(name="s", type=StageType.CUSTOM_SQL), "the stage type custom_sql"),
+        (Stage(name="s", type=StageType.CUSTOM_SQL), "a query over a source of kind parquet"),
         (rows_by("k", confirm=Confirm(after=DAY)), "confirm"),
     ],
 )
@@ -355,8 +355,13 @@ def test_what_this_release_lacks_is_refused_and_never_left_out(stage: Stage, wha
     error = refused(two("k int"), stage)
     assert f"{what} is not part of this release" in str(error)
     assert error.faults[0].code.docs_id == "DR1065"
-    proof = refused(two("k int"), rows_by("k"), execution=Execution(proof=ProofMode.ROWS))
-    assert "proof: rows" in str(proof)
+
+
+def test_a_proof_of_rows_asks_every_stage_for_its_digests() -> None:
+    tables = two("k int")
+    asked = a_job(tables, rows_by("k"), counting(), execution=Execution(proof=ProofMode.ROWS))
+    assert [stage.seal_rows for stage in plan_of(asked, tables).stages] == [True, True]
+    assert not any(stage.seal_rows for stage in plan_of(a_job(tables, counting()), tables).stages)
 
 
 def test_the_plan_names_the_strategy_of_each_stage_and_why_not_another() -> None:

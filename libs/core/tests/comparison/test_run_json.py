@@ -18,9 +18,14 @@ from datarecs_core.comparison.run_json import (
     proof_document,
     proof_hash,
     run_document,
-    stage_document,
 )
-from datarecs_core.comparison.scan import ExportedSnapshot, FileList, PinnedFile
+from datarecs_core.comparison.scan import (
+    ExportedSnapshot,
+    FileList,
+    PinnedFile,
+    TableSnapshot,
+)
+from datarecs_core.comparison.stage_json import stage_document
 from datarecs_core.comparison.verdict import (
     RunOutcome,
     SkipReason,
@@ -187,6 +192,22 @@ def test_a_database_pin_tells_no_session() -> None:
     assert told["kind"] == "exported_snapshot"
     assert told["taken_at"] == "2026-01-31T12:00:00.000000Z"
     assert "00000003-1" not in told.values()
+
+
+def test_a_table_pin_keeps_every_digit_of_its_snapshot() -> None:
+    pin = TableSnapshot(
+        catalog="sql lake",
+        table="books.entries",
+        table_uuid="6f9619ff-8b86-d011-b42d-00c04fc964ff",
+        snapshot_id=2**63 - 1,
+        schema_id=3,
+        taken_at=NOON,
+    )
+    told = pin_document(pin)
+    assert (told["kind"], told["snapshot_id"]) == ("table_snapshot", "9223372036854775807")
+    assert (told["table"], told["schema_id"]) == ("books.entries", 3)
+    assert pin_document(replace(pin, snapshot_id=None))["snapshot_id"] is None
+    assert from_document(TableSnapshot, to_document(pin)) == pin
 
 
 def test_a_long_file_list_stands_by_its_digest() -> None:

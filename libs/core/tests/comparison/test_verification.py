@@ -21,9 +21,10 @@ from datarecs_core.comparison.canonical import (
     number,
     text,
 )
+from datarecs_core.comparison.reading import DocumentUnreadableError
 from datarecs_core.comparison.rereading import key_form, masked_key
 from datarecs_core.comparison.run_json import proof_hash
-from datarecs_core.comparison.sealed import NotSealedError, SealedStage, sealed_run
+from datarecs_core.comparison.sealed import SealedStage, sealed_run
 from datarecs_core.comparison.tolerance import tolerance_type
 from datarecs_core.comparison.verification import verify_differences, verify_document
 from datarecs_core.jobs.definition import Accept, Breaks, Results, Tolerance
@@ -340,7 +341,7 @@ def test_a_run_whose_stages_say_something_else_is_found() -> None:
 
 
 def test_what_is_no_object_is_no_run_json() -> None:
-    with pytest.raises(NotSealedError, match="the document is not an object"):
+    with pytest.raises(DocumentUnreadableError, match="the document is not an object"):
         sealed_run([])
 
 

@@ -1,41 +1,52 @@
-"""From run.json to the model: where each fact stands in the document, and nothing else.
+"""From run.json to the model: the proof by core's typed reading, and what stands outside the proof.
 
-Apart from the model because the written form belongs to `datarecs_core.comparison.run_json`; what
-it adds later is read here.
+Apart from the model because the written form belongs to `datarecs_core.comparison`; what it adds
+later is read there, and shown here.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from datarecs_core.comparison.results import DifferenceClass, Outcome
-from datarecs_core.documents import from_document
-from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.comparison.plan import Warn
+from datarecs_core.comparison.reading import Part, whole
+from datarecs_core.comparison.results import (
+    DifferenceClass,
+    MeasureResult,
+    Outcome,
+    StageResults,
+)
+from datarecs_core.comparison.sealed import (
+    SealedMeasure,
+    SealedRun,
+    SealedSource,
+    SealedStage,
+    sealed_run,
+)
+from datarecs_core.comparison.tolerance import (
+    PercentageTolerance,
+    Tolerance,
+    tolerance_type,
+    tolerance_value,
+)
+from datarecs_core.documents import decimal_text, to_document
 from datarecs_reports.model import (
-    ColumnChange,
-    CountFacts,
     DifferenceFacts,
     DimensionFacts,
     Executed,
+    HintFacts,
     MeasureFacts,
     PinFacts,
     PinnedFile,
     QuestionFacts,
-    ReadFacts,
     RunFacts,
     SourceFacts,
     StageFacts,
+    StrategyFacts,
     ToleranceFacts,
     WarningFacts,
 )
-from datarecs_reports.reading import Part, whole
 
-_CLASSES = (
-    (DifferenceClass.INVALID, "invalid"),
-    (DifferenceClass.NULL_MISMATCH, "null_mismatch"),
-    (DifferenceClass.NOT_COMPARABLE, "not_comparable"),
-    (DifferenceClass.PRECISION, "precision"),
-    (DifferenceClass.MULTIPLICITY, "multiplicity"),
-)
-"""Classes of `outside` with their field in run.json; the rest is OUTSIDE."""
+_PLACES = ("connection", "relation", "query", "path", "filter")
 
 
 def run_facts(document: Mapping[str, object]) -> RunFacts:
@@ -45,68 +56,60 @@ def run_facts(document: Mapping[str, object]) -> RunFacts:
         DocumentUnreadableError: a field is absent or not of its type.
     """
     root = whole(document)
-    proof, run = root.part("proof"), root.part("run")
-    places = {place.text("name"): place for place in run.parts("sources")}
-    sources = tuple(_source(each, places.get(each.text("name"))) for each in proof.parts("sources"))
-    samples = root.part("samples")
+    sealed, run = sealed_run(document), root.maybe_part("run")
+    places = {place.text("name"): place for place in run.maybe_parts("sources")}
+    execution = run.maybe_part("execution")
+    outside = _Outside(
+        samples=root.maybe_part("samples"),
+        hints=root.maybe_part("hints"),
+        strategies={each.text("stage"): each for each in execution.maybe_parts("strategies")},
+    )
     return RunFacts(
         job=run.maybe("job") or "",
         run=run,
-        result=proof.text("result"),
-        acceptance=proof.text("acceptance"),
-        proof_hash=root.text("proof_hash"),
-        spec_hash=proof.text("spec_hash"),
-        key_id=proof.text("key_id"),
-        canonical=proof.text("canonical"),
-        versions=proof.mapping("versions"),
-        parameters=proof.mapping("parameters"),
-        warnings=tuple(_warning(each) for each in proof.parts("warnings")),
-        sources=sources,
-        stages=tuple(_stage(each, samples, len(sources)) for each in proof.parts("stages")),
+        result=sealed.verdict.value,
+        acceptance=sealed.acceptance.value,
+        proof_hash=sealed.proof_hash,
+        spec_hash=sealed.spec_hash,
+        key_id=sealed.key_id,
+        canonical=sealed.canonical,
+        versions=sealed.versions,
+        parameters=sealed.parameters,
+        warnings=tuple(map(_warning, sealed.warnings)),
+        sources=tuple(_source(each, places.get(each.name)) for each in sealed.inputs),
+        stages=tuple(_stage(sealed, each, outside) for each in sealed.stages),
         samples_cut="samples_cut" in document,
+        merkle_root=None if sealed.digests is None else sealed.digests.merkle_root,
     )
 
 
-def _warning(part: Part) -> WarningFacts:
-    places = [part.maybe(name) for name in ("stage", "source", "column")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outside:
+    """What stands beside the proof, by stage."""
+
+    samples: Part
+    hints: Part
+    strategies: Mapping[str, Part]
+
+
+def _warning(warning: Warn) -> WarningFacts:
+    places = (warning.stage, warning.source, warning.column)
     return WarningFacts(
-        code=part.text("code"),
-        message=part.text("message"),
+        code=warning.code,
+        message=warning.message,
         where=tuple(place for place in places if place is not None),
     )
 
 
-def _source(part: Part, place: Part | None) -> SourceFacts:
-    closure = part.part("closure")
-    rules = part.part("rules")
-    given = ("connection", "relation", "query", "path", "filter")
+def _source(source: SealedSource, place: Part | None) -> SourceFacts:
     return SourceFacts(
-        name=part.text("name"),
-        kind=part.text("kind"),
-        place={name: text for name in given if place and (text := place.maybe(name)) is not None},
-        pin=_pin(part.part("pin")),
-        columns=tuple((each.text("name"), _type(each)) for each in part.parts("schema")),
-        read=ReadFacts(
-            extracted=closure.count("extracted"),
-            grouped=closure.count("grouped"),
-            excluded=closure.count("excluded"),
-            out_of_scope=closure.count("out_of_scope"),
-        ),
-        changes=tuple(_change(name, rules.part(name)) for name in rules.content),
-    )
-
-
-def _type(column: Part) -> str:
-    kind = column.part("type")
-    try:
-        return str(from_document(CanonicalType, dict(kind.content)))  # type: ignore[arg-type]  # parsed JSON
-    except ValueError:
-        return kind.text("kind")
-
-
-def _change(column: str, part: Part) -> ColumnChange:
-    return ColumnChange(
-        column=column, cast=part.maybe("cast"), zone=part.maybe("zone"), map=part.mapping("map")
+        name=source.name,
+        kind=source.kind.value,
+        place={name: text for name in _PLACES if place and (text := place.maybe(name)) is not None},
+        pin=_pin(Part(place="pin", content=source.pin)),
+        columns=tuple((name, str(kind)) for name, kind in source.columns),
+        read=source.closure,
+        changes=source.changes,
     )
 
 
@@ -114,7 +117,8 @@ def _pin(part: Part) -> PinFacts:
     return PinFacts(
         kind=part.text("kind"),
         database=part.maybe("database"),
-        snapshot=part.maybe("snapshot"),
+        table=part.maybe("table"),
+        snapshot=part.maybe("snapshot") or part.maybe("snapshot_id"),
         lsn=part.maybe("lsn"),
         taken_at=part.maybe("taken_at"),
         file_count=part.count("count"),
@@ -123,103 +127,137 @@ def _pin(part: Part) -> PinFacts:
         files=tuple(
             PinnedFile(
                 path=file.text("path"),
-                size_bytes=file.number("size_bytes"),
+                size_bytes=file.count("size_bytes"),
                 sha256=file.maybe("sha256"),
             )
-            for file in part.parts("files")
+            for file in part.maybe_parts("files")
         ),
     )
 
 
-def _stage(part: Part, samples: Part, sources: int) -> StageFacts:
-    executed = part.text("status") == "EXECUTED"
+def _stage(run: SealedRun, stage: SealedStage, outside: _Outside) -> StageFacts:
+    results = stage.results
     return StageFacts(
-        name=part.text("name"),
-        type=part.text("type"),
-        executed=_executed(part, samples.parts(part.text("name")), sources) if executed else None,
-        skipped=None if executed else part.maybe("reason"),
-        stopped_by=part.maybe("stopped_by"),
+        name=stage.name,
+        type=stage.type.value,
+        executed=None if results is None else _executed(run, stage, results, outside),
+        skipped=None if stage.skipped is None else stage.skipped.value,
+        stopped_by=stage.stopped_by,
     )
 
 
-def _executed(part: Part, samples: tuple[Part, ...], sources: int) -> Executed:
-    differences = part.part("differences")
+def _executed(
+    run: SealedRun, stage: SealedStage, results: StageResults, outside: _Outside
+) -> Executed:
+    declared: list[SealedMeasure | None] = [*stage.measures]
+    if results.rows is not None:
+        declared.append(None)
     return Executed(
-        result=part.text("result"),
-        acceptance=part.text("acceptance"),
-        question=_question(part.part("question")),
-        counts=_counts(part.part("counts"), sources),
-        measures=tuple(_measure(each, sources) for each in part.parts("measures")),
-        stored=differences.number("rows"),
-        truncated=differences.flag("truncated"),
-        samples=tuple(difference_facts(each) for each in samples),
+        result="" if stage.verdict is None else stage.verdict.value,
+        acceptance=stage.acceptance.value,
+        question=_question(run, stage),
+        counts=results.counts,
+        measures=tuple(
+            _measure(plan, result)
+            for plan, result in zip(declared, results.all_measures, strict=True)
+        ),
+        stored=results.differences.rows,
+        truncated=results.differences.truncated,
+        samples=tuple(difference_facts(each) for each in outside.samples.maybe_parts(stage.name)),
+        hints=tuple(_hint(each) for each in outside.hints.maybe_parts(stage.name)),
+        strategy=None
+        if stage.name not in outside.strategies
+        else _strategy(outside.strategies[stage.name]),
     )
 
 
-def _question(part: Part) -> QuestionFacts:
+def _hint(part: Part) -> HintFacts:
+    return HintFacts(
+        rule=part.text("rule"),
+        measure=part.text("measure"),
+        source=part.text("source"),
+        what=part.text("what"),
+        explained=part.count("explained"),
+        of=part.count("of"),
+        examples=tuple(each or "" for each in part.texts("examples")),
+        declare=part.text("declare"),
+    )
+
+
+def _strategy(part: Part) -> StrategyFacts:
+    return StrategyFacts(
+        chosen=part.text("chosen"),
+        rejected=tuple(
+            (each.text("strategy"), each.text("reason")) for each in part.maybe_parts("rejected")
+        ),
+    )
+
+
+def _question(run: SealedRun, stage: SealedStage) -> QuestionFacts:
     return QuestionFacts(
         dimensions=tuple(
-            DimensionFacts(name=each.text("name"), rules=each.mapping("rules"))
-            for each in part.parts("dimensions")
+            DimensionFacts(name=each.name, rules=each.rules) for each in stage.dimensions
         ),
-        reference=part.text("reference"),
-        where=part.maybe("where"),
-        scope=part.maybe("scope"),
-        duplicates=part.text("duplicates"),
-        null_keys=part.text("null_keys"),
-        empty=part.text("empty"),
-        on_unmatched=part.text("on_unmatched"),
-        accept=part.mapping("accept"),
-        warn_at=part.mapping("warn_at"),
+        reference=run.sources[stage.reference],
+        where=stage.where,
+        scope=stage.scope,
+        duplicates=stage.duplicates.value,
+        null_keys=stage.null_keys.value,
+        empty=stage.empty.value,
+        on_unmatched=stage.on_unmatched.value,
+        accept=_limits(stage.accept),
+        warn_at=_limits(stage.warn_at),
+        schema=stage.schema,
+        hashed=stage.hashed,
     )
 
 
-def _counts(part: Part, sources: int) -> CountFacts:
-    return CountFacts(
-        source_rows=part.by_source("source_row_counts", sources),
-        groups=part.by_source("groups_by_source", sources),
-        matched_groups=part.number("matched_groups"),
-        unmatched_groups=part.number("unmatched_groups"),
-        unmatched=part.by_source("unmatched_by_source", sources),
-        missing=part.by_source("missing_by_source", sources),
-        presence=tuple(
-            (each.number("mask"), each.number("groups")) for each in part.parts("presence")
-        ),
-        presence_other=part.count("presence_other"),
-        rows_compared=part.number("rows_compared"),
-        rows_matched=part.number("rows_matched"),
-        rows_unmatched=part.number("rows_unmatched"),
-        duplicate_keys=part.by_source("duplicate_keys_by_source", sources),
-        null_keys=part.by_source("null_keys_by_source", sources),
-        excluded_rows=part.by_source("excluded_rows_by_source", sources),
-    )
+def _limits(limits: object) -> dict[str, str]:
+    """Limits that are given, as texts."""
+    if limits is None:
+        return {}
+    return Part(place="", content={"limits": to_document(limits)}).mapping("limits")
 
 
-def _measure(part: Part, sources: int) -> MeasureFacts:
-    classes = {kind: part.count(field) for kind, field in _CLASSES}
-    classes[DifferenceClass.OUTSIDE] = part.number("outside") - sum(classes.values())
+def _measure(plan: SealedMeasure | None, result: MeasureResult) -> MeasureFacts:
+    """A measure with its numbers; `$rows` has no plan of its own."""
+    classes = {
+        DifferenceClass.INVALID: result.invalid,
+        DifferenceClass.NULL_MISMATCH: result.null_mismatch,
+        DifferenceClass.NOT_COMPARABLE: result.not_comparable,
+        DifferenceClass.PRECISION: result.precision,
+        DifferenceClass.MULTIPLICITY: result.multiplicity,
+    }
+    classes[DifferenceClass.OUTSIDE] = result.outside - sum(classes.values())
+    largest = result.max_abs_delta
     return MeasureFacts(
-        name=part.text("name"),
-        tolerances=tuple(
-            ToleranceFacts(
-                type=each.text("type"), value=each.text("value"), base=each.maybe("base")
-            )
-            for each in part.parts("tolerances")
-        ),
-        function=part.maybe("function"),
-        combine=part.maybe("combine") or "all",
-        bound=part.maybe("bound") or "inclusive",
-        compare_to=part.maybe("compare_to") or "reference",
-        rules=part.mapping("rules"),
-        comparable="comparable" not in part.content or part.flag("comparable"),
-        within=part.number("within"),
-        outside=part.number("outside"),
-        equal=part.number("equal"),
-        within_not_equal=part.number("within_not_equal"),
+        name=result.name,
+        tolerances=tuple(tolerance_facts(each.tolerance) for each in result.tolerances),
+        function=None if plan is None else plan.function.value,
+        combine="all" if plan is None else plan.combine.value,
+        bound="inclusive" if plan is None else plan.bound.value,
+        compare_to="reference" if plan is None else plan.compare_to.value,
+        rules={} if plan is None else plan.rules,
+        comparable=plan is None or plan.comparable,
+        within=result.within,
+        outside=result.outside,
+        equal=result.equal,
+        within_not_equal=result.within_not_equal,
         classes={kind: groups for kind, groups in classes.items() if groups},
-        gaps=part.texts_by_source("gap_by_source", sources),
-        totals=part.texts_by_source("total_by_source", sources),
-        max_abs_delta=part.maybe("max_abs_delta"),
+        gaps=tuple(None if gap is None else decimal_text(gap) for gap in result.gap_by_source),
+        totals=tuple(None if one is None else decimal_text(one) for one in result.total_by_source),
+        waterfall=result.waterfall_by_source,
+        max_abs_delta=None if largest is None else decimal_text(largest),
+    )
+
+
+def tolerance_facts(tolerance: Tolerance) -> ToleranceFacts:
+    """A tolerance as it is put into words."""
+    base = tolerance.base.value if isinstance(tolerance, PercentageTolerance) else None
+    return ToleranceFacts(
+        type=tolerance_type(tolerance).value,
+        value=decimal_text(tolerance_value(tolerance)),
+        base=base,
     )
 
 
@@ -230,7 +268,7 @@ def difference_facts(part: Part) -> DifferenceFacts:
         measure=part.text("measure"),
         is_break=part.text("outcome") == Outcome.BREAK,
         difference_class=DifferenceClass(part.text("difference_class")),
-        presence=part.number("presence"),
+        presence=part.count("presence"),
         odd_one_out=part.maybe("odd_one_out"),
         key=part.texts("key"),
         values=part.pairs("values"),

@@ -1,4 +1,4 @@
-"""What a finished run says about itself, typed: run.json read once for every kind of report.
+"""What a finished run says about itself, as reports show it: run.json read once for every kind.
 
 Page and terminal show this one value, so they cannot differ. Values stay exact text; which words
 and separators they get is decided in `words` and `figures`.
@@ -8,8 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from datarecs_core.comparison.plan import PRESENCE
-from datarecs_core.comparison.results import DifferenceClass
-from datarecs_reports.reading import Part
+from datarecs_core.comparison.reading import Part
+from datarecs_core.comparison.results import (
+    Closure,
+    DifferenceClass,
+    StageCounts,
+    Waterfall,
+)
+from datarecs_core.comparison.sealed import SealedChange
+from datarecs_core.jobs.definition import SchemaPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,8 @@ class PinFacts:
 
     kind: str
     database: str | None
+    table: str | None
+    """Of a lake's catalog; `snapshot` is then its number."""
     snapshot: str | None
     lsn: str | None
     taken_at: str | None
@@ -32,26 +41,6 @@ class PinFacts:
     size_bytes: int
     digest: str | None
     files: tuple[PinnedFile, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadFacts:
-    """Rows of one source: extracted = grouped + excluded + out of scope."""
-
-    extracted: int
-    grouped: int
-    excluded: int
-    out_of_scope: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnChange:
-    """A cast, zone or map that a source's column goes through before it is compared."""
-
-    column: str
-    cast: str | None
-    zone: str | None
-    map: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +52,8 @@ class SourceFacts:
     pin: PinFacts
     columns: tuple[tuple[str, str], ...]
     """Name and type of everything that was read."""
-    read: ReadFacts
-    changes: tuple[ColumnChange, ...]
+    read: Closure
+    changes: tuple[SealedChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +84,8 @@ class MeasureFacts:
     gaps: tuple[str | None, ...]
     """By source."""
     totals: tuple[str | None, ...]
+    waterfall: tuple[Waterfall | None, ...]
+    """By source; empty entries where the measure has no total."""
     max_abs_delta: str | None
 
     @property
@@ -134,29 +125,29 @@ class DifferenceFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountFacts:
-    """Every tuple has one entry per source."""
+class HintFacts:
+    """A likely cause with its evidence; no part of the proof."""
 
-    source_rows: tuple[int, ...]
-    groups: tuple[int, ...]
-    matched_groups: int
-    unmatched_groups: int
-    unmatched: tuple[int, ...]
-    missing: tuple[int, ...]
-    presence: tuple[tuple[int, int], ...]
-    """Mask and groups, most frequent first."""
-    presence_other: int
-    rows_compared: int
-    rows_matched: int
-    rows_unmatched: int
-    duplicate_keys: tuple[int, ...]
-    null_keys: tuple[int, ...]
-    excluded_rows: tuple[int, ...]
+    rule: str
+    measure: str
+    """`$presence` for keys."""
+    source: str
+    what: str
+    explained: int
+    of: int
+    examples: tuple[str, ...]
+    """Break ids."""
+    declare: str
+    """The line of a job that would say so."""
 
-    @property
-    def outside_groups(self) -> int:
-        """Groups of every source with some measure outside its tolerance."""
-        return self.rows_unmatched - self.unmatched_groups
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyFacts:
+    """How a stage was really compared, and why not otherwise."""
+
+    chosen: str
+    rejected: tuple[tuple[str, str], ...]
+    """Strategy and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +162,10 @@ class QuestionFacts:
     on_unmatched: str
     accept: Mapping[str, str]
     warn_at: Mapping[str, str]
+    schema: SchemaPolicy | None
+    """Of a schema stage alone."""
+    hashed: tuple[tuple[str, Mapping[str, str]], ...]
+    """Of a digest stage: columns behind the fingerprints, with their rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,15 +175,23 @@ class Executed:
     result: str
     acceptance: str
     question: QuestionFacts
-    counts: CountFacts
+    counts: StageCounts
     measures: tuple[MeasureFacts, ...]
     stored: int
     truncated: bool
     samples: tuple[DifferenceFacts, ...]
+    hints: tuple[HintFacts, ...]
+    strategy: StrategyFacts | None
+    """None where the document does not say."""
 
     @property
     def matched(self) -> bool:
         return self.result == "MATCHED"
+
+    @property
+    def outside_groups(self) -> int:
+        """Groups of every source with some measure outside its tolerance."""
+        return self.counts.rows_unmatched - self.counts.unmatched_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +230,8 @@ class RunFacts:
     sources: tuple[SourceFacts, ...]
     stages: tuple[StageFacts, ...]
     samples_cut: bool
+    merkle_root: str | None
+    """Of `proof: rows`."""
 
     @property
     def source_names(self) -> tuple[str, ...]:

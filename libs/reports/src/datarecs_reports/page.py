@@ -10,14 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from datarecs_core.comparison.plan import PRESENCE
 from datarecs_reports.figures import (
     count,
+    counted,
     instant,
     lasting,
     percent,
     visible,
 )
-from datarecs_reports.model import Executed, RunFacts, StageFacts
+from datarecs_reports.model import Executed, HintFacts, RunFacts, StageFacts
 from datarecs_reports.scope import Facts, SourcePage, source_page
 from datarecs_reports.tables import (
     DifferenceTable,
@@ -27,6 +29,7 @@ from datarecs_reports.tables import (
     measure_rows,
     pattern_rows,
 )
+from datarecs_reports.waterfalls import WaterfallPage, waterfall_pages
 from datarecs_reports.words import (
     missing_words,
     policies,
@@ -34,6 +37,7 @@ from datarecs_reports.words import (
     relaxations,
     skipped_words,
     stage_words,
+    strategy_words,
     tolerance_words,
 )
 
@@ -60,6 +64,17 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HintLine:
+    """A likely cause, ready to be read."""
+
+    where: str
+    what: str
+    share: str
+    examples: str
+    declare: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagePage:
     name: str
     words: str
@@ -75,6 +90,9 @@ class StagePage:
     patterns: tuple[PatternRow, ...] = ()
     differences: tuple[DifferenceTable, ...] = ()
     truncated: bool = False
+    strategy: str = ""
+    waterfalls: tuple[WaterfallPage, ...] = ()
+    hints: tuple[HintLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +181,7 @@ def who(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 def _head(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     yield from who(run)
-    yield from when({**facts.run.part("times").content, **_given(run)})
+    yield from when({**facts.run.maybe_part("times").content, **_given(run)})
     generation = text_of(run, "job_generation")
     if generation:
         yield "Job generation", generation
@@ -173,7 +191,7 @@ def _head(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str, str
     if facts.parameters:
         shown = (f"{name} = {visible(_plain(value))}" for name, value in facts.parameters.items())
         yield "Parameters", ", ".join(shown)
-    if engine := facts.run.part("execution").maybe("engine"):
+    if engine := facts.run.maybe_part("execution").maybe("engine"):
         yield "Engine", engine
     if facts.acceptance != "NOT_CONFIGURED":
         yield "Acceptance", facts.acceptance
@@ -227,6 +245,21 @@ def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, *, samples: boo
         patterns=tuple(pattern_rows(executed, sources)) if executed.question.dimensions else (),
         differences=tuple(tables),
         truncated=executed.truncated,
+        strategy="" if executed.strategy is None else strategy_words(executed.strategy),
+        waterfalls=waterfall_pages(executed, sources),
+        hints=tuple(map(_hint, executed.hints)) if samples else (),
+    )
+
+
+def _hint(hint: HintFacts) -> HintLine:
+    measure = "keys" if hint.measure == PRESENCE else hint.measure
+    share = f"{count(hint.explained)} of {counted(hint.of, 'break')}"
+    return HintLine(
+        where=f"{visible(measure)} of {visible(hint.source)}",
+        what=visible(hint.what, most=300),
+        share=f"{share} ({percent(hint.explained, hint.of)})",
+        examples=", ".join(map(visible, hint.examples)),
+        declare=visible(hint.declare, most=300),
     )
 
 
@@ -240,10 +273,11 @@ def _tiles(executed: Executed, sources: Sequence[str]) -> tuple[Tile, ...]:
     """Groups by how they ended; where the stage knows no groups, rows by source."""
     counts = executed.counts
     if not executed.question.dimensions:
-        named = zip(counts.source_rows, sources, strict=True)
+        named = zip(counts.source_row_counts, sources, strict=True)
         return tuple(Tile(label=f"Rows of {name}", figure=count(rows)) for rows, name in named)
     rows = ", ".join(
-        f"{count(number)} {name}" for number, name in zip(counts.source_rows, sources, strict=True)
+        f"{count(number)} {name}"
+        for number, name in zip(counts.source_row_counts, sources, strict=True)
     )
     return (
         Tile(label="Groups compared", figure=count(counts.rows_compared), note=f"rows: {rows}"),
@@ -254,7 +288,7 @@ def _tiles(executed: Executed, sources: Sequence[str]) -> tuple[Tile, ...]:
         ),
         Tile(
             label="Outside tolerance",
-            figure=count(counts.outside_groups),
+            figure=count(executed.outside_groups),
             note=f"of {count(counts.matched_groups)} in every source",
         ),
         Tile(
@@ -284,6 +318,8 @@ def _proof(facts: RunFacts) -> Iterator[tuple[str, str]]:
     yield "key", facts.key_id
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
     yield "data versions", versions
+    if facts.merkle_root is not None:
+        yield "root over row digests", facts.merkle_root
 
 
 def _samples_note(facts: RunFacts, amounts: Amounts, *, samples: bool) -> str:

@@ -67,6 +67,14 @@ def _pin(source: SourceFacts) -> Iterator[str]:
         if pin.taken_at:
             yield f"taken {instant(pin.taken_at)}"
         return
+    if pin.kind == "table_snapshot":
+        snapshot = (
+            "no snapshot: it is empty" if pin.snapshot is None else f"snapshot {pin.snapshot}"
+        )
+        yield f"{snapshot} of table {visible(pin.table or '')}"
+        if pin.taken_at:
+            yield f"taken {instant(pin.taken_at)}"
+        return
     yield f"{counted(pin.file_count, 'file')}, {size(pin.size_bytes)}"
     for file in pin.files[:MAX_FILES]:
         digest = f", sha256 {file.sha256[:16]}…" if file.sha256 else ""

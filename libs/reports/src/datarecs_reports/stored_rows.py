@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datarecs_core.catalog.layout import segment
@@ -55,8 +56,8 @@ def read_rows(
     Raises:
         DifferencesUnreadableError: a file that is damaged or none of ours.
     """
-    names = [name for name, _ in stage.dimensions]
-    form = key_form([types[0] if types else "text" for _, types in stage.dimensions], sources)
+    names = [each.name for each in stage.dimensions]
+    form = key_form([each.types[0] if each.types else "text" for each in stage.dimensions], sources)
     for path in parts:
         try:
             for record, typed in _records(path):
@@ -68,6 +69,45 @@ def read_rows(
             raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause
         except (ValueError, InvalidOperation, KeyError, TypeError) as cause:
             raise DifferencesUnreadableError(path, str(cause)) from cause
+
+
+def smallest_breaks(
+    parts: Iterable[Path], stage: SealedStage, *, most: int
+) -> Iterator[Difference]:
+    """Of every measure, and file, the breaks with the smallest ids, at most so many.
+
+    By Arrow, so that a million stored rows take a second.
+
+    Raises:
+        DifferencesUnreadableError: a file that is damaged or none of ours.
+    """
+    names = [each.name for each in stage.dimensions]
+    for path in parts:
+        try:
+            with pq.ParquetFile(path) as file:
+                kept = _smallest(file, most)
+            for record in kept.to_pylist():
+                yield _difference(record, names, None)
+        except (pa.ArrowException, OSError) as cause:
+            raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause
+        except (ValueError, InvalidOperation, KeyError, TypeError) as cause:
+            raise DifferencesUnreadableError(path, str(cause)) from cause
+
+
+def _smallest(file: pq.ParquetFile, most: int) -> pa.Table:
+    """Per measure, over the batches of one file; the rest is forgotten on the way."""
+    kept: dict[str, pa.Table] = {}
+    for batch in file.iter_batches(batch_size=10 * _BATCH_ROWS):
+        table = with_text_keys(pa.Table.from_batches([batch]))
+        breaks = table.filter(pc.equal(table["outcome"], Outcome.BREAK.value))
+        for measure in pc.unique(breaks["measure"]).to_pylist():
+            own = breaks.filter(pc.equal(breaks["measure"], measure))
+            both = pa.concat_tables([kept[measure], own]) if measure in kept else own
+            if both.num_rows > most:
+                order = pc.sort_indices(both["break_id"])
+                both = both.take(order[:most])
+            kept[measure] = both
+    return pa.concat_tables(kept.values()) if kept else file.schema_arrow.empty_table()
 
 
 def _records(path: Path) -> Iterator[tuple[Mapping[str, object], object]]:

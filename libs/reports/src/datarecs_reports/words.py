@@ -5,17 +5,21 @@ Names come from jobs and sources, so whoever prints these texts escapes them for
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from datarecs_core.comparison.plan import ROWS
 from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.comparison.sealed import SealedChange
+from datarecs_core.jobs.definition import SchemaPolicy
+from datarecs_core.jobs.vocabulary import SchemaMode
 from datarecs_reports.figures import amount, count, counted, lasting, visible
 from datarecs_reports.model import (
-    ColumnChange,
     Executed,
     MeasureFacts,
     RunFacts,
     SourceFacts,
     StageFacts,
+    StrategyFacts,
     ToleranceFacts,
 )
 
@@ -72,6 +76,16 @@ _RULES = {
     "float32=shortest": "32-bit floats are compared with 32 bits",
     "arrays=set": "the order inside arrays does not count",
 }
+_SCHEMA_MODES = {
+    SchemaMode.COMPATIBLE: "types need only be comparable, not equal",
+    SchemaMode.NAMES: "names alone are compared, not types",
+}
+_STRATEGIES = {
+    "full": "in full, every row in one pass",
+    "narrow": "where it may differ, after hashes closed what is equal",
+    "pushdown": "from groups that the databases made",
+    "fingerprint": "where stored fingerprints differ",
+}
 _COMPARE_TO = {
     "all_pairs": "every source is compared with every other",
     "spread": "the largest value is compared with the smallest",
@@ -85,9 +99,13 @@ def class_words(kind: DifferenceClass) -> str:
 
 def stage_words(stage: StageFacts) -> str:
     """What the stage looks at: `totals by group: account`."""
-    head = _STAGE_WORDS.get(stage.type, stage.type)
     dimensions = stage.executed.question.dimensions if stage.executed else ()
-    names = ", ".join(visible(each.name) for each in dimensions)
+    return kind_words(stage.type, [each.name for each in dimensions])
+
+
+def kind_words(kind: str, dimensions: Iterable[str]) -> str:
+    """A type of stage with what it groups by."""
+    head, names = _STAGE_WORDS.get(kind, kind), ", ".join(map(visible, dimensions))
     return f"{head}: {names}" if names else head
 
 
@@ -100,7 +118,24 @@ def skipped_words(stage: StageFacts) -> str:
     return f"Not executed ({stage.skipped})."
 
 
-def tolerance_words(measure: MeasureFacts, reference: str) -> str:
+class Judged(Protocol):
+    """How a measure is judged: of a plan before the run, of a report after it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tolerances(self) -> tuple[ToleranceFacts, ...]: ...
+    @property
+    def combine(self) -> str: ...
+    @property
+    def bound(self) -> str: ...
+    @property
+    def compare_to(self) -> str: ...
+    @property
+    def comparable(self) -> bool: ...
+
+
+def tolerance_words(measure: Judged, reference: str) -> str:
     """All tolerances of a measure as one sentence part."""
     if not measure.comparable:
         return "cannot be compared: absent in a source, or of another type"
@@ -150,21 +185,31 @@ def short_tolerance(measure: MeasureFacts) -> str:
 def policies(executed: Executed, kind: str) -> list[str]:
     """How a stage treats duplicates, NULL keys and empty sources, and what limits it."""
     question, counts = executed.question, executed.counts
-    found = [_DUPLICATES[question.duplicates]] if kind == "row" else []
-    if question.dimensions:
-        found.append(_NULL_KEYS[question.null_keys])
-    found.append(_EMPTY[question.empty])
+    found = policy_words(
+        duplicates=question.duplicates if kind == "row" else None,
+        null_keys=question.null_keys if question.dimensions else None,
+        empty=question.empty,
+    )
     if question.where is not None:
         found.append(f"Only rows with {visible(question.where, most=1000)}.")
     if question.scope is not None:
         found.append(f"Only groups that differ in the stage {question.scope}.")
-    if any(counts.excluded_rows):
-        found.append(f"{counted(sum(counts.excluded_rows), 'row')} left out for a NULL in the key.")
+    if any(counts.excluded_rows_by_source):
+        rows = sum(counts.excluded_rows_by_source)
+        found.append(f"{counted(rows, 'row')} left out for a NULL in the key.")
     if question.accept:
         found.append(f"Accepted within {_listed(question.accept)}: {executed.acceptance}.")
     if question.warn_at:
         found.append(f"Warns above {_listed(question.warn_at)}.")
     return found
+
+
+def policy_words(*, duplicates: str | None, null_keys: str | None, empty: str) -> list[str]:
+    """What happens to repeated keys, NULL keys and empty sources; None where none can be."""
+    found = [] if duplicates is None else [_DUPLICATES[duplicates]]
+    if null_keys is not None:
+        found.append(_NULL_KEYS[null_keys])
+    return [*found, _EMPTY[empty]]
 
 
 def _listed(limits: Mapping[str, str]) -> str:
@@ -180,12 +225,31 @@ def relaxations(facts: RunFacts) -> list[str]:
                 (each.name, each.rules) for each in stage.executed.question.dimensions
             ]
             named += [(each.name, each.rules) for each in stage.executed.measures]
+            named += stage.executed.question.hashed
             for name, rules in named:
-                found |= {f"{visible(name)}: {_rule(*each)}": None for each in rules.items()}
+                found |= dict.fromkeys(rule_words(name, rules))
+            found |= dict.fromkeys(schema_words(stage.name, stage.executed.question.schema))
     for source in facts.sources:
         for change in source.changes:
             found |= dict.fromkeys(_changes(source, change))
     return list(found)
+
+
+def rule_words(column: str, rules: Mapping[str, str]) -> list[str]:
+    """Every declared rule of a column as a sentence."""
+    return [f"{visible(column)}: {_rule(*each)}" for each in rules.items()]
+
+
+def schema_words(stage: str, policy: SchemaPolicy | None) -> Iterator[str]:
+    """What a schema stage lets pass that is not equal; nothing for other stages."""
+    if policy is None:
+        return
+    if policy.mode is not SchemaMode.STRICT:
+        yield f"Stage {stage}: {_SCHEMA_MODES[policy.mode]}"
+    if policy.ignore:
+        yield f"Stage {stage}: ignored are {', '.join(map(visible, policy.ignore))}"
+    for group in policy.equivalences:
+        yield f"Stage {stage}: the types {', '.join(map(str, group))} are the same"
 
 
 def _rule(name: str, value: str) -> str:
@@ -196,7 +260,7 @@ def _rule(name: str, value: str) -> str:
     return _RULES.get(f"{name}={value}", f"{name} {value}")
 
 
-def _changes(source: SourceFacts, change: ColumnChange) -> Iterator[str]:
+def _changes(source: SourceFacts, change: SealedChange) -> Iterator[str]:
     column = f"{source.name}.{visible(change.column)}"
     if change.zone is not None:
         yield f"{column}: times without a zone are in {change.zone}"
@@ -219,13 +283,20 @@ def presence_words(mask: int, sources: Sequence[str]) -> str:
     return f"missing in {', '.join(lack)}"
 
 
+def strategy_words(strategy: StrategyFacts) -> str:
+    """How a stage was compared: `Compared in full; not narrow (…), not pushdown (…).`."""
+    how = _STRATEGIES.get(strategy.chosen, f"by strategy {strategy.chosen}")
+    others = [f"not {name} ({reason})" for name, reason in strategy.rejected]
+    return f"Compared {how}" + (f"; {', '.join(others)}." if others else ".")
+
+
 def missing_words(executed: Executed, sources: Sequence[str]) -> list[str]:
     """The groups that are not everywhere, source by source; nothing where every group is."""
     counts = executed.counts
     if len(sources) == 2:  # noqa: PLR2004  of two sources the one that has it is the better word
-        pairs = zip(counts.unmatched, sources, strict=True)
+        pairs = zip(counts.unmatched_by_source, sources, strict=True)
         return [f"{count(groups)} only in {name}" for groups, name in pairs if groups]
-    pairs = zip(counts.missing, sources, strict=True)
+    pairs = zip(counts.missing_by_source, sources, strict=True)
     return [f"{count(groups)} missing in {name}" for groups, name in pairs if groups]
 
 
@@ -239,7 +310,7 @@ def reason(facts: RunFacts) -> str:
         others = [other.name for other, _ in differing if other is not stage]
         more = f" Other stages that differ: {', '.join(others)}." if others else ""
         return f"{lead}{_difference(found, facts.source_names)}{more}"
-    if not any(rows for _, each in executed for rows in each.counts.source_rows):
+    if not any(rows for _, each in executed for rows in each.counts.source_row_counts):
         return "All sources are empty, so nothing differs."
     widest = max((each for _, each in executed), key=lambda each: each.counts.rows_compared)
     if not widest.question.dimensions:
@@ -255,8 +326,8 @@ def _difference(executed: Executed, sources: Sequence[str]) -> str:
         names = ", ".join(visible(each.name) for each in executed.measures if not each.passed)
         return f"{names} outside tolerance."
     parts = missing_words(executed, sources)
-    if counts.outside_groups:
-        parts.append(f"{count(counts.outside_groups)} outside tolerance")
+    if executed.outside_groups:
+        parts.append(f"{count(executed.outside_groups)} outside tolerance")
     groups = counted(counts.rows_compared, "group")
     verb = "does" if counts.rows_unmatched == 1 else "do"
     return f"{count(counts.rows_unmatched)} of {groups} {verb} not agree: {', '.join(parts)}."

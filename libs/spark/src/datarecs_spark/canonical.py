@@ -1,16 +1,13 @@
-"""Canonical values in SQL: texts, encodings c1, orders, and the keyed hashes made of them.
+"""Canonical values in SQL: texts, encodings c1 and orders.
 
-The oracle's `comparison.canonical` and `comparison.differences` in Spark's own functions, byte for
-byte. Every function takes SQL and gives SQL; what SQL cannot write (floats, years beyond 9999)
-comes out as NULL, and then the group is judged in Python.
+The oracle's `comparison.canonical` in Spark's own functions, byte for byte. Every function takes
+SQL and gives SQL; what SQL cannot write (floats, years beyond 9999) comes out as NULL.
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
 
 from datarecs_core.comparison.canonical import Tag, encode, text
-from datarecs_core.jobs.vocabulary import MaskRule
 from datarecs_spark.forms import Form, FormKind
 
 _TAGS = {
@@ -33,8 +30,6 @@ _YEAR_0 = "-719528 AND -719163"
 _MOMENTS = "-62135596800000000 AND 253402300799999999"
 """The years 1 to 9999, which Spark writes as we do."""
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:,$*#()|-]*")
-_BLOCK = 64
-"""Bytes of a block of SHA-256."""
 ENCODED_NULL = "X'0000000000'"
 VALID, BROKEN = "v", "x"
 """Begin what sorts texts before rules: INVALID comes last."""
@@ -123,11 +118,6 @@ def encoded(form: Form, value: str, payload: str | None = None) -> str:
     return f"CASE WHEN {payload} IS NOT NULL THEN {_tagged(Tag.INVALID, payload)} ELSE {valid} END"
 
 
-def encoded_text(value: str) -> str:
-    """Encoding of a string, or of NULL."""
-    return encoded(Form(kind=FormKind.TEXT), value)
-
-
 def _payload(form: Form, value: str) -> str:
     match form.kind:
         case FormKind.BINARY | FormKind.UUID:
@@ -162,21 +152,11 @@ def encoded_tuple(parts: Sequence[str]) -> str:
     return f"concat({', '.join([count, *parts])})"
 
 
-def tuple_head(count: str) -> str:
-    """The count of a tuple whose length SQL knows."""
-    return f"unhex(lpad(hex({count}), 4, '0'))"
-
-
 def lossless(form: Form, value: str) -> str:
-    """A text from which `residue.decode` makes the same canonical value."""
+    """A text from which `decoding.from_text` makes the same canonical value."""
     if form.kind in {FormKind.BINARY, FormKind.UUID}:
         return f"hex({value})"
     return f"CAST({value} AS STRING)"
-
-
-def canonical_order(form: Form, value: str) -> str:
-    """What sorts values of a form canonically; NULL sorts first by itself."""
-    return number_order(value) if form.kind is FormKind.NUMBER else value
 
 
 def magnitude(number: str) -> str:
@@ -226,31 +206,3 @@ def number_order(written: str) -> str:
         f"CASE {written} WHEN '-Inf' THEN '0' WHEN '0' THEN '2' WHEN 'Inf' THEN '4' "
         f"WHEN 'NaN' THEN '5' ELSE IF(startswith({written}, '-'), {below}, concat('3', {size})) END"
     )
-
-
-def hmac_hex(key: bytes, message: str) -> str:
-    """HMAC-SHA-256 as 64 lower-case hexadecimal digits."""
-    short = key if len(key) <= _BLOCK else hashlib.sha256(key).digest()
-    padded = short.ljust(_BLOCK, b"\0")
-    inner, outer = (binary_literal(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C))
-    return f"sha2(concat({outer}, unhex(sha2(concat({inner}, {message}), 256))), 256)"
-
-
-def base32(digits: str) -> str:
-    """The first 26 characters `a-z2-7` of hexadecimal digits."""
-    groups = (f"lpad(conv(substr({digits}, {at}, 10), 16, 32), 8, '0')" for at in (1, 11, 21, 31))
-    letters = f"substr(concat({', '.join(groups)}), 1, 26)"
-    alphabet = ("0123456789ABCDEFGHIJKLMNOPQRSTUV", "abcdefghijklmnopqrstuvwxyz234567")
-    return f"translate({letters}, '{alphabet[0]}', '{alphabet[1]}')"
-
-
-def masked(key: bytes, rule: MaskRule | None, written: str) -> str:
-    """A text as it may leave the engine; NULL stays NULL."""
-    match rule:
-        case None:
-            return written
-        case MaskRule.REDACT:
-            return f"IF({written} IS NULL, NULL, '***')"
-        case MaskRule.HASH:
-            message = f"concat({binary_literal(b'mask')}, CAST({written} AS BINARY))"
-            return f"concat('h:', substr({hmac_hex(key, message)}, 1, 16))"

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from datarecs_core.comparison.results import BucketSum
 from datarecs_core.hashing import JsonValue
 from datarecs_core.values import EXACT
 
@@ -67,8 +68,13 @@ class Counted:
     """Hashes of keys with several rows, a few of them."""
     truncated: bool = False
     """Not every difference is stored."""
-    residue: int = 0
-    """Groups that Python judged."""
+    alone: dict[tuple[int, int, int], Decimal] = field(default_factory=dict)
+    """By measure, source and presence mask: amounts in groups that some source lacks. Numbers of
+    rows stand behind the declared measures."""
+    sealed: tuple[BucketSum, ...] = ()
+    """Under `proof: rows`; set once, when all answers are there."""
+    opened: int = 0
+    """Groups that were not wholly equal."""
     stored: int = 0
     digest: int = 0
     """Sum of the stored rows' hashes."""
@@ -84,6 +90,9 @@ class Counted:
     def tally(self, measure: int) -> MeasureTally:
         return self.measures.setdefault(measure, MeasureTally())
 
+    def add_alone(self, place: tuple[int, int, int], amount: Decimal) -> None:
+        self.alone[place] = EXACT.add(self.alone.get(place, Decimal(0)), amount)
+
     def add(self, other: "Counted") -> None:
         """Add another task's numbers to these."""
         self.groups += other.groups
@@ -93,9 +102,11 @@ class Counted:
             self.tally(measure).add(tally)
         for place, total in other.totals.items():
             self.totals[place] = EXACT.add(self.totals.get(place, Decimal(0)), total)
+        for alone, amount in other.alone.items():
+            self.add_alone(alone, amount)
         self.overflows |= other.overflows
         self.repeated_keys = sorted({*self.repeated_keys, *other.repeated_keys})
-        self.residue += other.residue
+        self.opened += other.opened
         self.stored += other.stored
         self.digest = (self.digest + other.digest) % 2**256
         self.parts += other.parts
@@ -120,10 +131,11 @@ class Counted:
                     for at, each in self.measures.items()
                 ],
                 "totals": [[*place, str(total)] for place, total in self.totals.items()],
+                "alone": [[*place, str(amount)] for place, amount in self.alone.items()],
                 "rounded": self.rounded,
                 "overflows": [list(place) for place in self.overflows],
                 "repeated_keys": self.repeated_keys,
-                "residue": self.residue,
+                "opened": self.opened,
                 "stored": self.stored,
                 "digest": str(self.digest),
                 "parts": self.parts,
@@ -150,10 +162,14 @@ def read_counted(written: str, sources: int) -> Counted:
             for at, unequal, outside, not_own, classes, largest in found["measures"]
         },
         totals={(measure, source): Decimal(total) for measure, source, total in found["totals"]},
+        alone={
+            (measure, source, mask): Decimal(amount)
+            for measure, source, mask, amount in found["alone"]
+        },
         rounded=found["rounded"],
         overflows={(measure, source) for measure, source in found["overflows"]},
         repeated_keys=found["repeated_keys"],
-        residue=found["residue"],
+        opened=found["opened"],
         stored=found["stored"],
         digest=int(found["digest"]),
         parts=found["parts"],

@@ -1,13 +1,13 @@
 """Values of forms in Python: from Arrow and from texts to canonical values, and back to Arrow.
 
-Only the Arrow steps meet single values: `python_columns` before grouping, `residue` after it.
+Only the Arrow steps meet single values: `python_columns` before grouping, `judging` after it.
 """
 
 from decimal import Decimal
 
 import pyarrow as pa
 
-from datarecs_core.comparison.canonical import Tag, Value, number, number_text, text
+from datarecs_core.comparison.canonical import Tag, Value, number, number_text
 from datarecs_spark.canonical import tag_of
 from datarecs_spark.forms import Form, FormKind
 
@@ -68,18 +68,6 @@ def invalid_of(payload: bytes) -> Value:
     """The INVALID value behind its encoding's payload: the source's encoded name, raw bytes."""
     size = 5 + int.from_bytes(payload[1:5])
     return Value(Tag.INVALID, (payload[5:size].decode(), payload[size:]))
-
-
-def cell_of(form: Form, written: str | None, payload: bytes | None) -> Value:
-    """A compared value as the residue gets it."""
-    if payload is not None:
-        return invalid_of(payload)
-    return Value(Tag.NULL) if written is None else from_text(form, written)
-
-
-def text_value(written: str | None) -> Value:
-    """A value that reads as the text does."""
-    return Value(Tag.NULL) if written is None else text(written)
 
 
 def represented(value: Value, form: Form) -> object:

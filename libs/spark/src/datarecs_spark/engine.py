@@ -6,14 +6,16 @@ what the tasks counted into StageResults. Nothing here decides what a number mea
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from datarecs_application.ports.comparing import Explanation, Progress
+from datarecs_core.comparison.grouping import Outside
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.reference import compare_stage
 from datarecs_core.comparison.results import StageResults
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy
@@ -30,16 +32,24 @@ from datarecs_spark.errors import (
 from datarecs_spark.explaining import explained
 from datarecs_spark.fingerprints import bucket, summed
 from datarecs_spark.forms import INTEGER
-from datarecs_spark.grouping import null_key, ranked, united
-from datarecs_spark.identities import identified
-from datarecs_spark.judging import judged
-from datarecs_spark.layout import Layout, Role, check_covered, keys_of, layout_of
+from datarecs_spark.grouping import aggregated, null_key, tuples, united
+from datarecs_spark.layout import (
+    Layout,
+    Role,
+    check_covered,
+    keys_of,
+    layout_of,
+    sealing_layout,
+)
 from datarecs_spark.narrowing import Narrowed, narrowed
 from datarecs_spark.native import NotNativeError
+from datarecs_spark.opening import opened_groups, opened_tuples
 from datarecs_spark.prepare import prepared
 from datarecs_spark.read import Delivered, delivered, roots
 from datarecs_spark.results import stage_results
-from datarecs_spark.sink import SUMMARY, SinkPlan, sunk
+from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
+from datarecs_spark.sink import SUMMARY, sunk
+from datarecs_spark.storing import SinkPlan
 from datarecs_spark.tally import SourceTally, passed_rows, read_rows, read_tallies
 from datarecs_spark.truncating import truncated
 
@@ -144,54 +154,80 @@ class SparkEngine:
         self._size(_expected_rows(plan))
         sources = self._delivered(plan)
         layout = layout_of(plan, sources)
-        location = self._fresh(self._directory / plan.name)
-        scope = self._fresh(self._directory / _SCOPES / plan.name) if plan.keep_scope else None
+        scope = self._fresh(_SCOPES, plan.name) if plan.keep_scope else None
         sink = SinkPlan(
             layout=layout,
             key=self._key,
-            directory=str(location),
+            directory=str(self._fresh(plan.name)),
             scope_directory=None if scope is None else str(scope),
         )
-        found = self._counted(sink, sources)
-        counted, tallies = found.counted, found.tallies
+        counted, tallies = self._compared(sink, sources)
         if found_closed is not None:
             found_closed.add_closed(counted, tallies)
-        _keep_only(location, counted.parts)
+        _keep_only(Path(sink.directory), counted.parts)
         if scope is not None:
             _keep_only(scope, counted.scope_parts)
         if counted.stored > plan.caps.max_rows:
             counted = truncated(self._session, sink, counted)
-        results = stage_results(layout, counted, tallies, str(location))
+        results = stage_results(layout, counted, tallies, sink.directory)
+        if plan.seal_rows and plan.catalogue is not None:
+            # Columns are no rows of Spark's; the oracle reads them from the plan.
+            sealed = compare_stage(plan, (), Outside(key=self._key)).results.digests
+            results = replace(results, digests=sealed)
         metrics = () if found_closed is None else found_closed.metrics
         return replace(results, metrics=(*results.metrics, *metrics), strategy=plan.strategy)
 
-    def _counted(self, sink: SinkPlan, sources: Sequence[Delivered]) -> "_Found":
+    def _compared(
+        self, sink: SinkPlan, sources: Sequence[Delivered]
+    ) -> tuple[Counted, list[SourceTally]]:
         """The one action of a stage."""
         layout, plan = sink.layout, sink.layout.stage
         parts = [self._prepared(layout.of_rows, each) for each in sources]
-        rows = united(parts)
-        if plan.null_keys is NullKeys.EXCLUDE:
-            rows = rows.filter(f"NOT {null_key(layout.of_rows.keys)}")
-        if layout.hashed is None:
-            ranks = ranked(layout, rows, self._partitions)
-        else:
-            ranks = summed(layout.hashed, rows, self._key)
-        groups = judged(layout, ranks, self._key)
-        told = sunk(identified(layout, groups, self._key), sink)
-        told = told.union(passed_rows(layout.of_rows, parts))
+        groups = self._groups(layout, parts)
+        told = sunk(groups, sink).union(passed_rows(layout.of_rows, parts))
         if plan.where is not None or plan.scope is not None:
             told = told.union(read_rows(sources))
+        if plan.seal_rows and plan.catalogue is None:
+            told = told.union(self._sealed(layout, sources, parts))
         answers = [(row["what"], row["body"]) for row in told.collect()]
-        counted = Counted(len(sources))
+        counted = Counted(len(layout.sources))
         for what, body in answers:
             if what == SUMMARY:
-                counted.add(read_counted(body, len(sources)))
+                counted.add(read_counted(body, len(layout.sources)))
         tallies = read_tallies(layout.of_rows, answers)
         for tally, source in zip(tallies, sources, strict=True):
             if plan.where is None and plan.scope is None:
                 tally.extracted = tally.passed
             _check_pinned(source, tally)
-        return _Found(counted=counted, tallies=tallies)
+        counted.sealed = read_sealed(answers)
+        return counted, tallies
+
+    def _groups(self, layout: Layout, parts: Sequence[DataFrame]) -> DataFrame:
+        """Groups of prepared rows, the wholly equal ones as numbers."""
+        rows = united(parts)
+        if layout.stage.null_keys is NullKeys.EXCLUDE:
+            rows = rows.filter(f"NOT {null_key(layout.of_rows.keys)}")
+        if layout.hashed is not None:
+            return opened_groups(layout, summed(layout.hashed, rows, self._key))
+        if layout.pairs_rows:
+            return opened_tuples(layout, tuples(layout, rows, self._partitions), self._partitions)
+        return opened_groups(layout, aggregated(layout, rows))
+
+    def _sealed(
+        self, layout: Layout, sources: Sequence[Delivered], parts: Sequence[DataFrame]
+    ) -> DataFrame:
+        """Fingerprints of rows, or of groups where functions make them; only `proof: rows` asks."""
+        stage = layout.stage
+        hashed = layout.hashed
+        if hashed is None and not stage.collapses:
+            hashed = sealing_layout(stage, sources)
+            parts = [self._prepared(hashed, each) for each in sources]
+        rows = united(parts)
+        if stage.null_keys is NullKeys.EXCLUDE:
+            rows = rows.filter(f"NOT {null_key((hashed or layout).keys)}")
+        if hashed is not None:
+            return sealed_rows(hashed, rows, self._key)
+        return sealed_groups(layout, aggregated(layout, rows), self._key)
 
     def _prepared(self, layout: Layout, source: Delivered) -> DataFrame:
         """The prepared rows of one source that pass `where` and scope."""
@@ -223,17 +259,12 @@ class SparkEngine:
         same = [f"{label} <=> d{label}" for label, _ in columns]
         return rows.join(differing, F.expr(" AND ".join(same) or "TRUE"), how="left_semi")
 
-    def _fresh(self, directory: Path) -> Path:
+    def _fresh(self, *names: str) -> Path:
         """An empty directory; what an earlier attempt left is gone."""
+        directory = self._directory.joinpath(*names)
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         return directory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    counted: Counted
-    tallies: list[SourceTally]
 
 
 def _expected_rows(stage: StagePlan) -> int:

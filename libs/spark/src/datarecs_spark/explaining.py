@@ -2,7 +2,6 @@
 
 from datarecs_application.ports.comparing import Explanation
 from datarecs_spark.layout import Layout
-from datarecs_spark.tolerances import Agreeing
 
 
 def explained(layout: Layout, partitions: int) -> Explanation:
@@ -21,16 +20,10 @@ def explained(layout: Layout, partitions: int) -> Explanation:
     if layout.hashed is not None:
         hashed = layout.hashed.fields
         lines += [f"fingerprint of {field.label} as {field.form.sql_type}" for field in hashed]
-    for measure in layout.compared:
-        where = (
-            "SQL"
-            if Agreeing(layout=layout, measure=measure).judged_in_sql
-            else ("Python, for groups that are not equal")
-        )
-        lines.append(
-            f"compare {measure.plan.name} ({measure.plan.function}) as {measure.result.sql_type}, "
-            f"judged in {where}"
-        )
+    lines += [
+        f"compare {each.plan.name} ({each.plan.function}) as {each.result.sql_type}"
+        for each in layout.compared
+    ]
     lines += [
         f"{field.label} of {scan.source} is prepared in Python"
         for field in layout.of_rows.fields

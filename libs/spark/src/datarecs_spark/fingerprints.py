@@ -21,7 +21,6 @@ from datarecs_core.comparison.fingerprints import (
 from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_spark.canonical import binary_literal, encoded, encoded_tuple
 from datarecs_spark.forms import FormKind
-from datarecs_spark.grouping import ABOUT_GROUP, ABOUT_VALUES, PLACE
 from datarecs_spark.layout import Field, Layout
 from datarecs_spark.prepare import SOURCE
 
@@ -40,13 +39,22 @@ def bucket(keys: Sequence[Field], key: bytes) -> str:
 def summed(rows_layout: Layout, rows: DataFrame, key: bytes) -> DataFrame:
     """One row per bucket `k0`: rows per source in `n<source>`, rows and sum in `v0_<source>`.
 
-    The columns are those of `grouping.ranked`, so that buckets are judged like other groups.
+    The columns are those of `grouping.aggregated`, so that buckets are judged like other groups.
 
     Args:
         rows_layout: of the prepared rows.
         rows: prepared and united.
         key: the tenant's.
     """
+    own = bucket_totals(rows_layout, rows, key)
+    sources = rows_layout.sources
+    counts = [f"coalesce(max(rows) FILTER (WHERE {SOURCE} = {at}), 0L) AS n{at}" for at in sources]
+    totals = [f"max(total) FILTER (WHERE {SOURCE} = {at}) AS v0_{at}" for at in sources]
+    return own.groupBy("k0").agg(*map(F.expr, (*counts, *totals)))
+
+
+def bucket_totals(rows_layout: Layout, rows: DataFrame, key: bytes) -> DataFrame:
+    """One row per source and bucket `k0` with any: its `rows`, and rows and sum in `total`."""
     told = f"{binary_literal(key + ROW_MARK)}, {_key(rows_layout.keys)}, {_values(rows_layout)}"
     hashed = rows.selectExpr(
         SOURCE, f"{bucket(rows_layout.keys, key)} AS k0", f"sha2(concat({told}), 256) AS hashed"
@@ -62,15 +70,7 @@ def summed(rows_layout: Layout, rows: DataFrame, key: bytes) -> DataFrame:
         own = own.selectExpr(*(f"{carried} AS l{at}" if c == f"l{at}" else c for c in own.columns))
     parts = [_hex("rows", 2 * COUNT_BYTES)]
     parts += [_hex(f"(l{at} & {_LOW})", _LIMB_DIGITS) for at in _LIMBS]
-    own = own.selectExpr(SOURCE, "k0", "rows", f"unhex(concat({', '.join(parts)})) AS total")
-    sources = rows_layout.sources
-    counts = [f"coalesce(max(rows) FILTER (WHERE {SOURCE} = {at}), 0L) AS n{at}" for at in sources]
-    totals = [f"max(total) FILTER (WHERE {SOURCE} = {at}) AS v0_{at}" for at in sources]
-    return (
-        own.groupBy("k0")
-        .agg(*map(F.expr, (*counts, *totals)))
-        .selectExpr("*", f"1L AS {PLACE}", f"TRUE AS {ABOUT_GROUP}", f"TRUE AS {ABOUT_VALUES}")
-    )
+    return own.selectExpr(SOURCE, "k0", "rows", f"unhex(concat({', '.join(parts)})) AS total")
 
 
 def _key(keys: Sequence[Field]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from datarecs_core.comparison.fingerprints import hashed_rows
 from datarecs_core.comparison.plan import (
     DimensionPlan,
     HashedRows,
@@ -22,7 +23,6 @@ from datarecs_core.jobs.vocabulary import (
     Float32Rule,
     Function,
     NullAs,
-    StageType,
     UnicodeForm,
 )
 from datarecs_spark.errors import NotCoveredError
@@ -40,7 +40,6 @@ from datarecs_spark.forms import (
 )
 from datarecs_spark.read import Delivered
 
-_STAGES = frozenset(StageType) - {StageType.CUSTOM_SQL}
 _ABSENT = frozenset({TypeKind.ARRAY, TypeKind.STRUCT, TypeKind.MAP, TypeKind.INTERVAL})
 _DEEPEST_SCALE = 28
 """Digits after the point that sums can still add up exactly."""
@@ -192,7 +191,7 @@ class Layout:
     @property
     def always_present(self) -> bool:
         """One group that every source has, with or without rows."""
-        return self.stage.type is not StageType.ROW and not self.keys
+        return self.stage.always_present
 
 
 def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
@@ -207,6 +206,11 @@ def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
         keys=keys_of(stage.dimensions, delivered, "k"),
         measures=tuple(_measure(stage, plan, delivered) for plan in stage.measures),
     )
+
+
+def sealing_layout(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
+    """Of the rows of a stage that compares rows, as a digest stage would hash them."""
+    return _hashed(stage, hashed_rows(stage.dimensions, stage.measures), delivered)
 
 
 def _hashed(stage: StagePlan, rows: HashedRows, delivered: Sequence[Delivered]) -> Layout:
@@ -249,8 +253,6 @@ def check_covered(stage: StagePlan) -> None:
     Raises:
         NotCoveredError: with the stage and the field that asks for it.
     """
-    if stage.type not in _STAGES:
-        raise NotCoveredError(stage=stage.name, field="type", what=f"the stage type {stage.type}")
     scope = stage.scope.dimensions if stage.scope else ()
     named: list[tuple[str, Sequence[InputPlan | None]]] = [
         (each.name, each.inputs) for each in (*stage.row_dimensions, *scope)

@@ -20,6 +20,7 @@ from datarecs_core.comparison.results import (
     ToleranceResult,
 )
 from datarecs_core.comparison.translating import fits
+from datarecs_core.comparison.waterfall import waterfalls
 from datarecs_core.documents import from_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, NullKeys
 from datarecs_core.values import EXACT
@@ -61,9 +62,10 @@ def stage_results(
             for tally, grouped in zip(tallies, counted.grouped, strict=True)
         ),
         warnings=_warnings(stage, counted, tallies),
+        digests=counted.sealed,
         metrics=(
             ("rows_scanned", sum(tally.extracted for tally in tallies)),
-            ("residue_groups", counted.residue),
+            ("open_groups", counted.opened),
         ),
     )
 
@@ -132,14 +134,16 @@ class _Measures:
 
     def of(self, plan: MeasurePlan) -> MeasureResult:
         totals = tuple(self._total(plan, index) for index in self.layout.sources)
-        return self._result(plan, self.counted.measures.get(plan.index, MeasureTally()), totals)
+        found = self.counted.measures.get(plan.index, MeasureTally())
+        return self._result(plan, found, totals, plan.index)
 
     def of_rows(self) -> MeasureResult:
         """`$rows`: numbers of rows, compared exactly."""
         stage = self.layout.stage
         totals = tuple(Decimal(each.passed - _excluded(stage, each)) for each in self.tallies)
-        found = self.counted.measures.get(len(self.layout.measures), MeasureTally())
-        return self._result(ROWS_MEASURE, found, totals)
+        at = len(self.layout.measures)
+        found = self.counted.measures.get(at, MeasureTally())
+        return self._result(ROWS_MEASURE, found, totals, at)
 
     def _total(self, plan: MeasurePlan, index: int) -> Decimal | None:
         if not plan.has_total:
@@ -159,8 +163,13 @@ class _Measures:
         return gap if fits(gap, plan.total_scale) else None
 
     def _result(
-        self, plan: MeasurePlan, found: MeasureTally, totals: tuple[Decimal | None, ...]
+        self, plan: MeasurePlan, found: MeasureTally, totals: tuple[Decimal | None, ...], at: int
     ) -> MeasureResult:
+        alone = {
+            (source, mask): amount
+            for (measure, source, mask), amount in self.counted.alone.items()
+            if measure == at
+        }
         classes = found.classes
         within = self.matched - found.outside
         equal = self.matched - found.unequal
@@ -181,6 +190,7 @@ class _Measures:
             not_comparable=classes[DifferenceClass.NOT_COMPARABLE],
             total_by_source=totals,
             gap_by_source=tuple(self._gap(plan, total, totals[self.reference]) for total in totals),
+            waterfall_by_source=waterfalls(plan, alone, totals, self.reference),
             max_abs_delta=_largest(found) if plan.subtractable and self.matched else None,
         )
 

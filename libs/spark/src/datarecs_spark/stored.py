@@ -4,17 +4,14 @@
 exporter or a later judgement needs, masked and INVALID keys included.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from datarecs_core.comparison.plan import PRESENCE, ROWS
 from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
 from datarecs_core.documents import decimal_text
 from datarecs_spark.decoding import native
@@ -69,73 +66,6 @@ def _is_text(layout: Layout, field: Field) -> bool:
     return plan.mask is not None or field.form.kind in {FormKind.UUID, FormKind.TIME}
 
 
-def from_stream(layout: Layout, batch: pa.RecordBatch) -> pa.Table:
-    """Stored rows of a batch of judged differences."""
-    sources = list(layout.stage.sources)
-    bits = _bits(batch.column("mask"), len(sources))
-    deltas = _present(batch.column("deltas"), len(sources))
-    measures = [PRESENCE, *(each.plan.name for each in layout.measures), ROWS]
-    within = batch.column("within")
-    columns = {
-        "break_id": batch.column("break_id"),
-        "stage": pa.repeat(layout.stage.name, batch.num_rows),
-        "measure": pa.array(measures).take(pc.add(batch.column("measure"), 1)),
-        "outcome": pc.if_else(within, Outcome.WITHIN.value, Outcome.BREAK.value),
-        "class": batch.column("found_class"),
-        "presence": batch.column("mask"),
-        "odd_one_out": batch.column("odd_name"),
-        **({"key": _keys(layout, batch)} if layout.keys else {}),
-        "key_text": batch.column("key_text"),
-        "key_encoded": batch.column("key_encoded"),
-        "key_hash": batch.column("key_hash"),
-        "values": _map(batch.column("shown"), bits & _has(batch.column("shown")), sources),
-        "raw_values": _map(
-            batch.column("befores"),
-            _bits(pc.fill_null(batch.column("changed"), 0), len(sources)),
-            sources,
-        ),
-        "deltas": _map(batch.column("deltas"), deltas, sources),
-        "delta_percent": _map(
-            batch.column("percents"), _present(batch.column("percents"), len(sources)), sources
-        ),
-        "locator": _map(batch.column("deltas"), np.zeros_like(deltas), sources),
-        "sort_delta": _size(batch.column("size")),
-    }
-    return pa.table(columns, schema=schema_of(layout))
-
-
-def _bits(masks: pa.Array, sources: int) -> Any:  # noqa: ANN401 - numpy's arrays of booleans
-    """Row by source."""
-    found = masks.to_numpy(zero_copy_only=False).astype(np.int64)
-    return (found[:, None] >> np.arange(sources)) & 1 > 0
-
-
-def _has(lists: pa.Array) -> Any:  # noqa: ANN401 - numpy's arrays of booleans
-    return pc.is_valid(lists).to_numpy(zero_copy_only=False)[:, None]
-
-
-def _starts(lists: pa.Array) -> Any:  # noqa: ANN401 - numpy's arrays of numbers
-    return lists.offsets.to_numpy()[:-1]
-
-
-def _present(lists: pa.Array, sources: int) -> Any:  # noqa: ANN401 - numpy's arrays of booleans
-    """Where a list holds a text; lists are as long as there are sources, or NULL."""
-    has = np.broadcast_to(_has(lists), (len(lists), sources)).copy()
-    items = pc.is_valid(lists.values).to_numpy(zero_copy_only=False)
-    rows, columns = np.nonzero(has)
-    has[rows, columns] = items[_starts(lists)[rows] + columns]
-    return has
-
-
-def _map(lists: pa.Array, present: Any, sources: Sequence[str]) -> pa.Array:  # noqa: ANN401 - numpy's arrays of booleans
-    """Source and text, for the sources that are present."""
-    rows, columns = np.nonzero(present)
-    offsets = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int32)
-    names = pa.array(sources, pa.string()).take(pa.array(columns))
-    items = lists.values.take(pa.array(_starts(lists)[rows] + columns))
-    return pa.MapArray.from_arrays(pa.array(offsets), names, items)
-
-
 def _keys(layout: Layout, batch: pa.RecordBatch) -> pa.Array:
     struct = schema_of(layout).field("key").type
     arrays = []
@@ -152,25 +82,18 @@ def _keys(layout: Layout, batch: pa.RecordBatch) -> pa.Array:
     )
 
 
-def _size(keys: pa.Array) -> pa.Array:
-    """What `canonical.size_key` wrote, as a double: for ordering alone."""
-    exponent = pc.utf8_slice_codeunits(keys, 0, 4)
-    shift = pc.cast(pc.subtract(pc.cast(exponent, pa.int32()), 999), pa.string())
-    digits = pc.utf8_slice_codeunits(keys, 4)
-    written = pc.binary_join_element_wise("0.", digits, "E", shift, "")
-    small = pc.less(pc.utf8_length(keys), 5)
-    return pc.cast(pc.if_else(small, "0", written), pa.float64())
-
-
 def from_differences(
-    layout: Layout, rows: Sequence[Difference], keys: Sequence[Mapping[str, object]]
+    layout: Layout, rows: Sequence[Difference], keys: Sequence[tuple[object, ...]]
 ) -> pa.Table:
-    """Stored rows of differences that Python judged; `keys` holds their typed key columns."""
+    """Stored rows of differences; `keys` holds their key columns as Arrow gave them."""
     schema = schema_of(layout)
     natives = {label: _native_of(layout, label) for label in layout.key_names}
     batch = pa.RecordBatch.from_arrays(
         [
-            *(pa.array([key[label] for key in keys], kind) for label, kind in natives.items()),
+            *(
+                pa.array([key[at] for key in keys], kind)
+                for at, kind in enumerate(natives.values())
+            ),
             pa.array([list(row.key) for row in rows], pa.list_(pa.string())),
         ],
         names=[*natives, "key_text"],

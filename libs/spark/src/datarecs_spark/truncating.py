@@ -17,9 +17,9 @@ from datarecs_core.documents import to_document
 from datarecs_spark.canonical import size_key
 from datarecs_spark.counted import Counted, read_counted
 from datarecs_spark.samples import BestRows
-from datarecs_spark.sink import Part, SinkPlan, attempt_name
 from datarecs_spark.sort_keys import size_key_of
 from datarecs_spark.stored import differences_of, schema_of
+from datarecs_spark.storing import Part, SinkPlan, attempt_name
 
 
 def truncated(session: SparkSession, sink: SinkPlan, counted: Counted) -> Counted:

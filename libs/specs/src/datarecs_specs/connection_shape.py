@@ -4,19 +4,27 @@ Each new type of connection is one entry here and one dataclass in core.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from datarecs_core.errors.faults import Fault, Path, Place
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.resources.connection import (
+    CatalogType,
     Connection,
     ConnectionType,
     FilesConfig,
+    HadoopCatalog,
+    IcebergConfig,
     PostgresConfig,
+    RestCatalog,
+    SqlCatalog,
     SslMode,
 )
 from datarecs_specs.job_sources import FREE
-from datarecs_specs.records import Field, Record, tagged
-from datarecs_specs.references import FOLDER, HOST, SECRET_REFERENCE
-from datarecs_specs.shapes import IDENT, Whole, Word
+from datarecs_specs.reading import Reading
+from datarecs_specs.records import Field, Record, Tagged, tagged
+from datarecs_specs.references import CATALOG_URL, FOLDER, HOST, SECRET_REFERENCE
+from datarecs_specs.shapes import IDENT, Text, Whole, Word
 
 _WRITE_AUTH = (SpecCode.INLINE_SECRET, "write `auth: {password: env:NAME}` beside `config`")
 _SECRET_KEYS = dict.fromkeys(
@@ -27,32 +35,112 @@ _DSN_KEYS = dict.fromkeys(
     (SpecCode.INLINE_SECRET, "write host, port, database and user, the password under `auth`"),
 )
 
-_CONFIGS: Mapping[ConnectionType, Record] = {
-    ConnectionType.POSTGRES: Record(
-        title="config of postgres",
-        model=PostgresConfig,
-        misplaced={**_SECRET_KEYS, **_DSN_KEYS},
-        fields=(
-            Field(name="host", shape=HOST, doc="name or address of the server"),
-            Field(name="port", shape=Whole(least=1, most=65_535), doc="of the server"),
-            Field(name="database", shape=IDENT, doc="name of the database"),
-            Field(name="user", shape=IDENT, doc="a role that may only read"),
-            Field(
-                name="sslmode",
-                shape=Word(words=SslMode),
-                doc="how the server is verified; verify-full proves it is the one named",
-            ),
+_POSTGRES = Record(
+    title="config of postgres",
+    model=PostgresConfig,
+    misplaced={**_SECRET_KEYS, **_DSN_KEYS},
+    fields=(
+        Field(name="host", shape=HOST, doc="name or address of the server"),
+        Field(name="port", shape=Whole(least=1, most=65_535), doc="of the server"),
+        Field(name="database", shape=IDENT, doc="name of the database"),
+        Field(name="user", shape=IDENT, doc="a role that may only read"),
+        Field(
+            name="sslmode",
+            shape=Word(words=SslMode),
+            doc="how the server is verified; verify-full proves it is the one named",
         ),
     ),
+)
+
+
+def _check_database(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """A SQL catalog is kept in one database."""
+    places = [name for name in ("postgres", "sqlite") if name in given]
+    if len(places) != 1:
+        reading.fault(
+            Fault(
+                code=SpecCode.FIELD_GIVEN_TWICE if places else SpecCode.MISSING_FIELD,
+                path=(*at, "postgres"),
+                others=((*at, "sqlite"),) if places else (),
+                message="give exactly one of postgres and sqlite",
+                place=Place.KEY if places else Place.MISSING,
+            )
+        )
+
+
+_WAREHOUSE = Text(most=1_024, normal=False)
+_CATALOG_FIELDS: Mapping[CatalogType, tuple[Field, ...]] = {
+    CatalogType.SQL: (
+        Field(name="name", shape=IDENT, doc="of the catalog, as its rows carry it"),
+        Field(name="postgres", shape=_POSTGRES, doc="the server that keeps `iceberg_tables`"),
+        Field(name="sqlite", shape=FOLDER, doc="the file that keeps it, inside an allowed root"),
+    ),
+    CatalogType.REST: (
+        Field(name="uri", shape=CATALOG_URL, doc="where the catalog's `/v1` begins"),
+        Field(name="warehouse", shape=_WAREHOUSE, doc="which one, where it serves several"),
+        Field(name="token_uri", shape=CATALOG_URL, doc="where a credential becomes a token"),
+        Field(name="scope", shape=IDENT, doc="of that token"),
+    ),
+    CatalogType.HADOOP: (
+        Field(name="warehouse", shape=FOLDER, doc="folder of the tables inside an allowed root"),
+    ),
+}
+
+
+def _catalogs() -> Tagged:
+    """The catalogs by type, each read into its own dataclass."""
+    models = {
+        CatalogType.SQL: SqlCatalog,
+        CatalogType.REST: RestCatalog,
+        CatalogType.HADOOP: HadoopCatalog,
+    }
+    misplaced = {**_SECRET_KEYS, **_DSN_KEYS}
+    del misplaced["uri"]
+    general = Record(
+        title="a catalog",
+        model=dict,
+        misplaced=misplaced,
+        fields=(Field(name="type", shape=Word(words=CatalogType), doc="of the catalog"),),
+    )
+    fields: Mapping[str, tuple[Field, ...]] = {
+        kind: (
+            Field(name="type", shape=Word(words=CatalogType, only=(kind,)), doc="of the catalog"),
+            *own,
+        )
+        for kind, own in _CATALOG_FIELDS.items()
+    }
+    every = {one.name: one for own in fields.values() for one in own}
+    shape = tagged("type", fields, record=general)
+    variants = {
+        str(kind): replace(
+            shape.variants[kind],
+            model=model,
+            check=_check_database if kind is CatalogType.SQL else None,
+        )
+        for kind, model in models.items()
+    }
+    whole = {**every, "type": general.fields[0]}
+    return replace(shape, variants=variants, general=replace(general, fields=tuple(whole.values())))
+
+
+_CONFIGS: Mapping[ConnectionType, Record] = {
+    ConnectionType.POSTGRES: _POSTGRES,
     ConnectionType.FILES: Record(
         title="config of files",
         model=FilesConfig,
         fields=(Field(name="root", shape=FOLDER, doc="folder inside a root the operator allows"),),
     ),
+    ConnectionType.ICEBERG: Record(
+        title="config of iceberg",
+        model=IcebergConfig,
+        misplaced=_SECRET_KEYS,
+        fields=(Field(name="catalog", shape=_catalogs(), doc="where tables are looked up"),),
+    ),
 }
 _AUTH: Mapping[ConnectionType, tuple[str, ...]] = {
     ConnectionType.POSTGRES: ("password",),
     ConnectionType.FILES: (),
+    ConnectionType.ICEBERG: ("password", "token", "credential"),
 }
 
 
@@ -82,7 +170,11 @@ _GENERAL = Record(
     fields=(
         Field(name="type", shape=Word(words=ConnectionType), doc="of the system"),
         Field(name="config", shape=FREE, doc="where it is"),
-        Field(name="auth", shape=_auth("password"), doc="secret references by field"),
+        Field(
+            name="auth",
+            shape=_auth("password", "token", "credential"),
+            doc="secret references by field",
+        ),
     ),
 )
 CONNECTION = tagged("type", {kind: _fields(kind) for kind in ConnectionType}, record=_GENERAL)

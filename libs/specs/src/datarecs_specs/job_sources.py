@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from datarecs_core.comparison.canonical import Tag
+from datarecs_core.comparison.forms import read_moment
 from datarecs_core.errors.faults import Fault, Gap, Path, Place
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
@@ -150,6 +152,39 @@ LIMITS = Record(
 )
 
 
+def _moment_problem(text: str, _reading: Reading) -> str | None:
+    found = read_moment(text)
+    if found is not None and found.tag is Tag.INSTANT:
+        return None
+    return "not a time with its offset, such as 2026-01-31T12:00:00Z"
+
+
+MOMENT = Checked(
+    text=Text(most=40),
+    code=SpecCode.VALUE_NOT_CONVERTIBLE,
+    fault_of=_moment_problem,
+    examples=("2026-01-31T12:00:00Z",),
+)
+
+
+def _check_snapshot(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """A version of a table is named in one way."""
+    ways = [name for name in _ONE_OF if name in given]
+    if len(ways) > 1:
+        reading.fault(
+            Fault(
+                code=SpecCode.FIELD_GIVEN_TWICE,
+                path=(*at, ways[0]),
+                others=tuple((*at, name) for name in ways[1:]),
+                message=f"{' and '.join(ways)} together; give one of them",
+                place=Place.KEY,
+            )
+        )
+
+
+_ONE_OF = ("snapshot_id", "ref", "version", "as_of")
+
+
 def _snapshot(*fields: Field) -> Record:
     every = {one.name for some in _SNAPSHOT_FIELDS.values() for one in some}
     foreign = every - {one.name for one in fields}
@@ -157,6 +192,7 @@ def _snapshot(*fields: Field) -> Record:
         title="snapshot",
         model=Snapshot,
         fields=fields,
+        check=_check_snapshot,
         misplaced=dict.fromkeys(
             foreign,
             (SpecCode.FIELD_OF_ANOTHER_KIND, "a snapshot field of another kind of source"),
@@ -183,11 +219,11 @@ _SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.ICEBERG: (
         Field(name="snapshot_id", shape=Whole(least=0, most=_INT64), doc="one table snapshot"),
         Field(name="ref", shape=IDENT, doc="branch or tag, such as main"),
-        Field(name="as_of", shape=Text(most=40), doc="newest snapshot at this time"),
+        Field(name="as_of", shape=MOMENT, doc="newest snapshot at this time"),
     ),
     SourceKind.DELTA: (
         Field(name="version", shape=Whole(least=0, most=_INT64), doc="one table version"),
-        Field(name="as_of", shape=Text(most=40), doc="newest version at this time"),
+        Field(name="as_of", shape=MOMENT, doc="newest version at this time"),
     ),
     SourceKind.KAFKA: (
         Field(name="from", shape=FREE, doc="earliest, offsets or a time", attribute="from_"),

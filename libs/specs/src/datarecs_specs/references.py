@@ -4,8 +4,15 @@ Apart from the kinds because a Connection and a WebhookEndpoint refuse the same 
 message may repeat what was written: it may be the secret itself.
 """
 
+from urllib.parse import urlsplit
+
 from datarecs_core.access.references import MAX_REFERENCE_CHARACTERS, check_reference
-from datarecs_core.egress.urls import MAX_URL_CHARACTERS, check_endpoint, check_url
+from datarecs_core.egress.urls import (
+    HTTPS_PORT,
+    MAX_URL_CHARACTERS,
+    check_endpoint,
+    check_url,
+)
 from datarecs_core.errors.security import SecretRefusedError, UrlRefusedError
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.resources.connection import path_fault
@@ -47,6 +54,31 @@ def _host_problem(text: str, reading: Reading) -> str | None:
     return None
 
 
+def _catalog_problem(text: str, reading: Reading) -> str | None:
+    rules = reading.surroundings.connections
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return "host or port cannot be read"
+    if parts.scheme != "https" and not (parts.scheme == "http" and rules.local):
+        return "the scheme must be https"
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        return "user information, query and fragment are not allowed"
+    try:
+        check_endpoint(parts.hostname or "", _catalog_port(parts.scheme, port), rules)
+    except UrlRefusedError as refused:
+        return str(refused)
+    return None
+
+
+def _catalog_port(scheme: str, port: int | None) -> int:
+    """Plain HTTP, which only a local catalog speaks, is judged by its host alone."""
+    if port is not None:
+        return port
+    return HTTPS_PORT if scheme == "https" else ANY_PORT
+
+
 def _root_problem(text: str, _reading: Reading) -> str | None:
     return path_fault(text, absolute=True)
 
@@ -68,6 +100,12 @@ HOST = Checked(
     code=SpecCode.BAD_URL,
     fault_of=_host_problem,
     examples=("ledger.example.com",),
+)
+CATALOG_URL = Checked(
+    text=Text(most=MAX_URL_CHARACTERS, normal=False),
+    code=SpecCode.BAD_URL,
+    fault_of=_catalog_problem,
+    examples=("https://catalog.example.com/iceberg",),
 )
 FOLDER = Checked(
     text=Text(most=1_024, normal=False),

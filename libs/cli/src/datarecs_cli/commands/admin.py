@@ -6,6 +6,7 @@ forms); without them the platform of `--data-dir` on this machine is meant.
 
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
@@ -17,15 +18,17 @@ from datarecs_cli.stack.credentials import LocalSecrets
 from datarecs_cli.stack.layout import Layout, layout_of
 from datarecs_cli.stack.options import DATABASE
 from datarecs_cli.stack.postgres import superuser_url
-from datarecs_cli.stack.services import SERVICES
+from datarecs_cli.stack.services import RELAY_ROLE, SERVICES, as_role
 from datarecs_cli.stack.state import load
 from datarecs_runtime.environment import process_environment
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="For operators.")
 topics = typer.Typer(rich_markup_mode=None, help="Topics, principals and access rules.")
 tenant = typer.Typer(rich_markup_mode=None, help="Tenants.")
+outbox = typer.Typer(rich_markup_mode=None, help="Events on their way to the broker.")
 app.add_typer(topics, name="topics")
 app.add_typer(tenant, name="tenant")
+app.add_typer(outbox, name="outbox")
 
 
 @app.command("bootstrap-db")
@@ -91,6 +94,27 @@ def tenant_create(
     return ExitCode.DONE
 
 
+@outbox.command("unpark")
+def outbox_unpark(
+    events: Annotated[
+        list[UUID] | None, typer.Argument(help="ids of events; all parked ones without")
+    ] = None,
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say which are parked")] = False,
+) -> ExitCode:
+    """Hand parked events to the relay again, after the topic's limit was repaired. Repeatable."""
+    url = _relay_url(layout_of(data_dir))
+    parked = provisioning.parked_events(url, events or ())
+    for one in parked:
+        print(f"{one.event_id}  {one.type}  {one.last_error}")
+    if dry_run:
+        current().say(f"{len(parked)} parked; nothing changed")
+    else:
+        current().say(f"{provisioning.unpark(url, events or ())} handed to the relay again")
+    return ExitCode.DONE
+
+
 def _setting(name: str) -> str | None:
     from datarecs_cli.stack.settings import effective_environment
 
@@ -115,6 +139,15 @@ def _migration_url(layout: Layout) -> str:
     if given is not None:
         return given
     return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
+
+
+def _relay_url(layout: Layout) -> str:
+    """The relay's own login, which alone may change what was sent."""
+    given = _setting("DATARECS_DATABASE__RELAY__URL")
+    if given is not None:
+        return given
+    password = LocalSecrets(layout.secrets).password(RELAY_ROLE)
+    return as_role(_local_superuser(layout), RELAY_ROLE, password)
 
 
 def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:

@@ -14,6 +14,7 @@ from datarecs_core.errors.base import DatarecsError
 
 if TYPE_CHECKING:
     from datarecs_cli.local.engines import EngineChoice
+    from datarecs_cli.local.question import Flags
     from datarecs_cli.local.telling import LocalTold
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
@@ -57,7 +58,7 @@ def compare(
     ] = None,
 ) -> ExitCode:
     """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored."""
-    from datarecs_cli.local.question import Flags, asked
+    from datarecs_cli.local.question import asked
     from datarecs_cli.local.running import Local, compare_locally
     from datarecs_cli.local.telling import LocalTold
     from datarecs_cli.screen import Screen
@@ -66,13 +67,7 @@ def compare(
 
     invocation, clock = current(), SystemClock()
     _refuse_unknown_form(invocation)
-    flags = Flags(
-        sources=tuple(sources),
-        keys=_columns(key),
-        measures=tuple(measure or ()),
-        left_out=_columns(left_out),
-        parameters=named_values(param or []),
-    )
+    flags = flags_of(sources, key, measure, left_out, param)
     found = asked(flags, now=clock.now(), invocation=invocation)
     if found is None:
         return ExitCode.USAGE
@@ -94,6 +89,25 @@ def compare(
     if junit is not None:
         _save_junit(document, junit)
     return _print(document, local.out, told, gate)
+
+
+def flags_of(
+    sources: list[str],
+    key: list[str] | None,
+    measure: list[str] | None,
+    left_out: list[str] | None,
+    param: list[str] | None,
+) -> "Flags":
+    """What was typed about the question, of this command and of `plan`."""
+    from datarecs_cli.local.question import Flags
+
+    return Flags(
+        sources=tuple(sources),
+        keys=_columns(key),
+        measures=tuple(measure or ()),
+        left_out=_columns(left_out),
+        parameters=named_values(param or []),
+    )
 
 
 def _save_junit(document: Mapping[str, object], target: Path) -> None:

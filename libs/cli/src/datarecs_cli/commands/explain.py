@@ -1,6 +1,6 @@
 """`datarecs explain`: what differences have in common, or why one key differs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,9 @@ Found = list[tuple[str, list["Hint"]]]
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="FOLDER", help="what `compare` wrote")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder that `compare` wrote")
+    ],
     key: Annotated[
         list[str] | None,
         typer.Argument(
@@ -34,14 +36,32 @@ def explain(
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
         raise UsageFault(f"-o {invocation.output} is not a form of this command")
-    found, folder = stored_run(run)
+    if not Path(run).exists() and "/" not in run:
+        return _of_server(run, key or [], stage)
+    found, folder = stored_run(Path(run))
     stages = [each for each in found.stages if each.results and stage in (None, each.name)]
     if not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
     if key:
-        return _print_key(found, folder, stages, key)
+        rows = [(each, _rows(found, folder, each)) for each in stages]
+        return _print_key(found, rows, key)
     _print_hints([(each.name, _hints(found, folder, each)) for each in stages])
     return ExitCode.DONE
+
+
+def _of_server(name: str, key: "Sequence[str]", stage: str | None) -> ExitCode:
+    """A run of the server: the hints of its run.json, or a key among its largest differences."""
+    from datarecs_cli.server_evidence import run_of_server
+
+    found = run_of_server(name, with_rows=bool(key), stage=stage)
+    stages = [each for each in found.sealed.stages if each.results and stage in (None, each.name)]
+    if not stages:
+        raise UsageFault(f"--stage {stage}: the run executed no such stage")
+    if not key:
+        _print_hints([(each.name, found.hints(each.name)) for each in stages])
+        return ExitCode.DONE
+    rows = [(each, found.rows(each)) for each in stages]
+    return _print_key(found.sealed, rows, key, incomplete=found.incomplete)
 
 
 def _rows(run: "SealedRun", folder: Path, stage: "SealedStage") -> "Iterator[Difference]":
@@ -51,16 +71,10 @@ def _rows(run: "SealedRun", folder: Path, stage: "SealedStage") -> "Iterator[Dif
 
 
 def _hints(run: "SealedRun", folder: Path, stage: "SealedStage") -> "list[Hint]":
-    from datarecs_core.comparison.hints import hints
+    from datarecs_reports.likely_causes import stage_hints
+    from datarecs_reports.stored_rows import parts_of
 
-    return list(
-        hints(
-            _rows(run, folder, stage),
-            reference=run.sources[stage.reference],
-            sources=run.sources,
-            dimensions=[name for name, _ in stage.dimensions],
-        )
-    )
+    return list(stage_hints(run, stage, parts_of(folder, stage.name)))
 
 
 def _print_hints(found: Found) -> None:
@@ -98,15 +112,19 @@ def _members(hint: "Hint") -> dict[str, object]:
 
 
 def _print_key(
-    run: "SealedRun", folder: Path, stages: "Sequence[SealedStage]", key: Sequence[str]
+    run: "SealedRun",
+    stored: "Sequence[tuple[SealedStage, Iterable[Difference]]]",
+    key: Sequence[str],
+    *,
+    incomplete: bool = False,
 ) -> ExitCode:
     from datarecs_cli.output import cell, print_json
 
     found: list[tuple[SealedStage, Difference]] = []
-    for stage in stages:
-        wanted = _key_of([name for name, _ in stage.dimensions], key)
+    for stage, rows in stored:
+        wanted = _key_of([each.name for each in stage.dimensions], key)
         if wanted is not None:
-            found += [(stage, row) for row in _rows(run, folder, stage) if row.key == wanted]
+            found += [(stage, row) for row in rows if row.key == wanted]
     if current().is_json:
         print_json("explain", {"differences": [_difference(row) for _, row in found]})
         return ExitCode.DONE
@@ -116,7 +134,12 @@ def _print_key(
             print(f"  {line}")
     if not found:
         asked = " ".join(map(cell, key))
-        current().say(f"no difference of {asked} is stored: equal everywhere, or in no source")
+        reason = (
+            f"no difference of {asked} is among the largest that a server lists"
+            if incomplete
+            else f"no difference of {asked} is stored: equal everywhere, or in no source"
+        )
+        current().say(reason)
     return ExitCode.DONE
 
 

@@ -74,7 +74,7 @@ def _of_folder(place: Path, where: "DifferenceFilter", stage: str | None) -> "tu
     stages = [each for each in run.stages if each.results and stage in (None, each.name)]
     if stage is not None and not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
-    names = (name for each in stages for name, _ in each.dimensions)
+    names = (one.name for each in stages for one in each.dimensions)
     layout = Layout(dimensions=tuple(dict.fromkeys(names)), sources=run.sources)
     parts = [part for each in stages for part in parts_of(folder, each.name)]
     return layout, all_differences(parts, where)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from datarecs_cli.client import Api, Json
+    from datarecs_cli.run_changes import Finished
 
 MOST_ROWS = 1000
 
@@ -45,6 +46,10 @@ def diff(
     stage: Annotated[str | None, typer.Option(help="of this stage alone")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="at most so many rows")] = 50,
     sort: Annotated[Sort, typer.Option(help="largest first, or by key")] = Sort.DELTA,
+    earlier: Annotated[
+        str | None,
+        typer.Option("--with", metavar="RUN", help="an earlier run: what is new, gone or changed"),
+    ] = None,
 ) -> ExitCode:
     """Show what differs, every source side by side; exit 1 when there is anything."""
     from datarecs_cli.mismatch_view import (
@@ -58,6 +63,8 @@ def diff(
     invocation = current()
     given = {"only": only, "measure": measure, "stage": stage}
     where = {name: value for name, value in given.items() if value is not None}
+    if earlier is not None:
+        return _changes(earlier, run, where, limit)
     if Path(run).exists():
         rows, names = _of_folder(Path(run), where, limit)
     else:
@@ -72,6 +79,36 @@ def diff(
         print_list("diff", columns_of(rows, names), shown, invocation)
     _tell_more(run, len(rows), limit=limit)
     return ExitCode.DIFFERENT if rows else ExitCode.DONE
+
+
+def _changes(earlier: str, later: str, where: "Mapping[str, str]", limit: int) -> ExitCode:
+    """Two runs side by side; exit 1 when anything changed."""
+    from datarecs_cli.run_changes import print_changes
+
+    runs = [_finished(name, where) for name in (earlier, later)]
+    changed = print_changes(*runs, limit=limit, invocation=current())
+    return ExitCode.DIFFERENT if changed else ExitCode.DONE
+
+
+def _finished(name: str, where: "Mapping[str, str]") -> "Finished":
+    """A folder, or a run of the server, which lists at most 1,000 differences of it."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.run_changes import Finished, of_folder
+    from datarecs_cli.run_names import run_named
+    from datarecs_reports.differences import DifferenceFilter
+
+    if Path(name).exists():
+        wanted = DifferenceFilter(measure=where.get("measure"), only=where.get("only"))
+        return of_folder(Path(name), wanted, where.get("stage"))
+    run_id, rows, _ = _of_server(name, where, MOST_ROWS)
+    if len(rows) == MOST_ROWS:
+        raise UsageFault(
+            f"run {run_id} has more differences than the {MOST_ROWS} that a server lists; narrow "
+            "them with --stage, --measure or --only"
+        )
+    with connect(current()) as api:
+        job = str(api.get("runs", run_named(api, name))["job"])
+    return Finished(name=run_id, job=job, sealed=None, rows=rows)
 
 
 def _of_folder(

@@ -9,7 +9,11 @@ from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 
 if TYPE_CHECKING:
-    from datarecs_cli.evidence import Checked
+    from collections.abc import Sequence
+
+    from datarecs_cli.evidence import Checked, Evidence
+    from datarecs_core.comparison.row_digests import Leaf
+    from datarecs_core.comparison.verification import Finding
 
 Place = Annotated[
     Path, typer.Argument(metavar="RUN.JSON|FOLDER", help="a run.json, or a folder of `compare`")
@@ -19,20 +23,40 @@ Place = Annotated[
 def verify(
     file: Place,
     *,
+    digests: Annotated[
+        Path | None, typer.Option(help="row digests of `proof: rows`; default beside run.json")
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="64 hexadecimal digits; runs of `compare` need none")
+    ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="check the pinned files of a source, too"),
+        typer.Option(metavar="NAME=PATH", help="check the files and rows of a source, too"),
     ] = None,
 ) -> ExitCode:
-    """Check hash, counts, closure and stored differences: exit 0 verified, 1 differs, 2 usage."""
+    """Check hash, counts, closure, differences, digests: exit 0 verified, 1 differs, 2 usage."""
     from datarecs_cli.evidence import Checked, NoJsonError, check, evidence_at
+    from datarecs_cli.row_proof import key_of, row_proof
     from datarecs_core.comparison.verification import Finding
 
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
         raise UsageFault(f"-o {invocation.output} is not a form of this command")
     try:
-        found = _with_sources(check(evidence_at(file)), source or [])
+        evidence = evidence_at(file)
+        found = check(evidence)
+        sealed = found.run
+        if sealed is not None:
+            rows = row_proof(sealed, evidence.path, digests)
+            found = _more(found, rows.findings, rows.checked, rows.not_checked)
+            key = key_of(sealed, key_file)
+            for each in source or []:
+                name, equals, place = each.partition("=")
+                if not equals:
+                    raise UsageFault(f"--source {each}: NAME=PATH is needed")
+                found = _with_files(found, name, Path(place))
+                if rows.leaves:
+                    found = _with_data(found, evidence, rows.leaves, key, (name, Path(place)))
     except NoJsonError as broken:
         fault = Finding(check="schema", message=str(broken))
         found = Checked(run=None, findings=(fault,), checked=(), not_checked=())
@@ -40,27 +64,55 @@ def verify(
     return ExitCode.DIFFERENT if found.findings else ExitCode.DONE
 
 
-def _with_sources(found: "Checked", given: list[str]) -> "Checked":
-    from dataclasses import replace
-
+def _with_files(found: "Checked", name: str, place: Path) -> "Checked":
     from datarecs_cli.pinned_files import pinned_findings, unhashed
 
-    if found.run is None:
+    run = found.run
+    if run is None:
         return found
-    for each in given:
-        name, equals, place = each.partition("=")
-        if not equals:
-            raise UsageFault(f"--source {each}: NAME=PATH is needed")
-        more = tuple(pinned_findings(found.run, name, Path(place)))
-        sizes_alone = unhashed(found.run, name)
-        left = [f"content of {sizes_alone} files of source {name}: pinned without SHA-256"]
-        found = replace(
-            found,
-            findings=(*found.findings, *more),
-            checked=(*found.checked, f"pinned files of source {name}"),
-            not_checked=(*found.not_checked, *(left if sizes_alone else [])),
-        )
-    return found
+    more = tuple(pinned_findings(run, name, place))
+    sizes_alone = unhashed(run, name)
+    left = (f"content of {sizes_alone} files of source {name}: pinned without SHA-256",)
+    return _more(found, more, (f"pinned files of source {name}",), left if sizes_alone else ())
+
+
+def _with_data(
+    found: "Checked",
+    evidence: "Evidence",
+    leaves: "Sequence[Leaf]",
+    key: bytes | None,
+    source: tuple[str, Path],
+) -> "Checked":
+    """The rows of a source against its leaves, where key, plan and files are at hand."""
+    from datarecs_cli.row_proof import carried_plan, data_findings
+
+    name, place = source
+    run = found.run
+    plan = None if run is None else carried_plan(evidence.document, run)
+    if run is None or plan is None or key is None:
+        reason = "no --key-file is given" if key is None else "run.json carries no plan of this run"
+        return _more(found, (), (), (f"rows of source {name}: {reason}",))
+    told = list(data_findings(run, plan, leaves, source=name, place=place, key=key))
+    left = tuple(each for each in told if isinstance(each, str))
+    findings = tuple(each for each in told if not isinstance(each, str))
+    done = (f"rows of source {name} against their digests",)
+    return _more(found, findings, done, left)
+
+
+def _more(
+    found: "Checked",
+    findings: "tuple[Finding, ...]",
+    checked: tuple[str, ...],
+    not_checked: tuple[str, ...],
+) -> "Checked":
+    from dataclasses import replace
+
+    return replace(
+        found,
+        findings=(*found.findings, *findings),
+        checked=(*found.checked, *checked),
+        not_checked=(*found.not_checked, *not_checked),
+    )
 
 
 def _print(file: Path, found: "Checked", invocation: Invocation) -> None:

@@ -100,15 +100,23 @@ def oracle_versions() -> Mapping[str, str]:
     return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
 
 
-def chosen(plan: ComparisonPlan) -> EngineChoice:
-    """The oracle when it is quick enough and knows every condition, else Spark."""
+def chosen(
+    plan: ComparisonPlan, *, rows: Callable[[Scan], int | None] | None = None
+) -> EngineChoice:
+    """The oracle when it is quick enough and knows every condition, else Spark.
+
+    Args:
+        plan: whose sources have been read.
+        rows: of a scan, for plans before that; None where nobody knows.
+    """
     forced = any(stage.strategy.requested is not Strategy.AUTO for stage in plan.stages)
-    rows = [rows_of(scan) for scan in plan.scans]
-    known = [each for each in rows if each is not None]
-    cells = sum(
-        each * len(scan.columns) for each, scan in zip(rows, plan.scans, strict=True) if each
-    )
-    small = len(known) == len(rows) and cells <= MAX_CELLS and max(known) <= MAX_ROWS
+    queries = [scan for stage in plan.stages for scan in stage.queries]
+    of_rows = any(not stage.queries for stage in plan.stages)
+    scans = [*(plan.scans if of_rows else ()), *queries]
+    counts = [(rows or rows_of)(scan) for scan in scans]
+    known = [each for each in counts if each is not None]
+    cells = sum(each * len(scan.columns) for each, scan in zip(counts, scans, strict=True) if each)
+    small = len(known) == len(counts) and cells <= MAX_CELLS and max(known) <= MAX_ROWS
     covered = all(_covers(condition) for condition in _conditions(plan))
     return EngineChoice.REFERENCE if small and covered and not forced else EngineChoice.SPARK
 

@@ -1,4 +1,4 @@
-"""The folder a local comparison leaves: run.json, report.html, differences/.
+"""The folder a local comparison leaves: run.json, report.html, differences/, digests.parquet.
 
 Apart from the run because of what must never happen here: a verdict of an earlier run beside the
 error of this one, half a document, or a file of the user's swept away.
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_core.catalog.layout import segment
+from datarecs_core.comparison.row_digests import FILE
 
 DEFAULT = Path("datarecs-compare")
 _OURS = ("part-*.parquet", "_SUCCESS", ".*.crc")
@@ -23,6 +24,7 @@ class OutFolder:
         self.root = root
         self.run_json = root / "run.json"
         self.report = root / "report.html"
+        self.digests = root / FILE
         self.differences = root / "differences"
 
     def prepare(self) -> None:
@@ -35,6 +37,7 @@ class OutFolder:
             self.root.mkdir(parents=True, exist_ok=True)
             self.run_json.unlink(missing_ok=True)
             self.report.unlink(missing_ok=True)
+            self.digests.unlink(missing_ok=True)
             for stage in self.differences.glob("*/"):
                 for part in (one for name in _OURS for one in stage.glob(name)):
                     part.unlink()

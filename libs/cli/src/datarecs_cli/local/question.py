@@ -69,7 +69,7 @@ class Asked:
 
     question: Question
     roots: Mapping[str, Path]
-    """By file source: where its path starts."""
+    """By source: where its path, or what its connection names in words of this machine, starts."""
     connections: Mapping[str, Connection]
     """Those that the job file declares, by name."""
     flags: Flags
@@ -222,7 +222,8 @@ def _asked(
             sorted((name, canonical_json(value).decode()) for name, value in stored.items())
         ),
     )
-    roots = {name: root for name, (root, _) in places.items()}
+    roots = dict.fromkeys((source.name for source in job.sources), base)
+    roots |= {name: root for name, (root, _) in places.items()}
     return Asked(question=question, roots=roots, connections=connections, flags=flags)
 
 

@@ -19,8 +19,9 @@ from datarecs_application.comparison import (
     Means,
     StageFailedError,
     answer,
+    plan_only,
 )
-from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.comparing import Engine
 from datarecs_application.ports.outside import Clock
 from datarecs_cli.local.engines import EngineChoice, Engines
 from datarecs_cli.local.faults import (
@@ -31,22 +32,26 @@ from datarecs_cli.local.faults import (
 )
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.question import Asked
+from datarecs_cli.local.sources import LocalSources
 from datarecs_cli.local.telling import LocalTold
-from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.differences import COMPARE_KEY_ID
 from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.run_json import Sealing, run_document
-from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.run_json import (
+    Sealing,
+    outcome_leaves,
+    run_document,
+    with_hints,
+)
+from datarecs_core.comparison.sealed import sealed_run
 from datarecs_core.errors.base import DatarecsError
-from datarecs_core.errors.security import SecretUnavailableError
 from datarecs_core.hashing import canonical_json
-from datarecs_core.jobs.definition import Source
-from datarecs_core.resources.connection import Connection, FilesConfig
 from datarecs_core.values import instant_text
+from datarecs_reports.digest_file import digest_file
 from datarecs_reports.html import error_report, run_report
+from datarecs_reports.likely_causes import hints_document
+from datarecs_reports.stored_rows import parts_of
 from datarecs_runtime.environment import process_environment
-
-KEY_ID = "compare-c1"
-"""Names the published key of `datarecs compare`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +107,14 @@ def _named(error: BaseException) -> Exception:
 
 
 class _Work:
-    """The means of one comparison; connectors are kept because the oracle reads through them."""
+    """The means of one comparison."""
 
     def __init__(self, asked: Asked, local: Local, scratch: Path, open_things: ExitStack) -> None:
-        self._asked, self._local, self._scratch = asked, local, scratch
-        self._opened: dict[str, Connector] = {}
+        self._local, self._scratch = local, scratch
+        self._sources = LocalSources(asked, local.clock)
         self.engines = Engines(
             wanted=local.engine,
-            rows=lambda scan: self._opened[scan.source].rows(scan),
+            rows=self._sources.rows,
             out=local.out,
             scratch=scratch,
             memory_bytes=asked.question.job.execution.memory,
@@ -119,41 +124,33 @@ class _Work:
 
     def means(self) -> Means:
         return Means(
-            connect=self._connect,
+            connect=self._sources.connect,
             engine=self.engines.engine,
             clock=self._local.clock,
             extracts=str(self._scratch / "extract"),
         )
 
-    def _connect(self, source: Source) -> Connector:
-        connection = self._asked.connections.get(source.connection or "")
-        if connection is not None and isinstance(connection.config, FilesConfig):
-            connection = None  # its folder is the root already
-        surroundings = Surroundings(
-            roots=(self._asked.roots.get(source.name, Path.cwd()),),
-            policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
-            now=self._local.clock.now,
-            any_path=True,
-        )
-        opened = open_connector(source, connection, _secrets(connection), surroundings=surroundings)
-        self._opened[source.name] = opened
-        return opened
+
+def plan_locally(asked: Asked, clock: Clock) -> ComparisonPlan:
+    """The plan of a comparison that is not made.
+
+    Raises:
+        QuestionRefusedError: the question does not fit the sources.
+        DatarecsError: a source cannot be opened or described.
+    """
+    means = Means(
+        connect=LocalSources(asked, clock).connect, engine=_none, clock=clock, extracts=""
+    )
+    try:
+        return plan_only(asked.question, means)
+    except PlanRefusedError as refused:
+        raise _in_own_words(asked, refused) from refused
+    except ExtractionFailedError as failed:
+        raise _named(failed.__cause__ or failed) from failed
 
 
-def _secrets(connection: Connection | None) -> dict[str, str]:
-    """The values behind a connection's references: variables and files of whoever asks."""
-    found = {}
-    environment = process_environment()
-    for name, reference in (connection.auth if connection else {}).items():
-        kind, _, place = reference.partition(":")
-        try:
-            value = environment[place] if kind == "env" else Path(place).read_text(encoding="utf-8")
-        except (KeyError, OSError, UnicodeDecodeError) as cause:
-            raise SecretUnavailableError(
-                reference=reference, cause="it is not set" if kind == "env" else "no readable file"
-            ) from cause
-        found[name] = value.split("\n", 1)[0].rstrip("\r")
-    return found
+def _none(_plan: ComparisonPlan) -> Engine:
+    raise TypeError("a plan asks no engine")
 
 
 def _in_own_words(asked: Asked, refused: PlanRefusedError) -> QuestionRefusedError:
@@ -173,26 +170,29 @@ def _stored(
         if stage.results is not None:
             local.out.settle(stage.plan.name, stage.results.differences.location)
     view = _view(asked, local, started)
-    written = canonical_json(
-        run_document(
-            found.plan,
-            found.outcome,
-            sealing=Sealing(versions=engines.versions, key_id=KEY_ID),
-            run={
-                "run_id": local.run_id,
-                "job": found.plan.job,
-                "attempt": 1,
-                "triggered_by": str(view["triggered_by"]),
-                "times": {
-                    "started_at": str(view["started_at"]),
-                    "ended_at": str(view["ended_at"]),
-                },
-                "execution": {"engine": engines.used.value},
-                "command": asked.flags.command,
+    made = run_document(
+        found.plan,
+        found.outcome,
+        sealing=Sealing(versions=engines.versions, key_id=COMPARE_KEY_ID),
+        run={
+            "run_id": local.run_id,
+            "job": found.plan.job,
+            "attempt": 1,
+            "triggered_by": str(view["triggered_by"]),
+            "times": {
+                "started_at": str(view["started_at"]),
+                "ended_at": str(view["ended_at"]),
             },
-        )
+            "execution": {"engine": engines.used.value},
+            "command": asked.flags.command,
+        },
     )
+    run = sealed_run(made)
+    hints = hints_document(run, lambda stage: parts_of(local.out.differences, stage.name))
+    written = canonical_json(with_hints(made, hints))
     document: dict[str, object] = json.loads(written)
+    if run.digests is not None:
+        local.out.store(local.out.digests, digest_file(outcome_leaves(found.outcome)))
     view |= {"status": "COMPLETED", "result": found.outcome.verdict.value}
     local.out.store(local.out.report, run_report(document, view, samples=True))
     local.out.store(local.out.run_json, written)

@@ -3,8 +3,10 @@
 Everything here is idempotent: `up` does it at every start, `datarecs admin` on demand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from datarecs_cli.stack.credentials import (
     Credentials,
@@ -14,6 +16,9 @@ from datarecs_cli.stack.credentials import (
 )
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.services import RELAY_PRINCIPAL, Service, as_role, principal_secret
+
+if TYPE_CHECKING:
+    from datarecs_postgres.parking import ParkedEvent
 
 FIRST_TENANT = "default"
 
@@ -70,6 +75,20 @@ def create_tenant(url: str, name: str) -> tuple[str, str]:
 
     tenant_id, api_key = create(url, name)
     return str(tenant_id), api_key
+
+
+def parked_events(url: str, events: Sequence[UUID]) -> "list[ParkedEvent]":
+    """Events that were set aside, all or these; `url` is the relay's."""
+    from datarecs_postgres.parking import parked
+
+    return parked(url, events)
+
+
+def unpark(url: str, events: Sequence[UUID]) -> int:
+    """Hand parked events, all or these, to the relay again; how many. `url` is the relay's."""
+    from datarecs_postgres.parking import unpark as hand_back
+
+    return hand_back(url, events)
 
 
 def ensure_first_tenant(url: str, layout: Layout, server: str) -> Credentials:

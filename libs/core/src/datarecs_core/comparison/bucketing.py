@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from datarecs_core.comparison.canonical import NULL, encode_tuple, invalid, number
-from datarecs_core.comparison.fingerprints import NAN, bucket_of, bucket_value, fingerprint_of
+from datarecs_core.comparison.canonical import NULL, encode_tuple, number
+from datarecs_core.comparison.fingerprints import bucket_of, bucket_value, fingerprint_of
 from datarecs_core.comparison.grouping import Cell, Group, Grouped, Outside, Rows, group_rows
-from datarecs_core.comparison.plan import HashedRows, StagePlan
-from datarecs_core.jobs.vocabulary import NanRule
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.row_digests import row_values
 
 
 def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Grouped:
@@ -28,7 +28,11 @@ def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> G
         for index, own in enumerate(group.rows):
             found = sums.setdefault((bucket, index), [])
             found.extend(
-                fingerprint_of(outside.key, encoded, _values(row, hashed, stage.sources[index]))
+                fingerprint_of(
+                    outside.key,
+                    encoded,
+                    row_values(row, hashed.measures, stage.sources[index]),
+                )
                 for row in own
             )
     buckets = {
@@ -36,17 +40,6 @@ def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> G
         for bucket in sorted({bucket for bucket, _ in sums})
     }
     return replace(grouped, groups=buckets)
-
-
-def _values(row: Sequence[Cell], hashed: HashedRows, source: str) -> bytes:
-    return encode_tuple(
-        [
-            invalid(source, NAN)
-            if cell.value.is_nan and plan.rules.nan is NanRule.UNEQUAL
-            else cell.value
-            for plan, cell in zip(hashed.measures, row, strict=True)
-        ]
-    )
 
 
 def _bucket(stage: StagePlan, bucket: int, sums: Mapping[tuple[int, int], list[int]]) -> Group:

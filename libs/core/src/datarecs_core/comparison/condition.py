@@ -5,23 +5,28 @@ part is still legal for engines that speak SQL. Values are those the source deli
 and rules; logic is three-valued, only TRUE lets a row pass.
 """
 
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, canonical_order, number, text
+from datarecs_core.comparison.canonical import NULL, Tag, Value, number, text
+from datarecs_core.comparison.condition_tree import (
+    SIGNS,
+    AnyOf,
+    Bare,
+    Column,
+    Compared,
+    Condition,
+    ConditionNotCoveredError,
+    Constant,
+    IsNull,
+    Negated,
+    Operand,
+    all_of,
+)
 from datarecs_core.comparison.forms import read_date, read_moment
 
-Truth = bool | None
-Row = Mapping[str, Value]
-Condition = Callable[[Row], Truth]
-
-
-class ConditionNotCoveredError(ValueError):
-    """The condition says more than this part of SQL; its reader decides what that means."""
-
+__all__ = ["ConditionNotCoveredError", "ParsedCondition", "parse_condition"]
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -35,17 +40,6 @@ _TOKEN = re.compile(
 )
 _LITERAL_WORDS = frozenset({"NULL", "TRUE", "FALSE", "DATE", "TIMESTAMP"})
 _WORDS = _LITERAL_WORDS | {"AND", "OR", "NOT", "IN", "IS", "BETWEEN"}
-_Order = tuple[int, int, Decimal, bytes]
-_SIGNS: Mapping[str, Callable[[_Order, _Order], bool]] = {
-    "=": operator.eq,
-    "==": operator.eq,
-    "<>": operator.ne,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +123,16 @@ class _Reader:
         parts = [self.conjunction()]
         while self.take("OR"):
             parts.append(self.conjunction())
-        return parts[0] if len(parts) == 1 else _any_of(parts)
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def conjunction(self) -> Condition:
         parts = [self.negation()]
         while self.take("AND"):
             parts.append(self.negation())
-        return parts[0] if len(parts) == 1 else _not(_any_of([_not(part) for part in parts]))
+        return parts[0] if len(parts) == 1 else all_of(*parts)
 
     def negation(self) -> Condition:
-        return _not(self.negation()) if self.take("NOT") else self.predicate()
+        return Negated(self.negation()) if self.take("NOT") else self.predicate()
 
     def predicate(self) -> Condition:
         if self.take("("):
@@ -149,16 +143,16 @@ class _Reader:
         if self.take("IS"):
             negated = bool(self.take("NOT"))
             self.expect("NULL")
-            return lambda row: operand(row).is_null is not negated
+            return Negated(IsNull(operand)) if negated else IsNull(operand)
         negated = bool(self.take("NOT"))
         condition = self.listed(operand) or self.between(operand)
         if condition is None:
             if negated:
                 raise ConditionNotCoveredError("NOT stands before IN or BETWEEN here")
             return self.comparison(operand)
-        return _not(condition) if negated else condition
+        return Negated(condition) if negated else condition
 
-    def listed(self, operand: Callable[[Row], Value]) -> Condition | None:
+    def listed(self, operand: Operand) -> Condition | None:
         if not self.take("IN"):
             return None
         self.expect("(")
@@ -166,33 +160,30 @@ class _Reader:
         while self.take(","):
             choices.append(self.operand())
         self.expect(")")
-        return _any_of([_compared("=", operand, choice) for choice in choices])
+        return AnyOf(tuple(Compared("=", operand, choice) for choice in choices))
 
-    def between(self, operand: Callable[[Row], Value]) -> Condition | None:
+    def between(self, operand: Operand) -> Condition | None:
         if not self.take("BETWEEN"):
             return None
-        low = _compared(">=", operand, self.operand())
+        low = Compared(">=", operand, self.operand())
         self.expect("AND")
-        high = _compared("<=", operand, self.operand())
-        return _not(_any_of([_not(low), _not(high)]))
+        return all_of(low, Compared("<=", operand, self.operand()))
 
-    def comparison(self, operand: Callable[[Row], Value]) -> Condition:
-        sign = self.take(*_SIGNS)
-        if not sign:
-            return lambda row: _truth(operand(row))
-        return _compared(sign, operand, self.operand())
+    def comparison(self, operand: Operand) -> Condition:
+        sign = self.take(*SIGNS)
+        return Compared(sign, operand, self.operand()) if sign else Bare(operand)
 
-    def operand(self) -> Callable[[Row], Value]:
+    def operand(self) -> Operand:
         negative = self.take("-")
         token = self.next()
         if token.kind == "number":
-            return _constant(number(Decimal(f"{negative}{token.written}")))
+            return Constant(number(Decimal(f"{negative}{token.written}")))
         if negative:
             raise ConditionNotCoveredError("a minus stands before a number here")
         if token.kind == "text":
-            return _constant(text(_unquoted(token.written)))
+            return Constant(text(_unquoted(token.written)))
         if token.word in _LITERAL_WORDS:
-            return _constant(self.literal(token.word))
+            return Constant(self.literal(token.word))
         if token.word:
             raise ConditionNotCoveredError(f"{token.written!r} is not covered")
         return self.column(token)
@@ -208,54 +199,14 @@ class _Reader:
             raise ConditionNotCoveredError(f"{word} needs an ISO 8601 text")
         return value
 
-    def column(self, token: _Token) -> Callable[[Row], Value]:
+    def column(self, token: _Token) -> Operand:
         following = self.peek()
         if token.kind == "word" and following is not None and following.written == "(":
             raise ConditionNotCoveredError(f"the function {token.written} is not covered")
         name = token.written.replace("``", "`")
         self.columns.add(name)
-        return lambda row: row[name]
-
-
-def _constant(value: Value) -> Callable[[Row], Value]:
-    return lambda _: value
+        return Column(name)
 
 
 def _unquoted(written: str) -> str:
     return re.sub(r"''|\\(['\\])", lambda found: found[1] or "'", written[1:-1])
-
-
-def _truth(value: Value) -> Truth:
-    if value.is_null:
-        return None
-    if value.tag is not Tag.BOOL:
-        raise ConditionNotCoveredError("a condition is a boolean")
-    return bool(value.content)
-
-
-def _not(condition: Condition) -> Condition:
-    def negated(row: Row) -> Truth:
-        truth = condition(row)
-        return None if truth is None else not truth
-
-    return negated
-
-
-def _any_of(parts: Sequence[Condition]) -> Condition:
-    def anyhow(row: Row) -> Truth:
-        truths = [part(row) for part in parts]
-        return True if True in truths else None if None in truths else False
-
-    return anyhow
-
-
-def _compared(sign: str, one: Callable[[Row], Value], other: Callable[[Row], Value]) -> Condition:
-    def compared(row: Row) -> Truth:
-        first, second = one(row), other(row)
-        if {first.tag, second.tag} & {Tag.NULL, Tag.INVALID}:
-            return None
-        if first.tag is not second.tag:
-            raise ConditionNotCoveredError("values of two types are compared; cast one of them")
-        return _SIGNS[sign](canonical_order(first), canonical_order(second))
-
-    return compared

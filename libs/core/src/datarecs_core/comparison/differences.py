@@ -21,6 +21,8 @@ from datarecs_core.values import EXACT, HUNDRED
 BREAK_ID_LENGTH = 26
 COMPARE_KEY = hashlib.sha256(b"datarecs compare c1").digest()
 """The published key of `datarecs compare`, which has no tenant and no secret."""
+COMPARE_KEY_ID = "compare-c1"
+"""Names that key in a proof."""
 _PERCENT_PLACES = 6
 
 

@@ -51,6 +51,20 @@ def bucket_value(rows: int, total: int) -> Value:
     return Value(Tag.BINARY, rows.to_bytes(COUNT_BYTES) + summed)
 
 
+def read_bucket_value(value: Value) -> tuple[int, int]:
+    """Rows and sum of what `bucket_value` made.
+
+    Raises:
+        ValueError: another value.
+    """
+    if (
+        not isinstance(value.content, bytes)
+        or len(value.content) != COUNT_BYTES + FINGERPRINT_BYTES
+    ):
+        raise ValueError("no value of a bucket")
+    return int.from_bytes(value.content[:COUNT_BYTES]), int.from_bytes(value.content[COUNT_BYTES:])
+
+
 def bucket_dimension(sources: int) -> DimensionPlan:
     """The group of a digest stage."""
     return DimensionPlan(name=BUCKET, inputs=(InputPlan(column=BUCKET, type=types.INT),) * sources)

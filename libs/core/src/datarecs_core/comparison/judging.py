@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 
 from datarecs_core.comparison.agreement import (
     agreement,
@@ -85,12 +86,38 @@ def judge_group(stage: StagePlan, group: Group, mask: int) -> GroupJudgement:
         measures = tuple(_unequal_lengths(each, rows) for each in stage.measures)
         return GroupJudgement(mask=mask, matched=True, measures=measures, rows=rows)
     ranks = remaining_ranks(stage, group)
+    judged = [
+        judge_measure(each, [[row[each.index] for row in rank] for rank in ranks], stage.reference)
+        for each in stage.measures
+    ]
+    return matched_group(stage, judged)
+
+
+def matched_group(stage: StagePlan, measures: Sequence[MeasureJudgement]) -> GroupJudgement:
+    """The judgement of a group that every source has, with equally many rows."""
     return GroupJudgement(
-        mask=mask,
+        mask=stage.everywhere,
         matched=True,
-        measures=tuple(_judge_measure(stage, each, ranks) for each in stage.measures),
+        measures=tuple(measures),
         rows=_EQUAL_ROWS if stage.compares_multisets else None,
     )
+
+
+@cache
+def not_comparable(tolerances: int) -> MeasureJudgement:
+    """The judgement of a measure that some source lacks or has in another type."""
+    return MeasureJudgement(
+        equal=False,
+        within=False,
+        own_within=(False,) * tolerances,
+        difference_class=DifferenceClass.NOT_COMPARABLE,
+    )
+
+
+@cache
+def equal_measure(tolerances: int) -> MeasureJudgement:
+    """The judgement of a measure with so many tolerances whose values are equal at every rank."""
+    return MeasureJudgement(equal=True, within=True, own_within=(True,) * tolerances)
 
 
 _EQUAL_ROWS = MeasureJudgement(
@@ -163,19 +190,20 @@ def remaining_ranks(stage: StagePlan, group: Group) -> list[Rank]:
     return list(zip(*remaining, strict=True))
 
 
-def _judge_measure(
-    stage: StagePlan, measure: MeasurePlan, ranks: Sequence[Rank]
+def judge_measure(
+    measure: MeasurePlan, cells: Sequence[Sequence[Cell]], reference: int
 ) -> MeasureJudgement:
+    """Judge one measure of a matched group.
+
+    Args:
+        measure: of the stage.
+        cells: per rank one cell per source.
+        reference: index of the reference source.
+    """
     if not measure.comparable:
-        return MeasureJudgement(
-            equal=False,
-            within=False,
-            own_within=(False,) * len(measure.tolerances),
-            difference_class=DifferenceClass.NOT_COMPARABLE,
-        )
-    cells = [tuple(row[measure.index] for row in rank) for rank in ranks]
+        return not_comparable(len(measure.tolerances))
     values = [[cell.value for cell in rank] for rank in cells]
-    judged = [agreement(measure, each, stage.reference) for each in values]
+    judged = [agreement(measure, each, reference) for each in values]
     outside = [at for at, each in enumerate(judged) if not each.within]
     unequal = [at for at, each in enumerate(judged) if not each.equal]
     shown = next(iter((*outside, *unequal)), None)
@@ -183,7 +211,7 @@ def _judge_measure(
         delta.copy_abs()
         for each in values
         if measure.subtractable
-        for delta in deltas(each, stage.reference).values()
+        for delta in deltas(each, reference).values()
     ]
     return MeasureJudgement(
         equal=not unequal,
@@ -192,8 +220,8 @@ def _judge_measure(
             all(each.own_within[at] for each in judged) for at in range(len(measure.tolerances))
         ),
         difference_class=_class_of(measure, [values[at] for at in outside]) if unequal else None,
-        shown=() if shown is None else cells[shown],
-        odd_one_out=odd_one_out(measure, values[outside[0]], stage.reference) if outside else None,
+        shown=() if shown is None else tuple(cells[shown]),
+        odd_one_out=odd_one_out(measure, values[outside[0]], reference) if outside else None,
         largest_delta=max(sizes, default=None),
     )
 

@@ -6,15 +6,25 @@ the same name.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.vocabulary import SourceKind
 
 _SHOWN_COLUMNS = 20
+
+
+QUERY_KINDS = frozenset({SourceKind.POSTGRES})
+"""Kinds of sources that answer the queries of a custom_sql stage."""
+
+
+def query_source(source: Source, query: str) -> Source:
+    """The source as one custom_sql stage reads it: by its own query, whose columns are as named."""
+    return replace(source, relation=None, query=query, path=None, filter=None, columns={}, cast={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

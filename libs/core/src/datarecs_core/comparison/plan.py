@@ -33,6 +33,8 @@ ROWS = "$rows"
 PRESENCE = "$presence"
 """Stands for the measure in the difference of an unmatched group."""
 MAX_PATTERNS = 4096
+_SINGLE_ROWS = frozenset({StageType.SCHEMA, StageType.CUSTOM_SQL})
+_TOTALS = frozenset({StageType.COUNTS, StageType.AGGREGATE})
 _NUMERIC_RESULTS = frozenset({Function.COUNT, Function.COUNT_DISTINCT, Function.SUM, Function.AVG})
 
 
@@ -206,6 +208,10 @@ class StagePlan:
     """Of a schema stage alone."""
     hashed: HashedRows | None = None
     """Of a digest stage alone, whose own dimension is the bucket."""
+    queries: tuple[Scan, ...] = ()
+    """Of a custom_sql stage alone: its own scan of every source, which its `scans` are."""
+    seal_rows: bool = False
+    """`proof: rows`: the engine gives the sums of fingerprints by bucket."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -224,13 +230,31 @@ class StagePlan:
 
     @property
     def pairs_rows(self) -> bool:
-        """Values are compared row by row: of multisets, or of columns, each of which is one row."""
-        return self.compares_multisets or self.type is StageType.SCHEMA
+        """Values are compared row by row: of multisets, or where every group is one row."""
+        return self.compares_multisets or self.type in _SINGLE_ROWS
 
     @property
     def collapses(self) -> bool:
         """Functions make one row of all that a source has of a group."""
         return not self.pairs_rows and self.type is not StageType.DIGEST
+
+    @property
+    def fingerprints_rows(self) -> bool:
+        """Under `proof: rows` source rows are fingerprinted; of other stages groups' results."""
+        return self.compares_multisets or self.hashed is not None
+
+    @property
+    def always_present(self) -> bool:
+        """The one group is in every source, rows or not: a grand total."""
+        return self.type in _TOTALS and not self.dimensions
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """IANA zones that casts of this stage and of its scope need."""
+        dimensions = (*self.row_dimensions, *(self.scope.dimensions if self.scope else ()))
+        inputs = [each for dimension in dimensions for each in dimension.inputs]
+        inputs += [each for measure in self.row_measures for each in measure.inputs if each]
+        return frozenset(each.zone for each in inputs if each.zone is not None)
 
     @property
     def row_dimensions(self) -> tuple[DimensionPlan, ...]:
@@ -275,6 +299,6 @@ class ComparisonPlan:
     canonical: str = CANONICAL_VERSION
 
     def with_scans(self, scans: tuple[Scan, ...]) -> "ComparisonPlan":
-        """The same plan over other scans, for instance their extracts."""
-        stages = tuple(replace(stage, scans=scans) for stage in self.stages)
+        """The same plan over other scans, for instance their extracts; own queries stay."""
+        stages = tuple(replace(stage, scans=stage.queries or scans) for stage in self.stages)
         return replace(self, scans=scans, stages=stages)

@@ -5,14 +5,22 @@ values already written into `filter` and `where` as typed literals.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import assert_never
 from uuid import UUID
 
 from datarecs_core.comparison.cataloguing import catalogue_of, column_dimension, column_measures
 from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
 from datarecs_core.comparison.faults import PlanRefusedError
 from datarecs_core.comparison.fingerprints import bucket_dimension, bucket_measures, hashed_rows
-from datarecs_core.comparison.logical import LogicalSource, logical_source, mapping_faults
+from datarecs_core.comparison.logical import (
+    QUERY_KINDS,
+    LogicalSource,
+    logical_source,
+    mapping_faults,
+    query_source,
+)
 from datarecs_core.comparison.measuring import StageDraft
 from datarecs_core.comparison.plan import (
     Caps,
@@ -26,7 +34,14 @@ from datarecs_core.comparison.plan import (
     StagePlan,
     Warn,
 )
-from datarecs_core.comparison.scan import Pin, SourceSchema
+from datarecs_core.comparison.scan import (
+    ExportedSnapshot,
+    FileList,
+    Pin,
+    Scan,
+    SourceSchema,
+    TableSnapshot,
+)
 from datarecs_core.comparison.strategies import strategy_of
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
@@ -35,13 +50,15 @@ from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob, Stage
 from datarecs_core.jobs.stage_rules import STAR_STAGES
 from datarecs_core.jobs.vocabulary import (
+    DuplicatePolicy,
     OnUnmatched,
     ProofMode,
     StageType,
     Strategy,
 )
 
-_STAGE_TYPES = frozenset(StageType) - {StageType.CUSTOM_SQL}
+_QUERIES = "own queries are for sources of kind postgres; compare files by an aggregate stage"
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +73,8 @@ class PlanRequest:
     """Name and canonical JSON of each value, sorted."""
     schemas: Mapping[str, SourceSchema]
     pins: Mapping[str, Pin]
+    queries: Mapping[str, Mapping[str, SourceSchema]] = field(default_factory=dict)
+    """What the queries of custom_sql stages return, by stage and source."""
 
 
 def plan_comparison(request: PlanRequest) -> ComparisonPlan:
@@ -111,8 +130,29 @@ def plan_from_document(document: JsonValue) -> ComparisonPlan:
 
 
 def plan_hash(plan: ComparisonPlan) -> str:
-    """`sha256:` and 64 hexadecimal characters; printed by `plan`, stored with the run."""
-    return f"sha256:{sha256_hex(canonical_json(plan_document(plan)))}"
+    """`sha256:` and 64 hexadecimal characters; printed by `plan`, stored with the run.
+
+    The moment and the place of a pin are left out, so that the same question over the same files or
+    relations has the same hash; what a run really read stands in its proof.
+    """
+    stages = tuple(replace(stage, queries=_placed(stage.queries)) for stage in plan.stages)
+    told = replace(plan, stages=stages).with_scans(_placed(plan.scans))
+    return f"sha256:{sha256_hex(canonical_json(plan_document(told)))}"
+
+
+def _placed(scans: tuple[Scan, ...]) -> tuple[Scan, ...]:
+    return tuple(replace(scan, pin=_lasting(scan.pin), extract=None) for scan in scans)
+
+
+def _lasting(pin: Pin) -> Pin:
+    match pin:
+        case FileList():
+            return replace(pin, root="", taken_at=_NEVER)
+        case ExportedSnapshot():
+            return replace(pin, snapshot_id="", snapshot="", lsn="", taken_at=_NEVER)
+        case TableSnapshot():
+            return replace(pin, taken_at=_NEVER)
+    assert_never(pin)
 
 
 class _Planning:
@@ -142,8 +182,9 @@ class _Planning:
     def _stage(self, stage: Stage, index: int) -> StagePlan:
         path: Path = ("spec", "stages", index)
         self.faults.extend(_unavailable(stage, path))
-        draft = StageDraft(job=self.job, sources=self.sources, stage=stage, path=path)
-        asked = self._over_rows(draft)
+        sources = self._read_by(stage, path)
+        draft = StageDraft(job=self.job, sources=sources, stage=stage, path=path)
+        asked = self._over_rows(draft) if sources else _Asked(dimensions=())
         if stage.type is StageType.SCHEMA:
             asked = self._over_columns(draft)
         elif stage.type is StageType.DIGEST:
@@ -161,7 +202,8 @@ class _Planning:
             catalogue=asked.catalogue,
             hashed=asked.hashed,
             reference=self.job.source_index(stage.reference or self.job.reference_source),
-            duplicates=stage.duplicates or self.job.duplicates,
+            duplicates=self._duplicates(stage),
+            queries=self._queries(stage, sources, asked),
             null_keys=self.job.normalize.nulls.keys,
             empty=self.job.empty,
             where=stage.where,
@@ -169,7 +211,45 @@ class _Planning:
             warn_at=stage.warn_at,
             accept=stage.accept,
             caps=self._caps(),
+            seal_rows=self.job.execution.proof is ProofMode.ROWS,
         )
+
+    def _read_by(self, stage: Stage, path: Path) -> Sequence[LogicalSource]:
+        """The job's sources, or what the stage's own queries return; none where one cannot run."""
+        if stage.type is not StageType.CUSTOM_SQL:
+            return self.sources
+        unfit = [each for each in self.sources if each.source.kind not in QUERY_KINDS]
+        self.faults.extend(
+            _absent(
+                (*path, "queries", each.name), f"a query over a source of kind {kind}", _QUERIES
+            )
+            for each in unfit
+            for kind in (each.source.kind,)
+        )
+        returned = self.request.queries.get(stage.name, {})
+        if unfit:
+            return ()
+        return [
+            logical_source(
+                query_source(each.source, stage.queries[each.name]), each.index, returned[each.name]
+            )
+            for each in self.sources
+        ]
+
+    def _duplicates(self, stage: Stage) -> DuplicatePolicy:
+        """A query returns a group once; twice is an error, whatever rows may do."""
+        if stage.type is StageType.CUSTOM_SQL:
+            return DuplicatePolicy.ERROR
+        return stage.duplicates or self.job.duplicates
+
+    def _queries(
+        self, stage: Stage, sources: Sequence[LogicalSource], asked: "_Asked"
+    ) -> tuple[Scan, ...]:
+        if stage.type is not StageType.CUSTOM_SQL:
+            return ()
+        parts: list[DimensionPlan | MeasurePlan] = [*asked.dimensions, *asked.measures]
+        wanted = frozenset(each.column for part in parts for each in part.inputs if each)
+        return tuple(each.scan(self.request.pins[each.name], wanted) for each in sources)
 
     def _over_rows(self, draft: StageDraft) -> "_Asked":
         """Groups made of the sources' rows; without dimensions whole rows are the key."""
@@ -234,8 +314,6 @@ class _Planning:
             for column in self.job.results.breaks.mask
             if column not in known
         )
-        if self.job.execution.proof is ProofMode.ROWS:
-            faults.append(_absent(("spec", "execution", "proof"), "proof: rows"))
         return faults
 
 
@@ -250,20 +328,17 @@ class _Asked:
 
 
 def _unavailable(stage: Stage, path: Path) -> list[Fault]:
-    faults = []
-    if stage.type not in _STAGE_TYPES:
-        faults.append(_absent((*path, "type"), f"the stage type {stage.type}"))
-    if stage.confirm is not None:
-        faults.append(_absent((*path, "confirm"), "confirm"))
-    return faults
+    if stage.confirm is None:
+        return []
+    return [_absent((*path, "confirm"), "confirm", "leave it out: sources are read once")]
 
 
-def _absent(path: Path, what: str) -> Fault:
+def _absent(path: Path, what: str, hint: str) -> Fault:
     return Fault(
         code=SpecCode.FEATURE_NOT_INSTALLED,
         path=path,
         message=f"{what} is not part of this release",
-        hint="stages of this release are counts, schema, aggregate, row and digest",
+        hint=hint,
     )
 
 
@@ -294,7 +369,7 @@ def _wanted_columns(
     if None in named:
         return frozenset(name for source in sources for name in source.columns)
     wanted = {column for columns in named if columns for column in columns}
-    for stage in stages:
+    for stage in (each for each in stages if each.type is not StageType.CUSTOM_SQL):
         wanted.update(each.column for each in _inputs(stage))
     return frozenset(wanted)
 

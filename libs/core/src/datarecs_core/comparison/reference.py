@@ -5,9 +5,10 @@ Engines are judged against it (D23). It shares the plan types with them and noth
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import islice
 
 from datarecs_core.comparison.aggregating import OverflowedError, add, aggregate
 from datarecs_core.comparison.bucketing import group_buckets
@@ -15,7 +16,16 @@ from datarecs_core.comparison.canonical import canonical_order, encode_tuple, nu
 from datarecs_core.comparison.cataloguing import column_rows, over_columns
 from datarecs_core.comparison.differences import difference_set, key_hash
 from datarecs_core.comparison.faults import DuplicateKeysError, SumOverflowError
-from datarecs_core.comparison.grouping import Cell, Group, Grouped, Outside, Rows, group_rows
+from datarecs_core.comparison.fingerprints import FINGERPRINT_BYTES
+from datarecs_core.comparison.grouping import (
+    MAX_ROWS,
+    Cell,
+    Group,
+    Grouped,
+    Outside,
+    Rows,
+    group_rows,
+)
 from datarecs_core.comparison.judging import (
     ROWS_MEASURE,
     DifferenceWriter,
@@ -26,6 +36,7 @@ from datarecs_core.comparison.judging import (
 from datarecs_core.comparison.normalizing import on_result
 from datarecs_core.comparison.plan import MAX_PATTERNS, MeasurePlan, StagePlan, Warn
 from datarecs_core.comparison.results import (
+    BucketSum,
     Difference,
     DifferenceClass,
     MeasureResult,
@@ -33,12 +44,17 @@ from datarecs_core.comparison.results import (
     StageCounts,
     StageResults,
     ToleranceResult,
+    Waterfall,
 )
+from datarecs_core.comparison.row_digests import bucket_sums
 from datarecs_core.comparison.translating import fits
+from datarecs_core.comparison.waterfall import WaterfallOf
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, StageType
 from datarecs_core.values import EXACT
 
 SHOWN_KEYS = 3
+_KEYED = frozenset({StageType.ROW, StageType.CUSTOM_SQL})
+"""Stages whose groups may have several rows of a source that no function collapses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +83,47 @@ def compare_stage(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> O
     return _Oracle(stage=stage, grouped=grouped, key=outside.key).run()
 
 
+def sums_of_source(
+    stage: StagePlan, index: int, rows: Iterable[tuple[object, ...]], outside: Outside
+) -> tuple[BucketSum, ...]:
+    """The row digests of one source alone, from its rows: what a proof of rows seals of it.
+
+    Rows of row and digest stages are added up piece by piece, however many there are; groups of
+    other stages need all their rows at once.
+
+    Args:
+        stage: with `seal_rows` and without a scope.
+        index: of the source.
+        rows: as its scan delivers them, in any order.
+        outside: key and zones.
+
+    Raises:
+        TooManyRowsError: more than 100,000 rows in another kind of stage.
+        ConditionNotSupportedError: `where` needs an SQL engine.
+    """
+    found: dict[int, BucketSum] = {}
+    left = iter(rows)
+    while True:
+        piece = list(islice(left, MAX_ROWS if stage.fingerprints_rows else None))
+        given = [piece if at == index else [] for at in range(len(stage.scans))]
+        for each in _sums(stage, given, outside):
+            if each.source == index:
+                before = found.get(each.bucket, replace(each, rows=0, total=0))
+                found[each.bucket] = replace(
+                    each,
+                    rows=before.rows + each.rows,
+                    total=(before.total + each.total) % 2 ** (8 * FINGERPRINT_BYTES),
+                )
+        if len(piece) < MAX_ROWS or not stage.fingerprints_rows:
+            return tuple(found[bucket] for bucket in sorted(found))
+
+
+def _sums(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Sequence[BucketSum]:
+    if stage.fingerprints_rows:
+        return bucket_sums(stage, _grouped(stage, rows, outside).groups, outside.key)
+    return compare_stage(stage, rows, outside).results.digests
+
+
 def _grouped(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Grouped:
     """Groups of columns, of buckets or of keys."""
     if stage.type is StageType.SCHEMA:
@@ -85,13 +142,13 @@ class _Oracle:
         self.sources = range(len(stage.scans))
         self.rounded = [0 for _ in self.sources]
         self.groups = grouped.groups
-        self.always_present = stage.type is not StageType.ROW and not stage.dimensions
+        self.always_present = stage.always_present
         if self.always_present:
             self.groups.setdefault(encode_tuple(()), Group((), [[] for _ in self.sources]))
 
     def run(self) -> OracleStage:
         stage = self.stage
-        duplicates = self._duplicate_keys() if stage.type is StageType.ROW else []
+        duplicates = self._duplicate_keys() if stage.type in _KEYED else []
         if stage.collapses:
             self.groups = {name: self._collapsed(each) for name, each in self.groups.items()}
         judged = {name: judge_group(stage, each, each.mask) for name, each in self.groups.items()}
@@ -107,9 +164,16 @@ class _Oracle:
             differences=summary,
             closure=tuple(tally.closure for tally in self.tallies),
             warnings=self._warnings(),
+            digests=self._sealed(),
         )
         differing = frozenset(name for name, each in judged.items() if each.differs)
         return OracleStage(results=results, differences=stored, differing=differing)
+
+    def _sealed(self) -> tuple[BucketSum, ...]:
+        """Sums of fingerprints, where they are asked for."""
+        if not self.stage.seal_rows:
+            return ()
+        return tuple(bucket_sums(self.stage, self.groups, self.key))
 
     def _duplicate_keys(self) -> list[int]:
         """Keys with several rows, per source; refused where the policy says so."""
@@ -194,26 +258,37 @@ class _Oracle:
         )
 
     def _measure(self, plan: MeasurePlan, groups: Sequence[GroupJudgement]) -> MeasureResult:
-        totals = tuple(self._total(plan, index) for index in self.sources)
         judged = [group.measures[plan.index] for group in groups if group.matched]
-        return _summed(plan, judged, totals, self.stage.reference)
+        if not plan.has_total:
+            return _summed(plan, judged, _Totals.absent(len(self.sources)))
+        amounts = [
+            [self._amount(group.rows[index], plan) for index in self.sources]
+            for group in self.groups.values()
+        ]
+        return _summed(plan, judged, self._totals(plan, amounts))
 
     def _rows(self, groups: Sequence[GroupJudgement]) -> MeasureResult:
-        totals = tuple(Decimal(tally.seen - tally.excluded) for tally in self.tallies)
         judged = [group.rows for group in groups if group.rows is not None]
-        return _summed(ROWS_MEASURE, judged, totals, self.stage.reference)
-
-    def _total(self, plan: MeasurePlan, index: int) -> Decimal | None:
-        """Over all groups of a source; what is not a finite number contributes nothing."""
-        if not plan.has_total:
-            return None
         amounts = [
-            row[plan.index].value.amount
-            for each in self.groups.values()
-            for row in each.rows[index]
+            [Decimal(size) if size else None for size in group.sizes]
+            for group in self.groups.values()
         ]
-        total = add([amount for amount in amounts if amount is not None])
-        return total if fits(total, plan.total_scale) else None
+        return _summed(ROWS_MEASURE, judged, self._totals(ROWS_MEASURE, amounts))
+
+    def _amount(self, rows: Sequence[tuple[Cell, ...]], plan: MeasurePlan) -> Decimal | None:
+        """Of one group and source; what is not a finite number contributes nothing."""
+        found = [row[plan.index].value.amount for row in rows]
+        return add([amount for amount in found if amount is not None]) if rows else None
+
+    def _totals(self, plan: MeasurePlan, amounts: Sequence[Sequence[Decimal | None]]) -> "_Totals":
+        """Over all groups: totals, their gaps to the reference's, and the steps of each gap."""
+        summed = [add([group[index] or Decimal(0) for group in amounts]) for index in self.sources]
+        totals = [total if fits(total, plan.total_scale) else None for total in summed]
+        gaps = [_gap(total, totals[self.stage.reference], plan) for total in totals]
+        waterfall = WaterfallOf(plan=plan, reference=self.stage.reference)
+        for group in amounts:
+            waterfall.take(group)
+        return _Totals(totals=tuple(totals), gaps=tuple(gaps), waterfall=waterfall.told(gaps))
 
     def _warnings(self) -> tuple[Warn, ...]:
         """What only the reading of rows can know."""
@@ -238,11 +313,22 @@ def _common_odd_one(rows: Sequence[Difference]) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Totals:
+    """One entry per source in each."""
+
+    totals: tuple[Decimal | None, ...]
+    gaps: tuple[Decimal | None, ...]
+    waterfall: tuple[Waterfall | None, ...]
+
+    @classmethod
+    def absent(cls, sources: int) -> "_Totals":
+        nothing = (None,) * sources
+        return cls(totals=nothing, gaps=nothing, waterfall=nothing)
+
+
 def _summed(
-    plan: MeasurePlan,
-    judged: Sequence[MeasureJudgement],
-    totals: tuple[Decimal | None, ...],
-    reference: int,
+    plan: MeasurePlan, judged: Sequence[MeasureJudgement], totals: _Totals
 ) -> MeasureResult:
     """A measure over its matched groups."""
     classes = Counter(each.difference_class for each in judged)
@@ -266,8 +352,9 @@ def _summed(
         precision=classes[DifferenceClass.PRECISION],
         multiplicity=classes[DifferenceClass.MULTIPLICITY],
         not_comparable=classes[DifferenceClass.NOT_COMPARABLE],
-        total_by_source=totals,
-        gap_by_source=tuple(_gap(total, totals[reference], plan) for total in totals),
+        total_by_source=totals.totals,
+        gap_by_source=totals.gaps,
+        waterfall_by_source=totals.waterfall,
         max_abs_delta=max(sizes, default=Decimal(0)) if plan.subtractable and judged else None,
     )
 

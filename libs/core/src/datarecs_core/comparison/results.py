@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from datarecs_core.comparison.plan import StrategyChoice, Warn
 from datarecs_core.comparison.tolerance import Tolerance
+from datarecs_core.values import EXACT
 
 
 class Verdict(StrEnum):
@@ -81,6 +82,22 @@ class ToleranceResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waterfall:
+    """How a source's total comes from the reference's; every amount is exact."""
+
+    missing_here: Decimal
+    """Of the reference, over the groups that this source lacks."""
+    missing_in_reference: Decimal
+    """Of this source, over the groups that the reference lacks."""
+    changed: Decimal
+    """This source minus the reference, over the groups that both have."""
+
+    @property
+    def gap(self) -> Decimal:
+        return EXACT.add(EXACT.subtract(self.missing_in_reference, self.missing_here), self.changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureResult:
     """A measure over the matched groups. within + outside = matched_groups."""
 
@@ -101,6 +118,8 @@ class MeasureResult:
     or it needs more than 38 digits."""
     gap_by_source: tuple[Decimal | None, ...]
     """Total minus the reference's total; a missing group counts with its whole value."""
+    waterfall_by_source: tuple[Waterfall | None, ...] = ()
+    """The steps of each gap (F15); None where the gap is, or where a step needs over 38 digits."""
     max_abs_delta: Decimal | None = None
     """Largest |other - reference| over matched groups; microseconds for times, None without a
     finite pair."""
@@ -176,6 +195,18 @@ class Closure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BucketSum:
+    """The fingerprints of one source in one bucket of a stage; only buckets with rows exist."""
+
+    source: int
+    bucket: int
+    """0 to 4,095."""
+    rows: int
+    total: int
+    """Their sum modulo 2^128."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageResults:
     """Everything a stage yields. The verdict is not in here: `verdict.stage_verdict` decides."""
 
@@ -188,6 +219,8 @@ class StageResults:
     differences: DifferenceSet
     closure: tuple[Closure, ...]
     warnings: tuple[Warn, ...] = ()
+    digests: tuple[BucketSum, ...] = ()
+    """Under `proof: rows`, in any order."""
     metrics: tuple[tuple[str, int], ...] = ()
     """How the work went (rows scanned, partitions); never part of a proof."""
     strategy: StrategyChoice | None = None

@@ -5,28 +5,22 @@ any engine and partitioning; ids, times, places and samples stand outside it.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from datarecs_core.comparison.payload import by_source
 from datarecs_core.comparison.plan import (
     ComparisonPlan,
-    DimensionPlan,
     InputPlan,
-    MeasurePlan,
-    StagePlan,
+    StrategyChoice,
     Warn,
 )
-from datarecs_core.comparison.results import Closure, MeasureResult, StageCounts, StageResults
-from datarecs_core.comparison.scan import ExportedSnapshot, Pin, Scan
-from datarecs_core.comparison.tolerance import (
-    PercentageTolerance,
-    tolerance_type,
-    tolerance_value,
-)
-from datarecs_core.comparison.verdict import RunOutcome, StageOutcome
-from datarecs_core.documents import decimal_text, to_document
+from datarecs_core.comparison.planner import plan_document
+from datarecs_core.comparison.results import Closure
+from datarecs_core.comparison.row_digests import FILE, Leaf, leaves_of, merkle_root
+from datarecs_core.comparison.scan import ExportedSnapshot, FileList, Pin, Scan, TableSnapshot
+from datarecs_core.comparison.stage_json import Document, stage_document
+from datarecs_core.comparison.verdict import RunOutcome
+from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import instant_text
@@ -35,8 +29,6 @@ SCHEMA = "datarecs.run/1"
 MAX_BYTES = 8 * 1024**2
 MAX_LISTED_FILES = 1000
 """A longer list stands in the proof by its count and digest alone."""
-
-Document = dict[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +50,13 @@ def run_document(
         plan: as it was executed.
         outcome: judged.
         sealing: versions and key id.
-        run: ids, attempt, times and execution, as they are to be read under `run`.
+        run: ids, attempt, times and execution, as they are to be read under `run`; what was done
+            per stage is added to its `execution`.
     """
     proof = proof_document(plan, outcome, sealing)
     document: Document = {
         "schema": SCHEMA,
-        "run": {**run, "sources": [_place(scan) for scan in plan.scans]},
+        "run": _run(plan, outcome, run),
         "proof_hash": proof_hash(proof),
         "proof": proof,
         "samples": {},
@@ -79,6 +72,68 @@ def run_document(
     return document
 
 
+def with_hints(document: Document, hints: Mapping[str, JsonValue]) -> Document:
+    """The document with likely causes by stage, unless it would grow beyond its limit.
+
+    They are no part of the proof: rules for hints may change, what was found does not.
+    """
+    told = {**document, "hints": hints}
+    return told if hints and len(canonical_json(told)) <= MAX_BYTES else document
+
+
+def _run(plan: ComparisonPlan, outcome: RunOutcome, run: Mapping[str, JsonValue]) -> Document:
+    """What only this run knows: ids and times as given, places, strategies.
+
+    With `proof: rows` the plan, from which the digests of a source can be made again.
+    """
+    given = run.get("execution")
+    told: Document = {
+        **run,
+        "execution": {**(given if isinstance(given, Mapping) else {}), **_execution(outcome)},
+        "sources": [_place(scan) for scan in plan.scans],
+    }
+    return {**told, "plan": plan_document(placeless(plan))} if seals_rows(plan) else told
+
+
+def _execution(outcome: RunOutcome) -> Document:
+    """How each stage was compared, with the reason of whatever was not done, and rows read."""
+    done = [(stage.plan, stage.results) for stage in outcome.stages if stage.results is not None]
+    return {
+        "strategies": [
+            strategy_document(plan.name, results.strategy or plan.strategy)
+            for plan, results in done
+        ],
+        "rows_scanned": sum(
+            each.extracted
+            for plan, results in done
+            if plan.type is not StageType.SCHEMA
+            for each in results.closure
+        ),
+    }
+
+
+def strategy_document(stage: str, choice: StrategyChoice) -> Document:
+    return {
+        "stage": stage,
+        "chosen": choice.chosen.value,
+        "requested": choice.requested.value,
+        "rejected": [
+            {"strategy": strategy.value, "reason": reason} for strategy, reason in choice.rejected
+        ],
+    }
+
+
+def placeless(plan: ComparisonPlan) -> ComparisonPlan:
+    """The plan without files and folders of one machine: whoever repeats it says where they lie."""
+    scans = tuple(
+        replace(scan, extract=None, pin=replace(scan.pin, root="", files=()))
+        if isinstance(scan.pin, FileList)
+        else replace(scan, extract=None)
+        for scan in plan.scans
+    )
+    return plan.with_scans(scans)
+
+
 def proof_hash(proof: JsonValue) -> str:
     """`sha256:` and 64 hexadecimal characters over RFC 8785 JSON."""
     return f"sha256:{sha256_hex(canonical_json(proof))}"
@@ -87,6 +142,7 @@ def proof_hash(proof: JsonValue) -> str:
 def proof_document(plan: ComparisonPlan, outcome: RunOutcome, sealing: Sealing) -> Document:
     """The part that another run over the same pins repeats byte for byte."""
     closures = _closures(outcome)
+    sealed = {"digests": _digests(outcome)} if seals_rows(plan) else {}
     return {
         "canonical": plan.canonical,
         "spec_hash": plan.spec_hash,
@@ -98,13 +154,35 @@ def proof_document(plan: ComparisonPlan, outcome: RunOutcome, sealing: Sealing) 
         "warnings": [warning_document(each) for each in outcome.warnings],
         "sources": [_source(plan, scan, closures[scan.index]) for scan in plan.scans],
         "stages": [stage_document(stage) for stage in outcome.stages],
+        **sealed,
     }
 
 
+def seals_rows(plan: ComparisonPlan) -> bool:
+    """Whether the proof covers every row (`proof: rows`), and leaves belong beside it."""
+    return any(stage.seal_rows for stage in plan.stages)
+
+
+def outcome_leaves(outcome: RunOutcome) -> tuple[Leaf, ...]:
+    """What the root of `proof: rows` covers, sorted; to be stored beside run.json."""
+    found = (
+        leaf
+        for stage in outcome.stages
+        if stage.results is not None
+        for leaf in leaves_of(stage.results, stage.plan.sources)
+    )
+    return tuple(sorted(found))
+
+
+def _digests(outcome: RunOutcome) -> Document:
+    leaves = outcome_leaves(outcome)
+    return {"leaves": len(leaves), "file": FILE, "merkle_root": merkle_root(leaves)}
+
+
 def _closures(outcome: RunOutcome) -> tuple[Closure, ...]:
-    """Of the first stage that saw rows; schema stages count columns."""
+    """Of the first stage that saw the sources' rows; others count columns or a query's answer."""
     done = [(stage.plan, stage.results) for stage in outcome.stages if stage.results is not None]
-    seen = [results for plan, results in done if plan.type is not StageType.SCHEMA]
+    seen = [results for plan, results in done if plan.catalogue is None and not plan.queries]
     return (seen[0] if seen else done[0][1]).closure
 
 
@@ -169,6 +247,17 @@ def pin_document(pin: Pin) -> Document:
             "lsn": pin.lsn,
             "taken_at": instant_text(pin.taken_at),
         }
+    if isinstance(pin, TableSnapshot):
+        return {
+            "kind": "table_snapshot",
+            "catalog": pin.catalog,
+            "table": pin.table,
+            "table_uuid": pin.table_uuid,
+            # A random number of 63 bits: readers of JSON would round it.
+            "snapshot_id": None if pin.snapshot_id is None else str(pin.snapshot_id),
+            "schema_id": pin.schema_id,
+            "taken_at": instant_text(pin.taken_at),
+        }
     files = [to_document(each) for each in pin.files]
     listed = {"files": files} if len(files) <= MAX_LISTED_FILES else {}
     return {
@@ -190,168 +279,3 @@ def warning_document(warning: Warn) -> Document:
         "column": warning.column,
     }
     return {name: value for name, value in given.items() if value is not None}
-
-
-def stage_document(stage: StageOutcome) -> Document:
-    """A stage of the proof: EXECUTED with its numbers, or SKIPPED with its reason."""
-    head: Document = {"name": stage.plan.name, "type": stage.plan.type.value}
-    if stage.results is None or stage.verdict is None:
-        reason = None if stage.skipped is None else stage.skipped.value
-        skipped: Document = {**head, "status": "SKIPPED", "reason": reason}
-        return {**skipped, "stopped_by": stage.stopped_by} if stage.stopped_by else skipped
-    results = stage.results
-    return {
-        **head,
-        "status": "EXECUTED",
-        "result": stage.verdict.value,
-        "acceptance": stage.acceptance.value,
-        "question": question_document(stage.plan),
-        "counts": counts_document(results.counts),
-        "measures": _measures(stage.plan, results),
-        "differences": {
-            "rows": results.differences.rows,
-            "digest": results.differences.digest,
-            "truncated": results.differences.truncated,
-        },
-        "closure": [to_document(each) for each in results.closure],
-    }
-
-
-def question_document(plan: StagePlan) -> Document:
-    """What a stage asks, with every relaxation that is declared."""
-    return {
-        "dimensions": [_dimension(each) for each in plan.dimensions],
-        "reference": plan.sources[plan.reference],
-        "where": plan.where,
-        "scope": None if plan.scope is None else plan.scope.from_stage,
-        "duplicates": plan.duplicates.value,
-        "null_keys": plan.null_keys.value,
-        "empty": plan.empty.value,
-        "on_unmatched": plan.on_unmatched.value,
-        "accept": to_document(plan.accept),
-        "warn_at": to_document(plan.warn_at),
-        **_derived(plan),
-    }
-
-
-def _derived(plan: StagePlan) -> Document:
-    """What groups are made of that are no rows of a source."""
-    if plan.catalogue is not None:
-        policy = plan.catalogue.policy
-        return {
-            "schema": {
-                "mode": policy.mode.value,
-                "order": policy.order,
-                "nullability": policy.nullability,
-                "ignore": list(policy.ignore),
-                "equivalences": [[str(kind) for kind in group] for group in policy.equivalences],
-            }
-        }
-    if plan.hashed is not None:
-        rows = plan.hashed
-        return {
-            "hashed": {
-                "dimensions": [_dimension(each) for each in rows.dimensions],
-                "measures": [
-                    {"name": each.name, "rules": dict(each.rules.declared())}
-                    for each in rows.measures
-                ],
-            }
-        }
-    return {}
-
-
-def _dimension(dimension: DimensionPlan) -> Document:
-    return {
-        "name": dimension.name,
-        "types": [str(each.result) for each in dimension.inputs],
-        "rules": dict(dimension.rules.declared()),
-    }
-
-
-def counts_document(counts: StageCounts) -> Document:
-    """Counts with their per-source numbers under `source_<i>`."""
-    return {
-        "source_row_counts": by_source(counts.source_row_counts),
-        "groups_by_source": by_source(counts.groups_by_source),
-        "matched_groups": counts.matched_groups,
-        "unmatched_groups": counts.unmatched_groups,
-        "unmatched_by_source": by_source(counts.unmatched_by_source),
-        "missing_by_source": by_source(counts.missing_by_source),
-        "presence": [{"mask": mask, "groups": groups} for mask, groups in counts.presence],
-        "presence_other": counts.presence_other,
-        "rows_compared": counts.rows_compared,
-        "rows_matched": counts.rows_matched,
-        "rows_unmatched": counts.rows_unmatched,
-        "duplicate_keys_by_source": by_source(counts.duplicate_keys_by_source),
-        "null_keys_by_source": by_source(counts.null_keys_by_source),
-        "invalid_values_by_source": by_source(counts.invalid_values_by_source),
-        "excluded_rows_by_source": by_source(counts.excluded_rows_by_source),
-        "odd_one_out": by_source(counts.odd_one_out),
-    }
-
-
-def _measures(plan: StagePlan, results: StageResults) -> list[JsonValue]:
-    declared: list[MeasurePlan | None] = [*plan.measures]
-    if results.rows is not None:
-        declared.append(None)
-    return [
-        measure_document(measure, result)
-        for measure, result in zip(declared, results.all_measures, strict=True)
-    ]
-
-
-def measure_document(plan: MeasurePlan | None, result: MeasureResult) -> Document:
-    """A measure's question and numbers; `$rows` has no plan of its own."""
-    document: Document = {
-        "name": result.name,
-        "tolerances": [
-            {
-                "type": tolerance_type(each.tolerance).value,
-                "value": decimal_text(tolerance_value(each.tolerance)),
-                "base": each.tolerance.base.value
-                if isinstance(each.tolerance, PercentageTolerance)
-                else None,
-                "own_within": each.own_within,
-            }
-            for each in result.tolerances
-        ],
-        **_numbers(result),
-    }
-    if plan is None:
-        return document
-    return {
-        **document,
-        "function": plan.function.value,
-        "combine": plan.combine.value,
-        "bound": plan.bound.value,
-        "compare_to": plan.compare_to.value,
-        "rules": dict(plan.rules.declared()),
-        "comparable": plan.comparable,
-    }
-
-
-def _numbers(result: MeasureResult) -> Document:
-    return {
-        "within": result.within,
-        "outside": result.outside,
-        "equal": result.equal,
-        "within_not_equal": result.within_not_equal,
-        "null_mismatch": result.null_mismatch,
-        "invalid": result.invalid,
-        "precision": result.precision,
-        "multiplicity": result.multiplicity,
-        "not_comparable": result.not_comparable,
-        "total_by_source": _amounts(result.total_by_source),
-        "gap_by_source": _amounts(result.gap_by_source),
-        "max_abs_delta": _amount(result.max_abs_delta),
-        "passed": result.passed,
-    }
-
-
-def _amounts(amounts: Sequence[Decimal | None]) -> Document:
-    return {f"source_{index}": _amount(amount) for index, amount in enumerate(amounts)}
-
-
-def _amount(amount: Decimal | None) -> str | None:
-    return None if amount is None else decimal_text(amount)

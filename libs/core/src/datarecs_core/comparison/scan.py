@@ -78,7 +78,24 @@ class FileList:
     taken_at: datetime
 
 
-Pin = ExportedSnapshot | FileList
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSnapshot:
+    """Pin of a lake table: one snapshot under one schema; both are immutable while they exist."""
+
+    catalog: str
+    """Which catalog knows the table: its kind and name, no credential and no absolute path."""
+    table: str
+    """Name in the catalog, with namespace."""
+    table_uuid: str
+    """A table dropped and made again under its name has another one."""
+    snapshot_id: int | None
+    """None for a table that has no snapshot: it has no rows either."""
+    schema_id: int
+    """Whose names and types the columns have."""
+    taken_at: datetime
+
+
+Pin = ExportedSnapshot | FileList | TableSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

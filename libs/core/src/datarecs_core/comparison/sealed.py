@@ -1,16 +1,16 @@
 """run.json read back into the types it was written from: what a finished run says it found.
 
-Apart from `run_json`, which writes it, because a reader trusts nothing: whatever is absent or of
-another type ends in one error that names its place. Places and samples are read elsewhere.
+The one typed reading of a proof, for whoever verifies, judges again or shows it. Apart from
+`run_json`, which writes it, because a reader trusts nothing. Places, samples and hints stand
+outside the proof and are read by reports.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, assert_never, cast
 
+from datarecs_core.comparison.plan import Warn
+from datarecs_core.comparison.reading import Part, whole
 from datarecs_core.comparison.results import (
     Closure,
     DifferenceSet,
@@ -19,6 +19,7 @@ from datarecs_core.comparison.results import (
     StageResults,
     ToleranceResult,
     Verdict,
+    Waterfall,
 )
 from datarecs_core.comparison.tolerance import (
     AbsoluteTolerance,
@@ -29,14 +30,20 @@ from datarecs_core.comparison.tolerance import (
 )
 from datarecs_core.comparison.verdict import Acceptance, SkipReason
 from datarecs_core.documents import from_document
-from datarecs_core.jobs.definition import Accept
+from datarecs_core.jobs.definition import Accept, SchemaPolicy, WarnAt
+from datarecs_core.jobs.types import CanonicalType, parse_type
 from datarecs_core.jobs.vocabulary import (
     Bound,
     Combine,
     CompareTo,
     DuplicatePolicy,
+    EmptyPolicy,
+    Function,
     NanRule,
+    NullKeys,
     OnUnmatched,
+    SchemaMode,
+    SourceKind,
     StageType,
     ToleranceBase,
     ToleranceType,
@@ -47,16 +54,39 @@ if TYPE_CHECKING:
     from datarecs_core.hashing import JsonValue
 
 T = TypeVar("T")
-E = TypeVar("E", bound=Enum)
-_DECIMAL = re.compile(r"-?\d{1,800}(\.\d{1,800})?", re.ASCII)
 
 
-class NotSealedError(ValueError):
-    """A document that is no run.json of this release, with the place that tells so."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedChange:
+    """A cast, zone or map that a source's column went through before it was compared."""
 
-    def __init__(self, place: str, wanted: str) -> None:
-        super().__init__(f"{place or 'the document'} is not {wanted}")
-        self.place, self.wanted = place, wanted
+    column: str
+    cast: str | None
+    zone: str | None
+    map: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedSource:
+    """What was read of a source, and at which pin."""
+
+    name: str
+    kind: SourceKind
+    pin: Mapping[str, object]
+    """As it is written; each kind of pin has fields of its own."""
+    columns: tuple[tuple[str, CanonicalType], ...]
+    closure: Closure
+    """Of the first stage that saw rows."""
+    changes: tuple[SealedChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedDimension:
+    """A dimension with its types, one per source, and its declared rules."""
+
+    name: str
+    types: tuple[str, ...]
+    rules: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +94,16 @@ class SealedMeasure:
     """How a measure was judged; its numbers stand in the results, in the same order."""
 
     name: str
+    function: Function
     combine: Combine
     bound: Bound
     compare_to: CompareTo
     comparable: bool
-    nan: NanRule
+    rules: Mapping[str, str]
+
+    @property
+    def nan(self) -> NanRule:
+        return NanRule(self.rules.get("nan", NanRule.EQUAL))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +116,25 @@ class SealedStage:
     verdict: Verdict | None = None
     acceptance: Acceptance = Acceptance.NOT_CONFIGURED
     skipped: SkipReason | None = None
+    stopped_by: str | None = None
     measures: tuple[SealedMeasure, ...] = ()
     """The declared ones, without `$rows`."""
-    dimensions: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Name and types, one per source."""
+    dimensions: tuple[SealedDimension, ...] = ()
     reference: int = 0
+    where: str | None = None
     scope: str | None = None
     duplicates: DuplicatePolicy = DuplicatePolicy.MULTISET
+    null_keys: NullKeys = NullKeys.GROUP
+    empty: EmptyPolicy = EmptyPolicy.WARN
     on_unmatched: OnUnmatched = OnUnmatched.CONTINUE
     accept: Accept | None = None
+    warn_at: WarnAt | None = None
+    schema: SchemaPolicy | None = None
+    """Of a schema stage alone."""
+    queries: Mapping[str, str] = field(default_factory=dict)
+    """Of a custom_sql stage: its query of every source."""
+    hashed: tuple[tuple[str, Mapping[str, str]], ...] = ()
+    """Of a digest stage: the columns behind its fingerprints with their rules."""
 
     @property
     def compares_multisets(self) -> bool:
@@ -97,7 +142,16 @@ class SealedStage:
 
     @property
     def is_grand_total(self) -> bool:
-        return self.type is not StageType.ROW and not self.dimensions
+        return self.type in (StageType.COUNTS, StageType.AGGREGATE) and not self.dimensions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedDigests:
+    """What `proof: rows` seals: the root over the row digests, which lie in a file beside it."""
+
+    leaves: int
+    file: str
+    merkle_root: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,90 +159,29 @@ class SealedRun:
     """What `proof` says, and the hash that stands beside it."""
 
     proof_hash: str
+    canonical: str
+    spec_hash: str
+    key_id: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     verdict: Verdict
     acceptance: Acceptance
-    sources: tuple[str, ...]
-    pins: tuple[Mapping[str, object], ...]
+    warnings: tuple[Warn, ...] = ()
+    inputs: tuple[SealedSource, ...]
     stages: tuple[SealedStage, ...]
+    digests: SealedDigests | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names, by index."""
+        return tuple(each.name for each in self.inputs)
+
+    @property
+    def pins(self) -> tuple[Mapping[str, object], ...]:
+        return tuple(each.pin for each in self.inputs)
 
     def stage(self, name: str) -> SealedStage | None:
         return next((stage for stage in self.stages if stage.name == name), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    place: str
-    content: Mapping[str, object]
-
-    def text(self, name: str) -> str:
-        return self._of(name, str, "text")
-
-    def maybe(self, name: str) -> str | None:
-        return None if self.content.get(name) is None else self.text(name)
-
-    def count(self, name: str) -> int:
-        """A number of 0 or more; of 2^53 or more it stands as text, and 0 may be left out."""
-        value = self.content.get(name, 0)
-        if isinstance(value, str) and value.isdecimal():
-            return int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        raise self.wrong(name, "a count")
-
-    def flag(self, name: str) -> bool:
-        return self._of(name, bool, "true or false")
-
-    def word(self, name: str, words: type[E]) -> E:
-        try:
-            return words(self.text(name))
-        except ValueError:
-            known = ", ".join(str(each.value) for each in words)
-            raise self.wrong(name, f"one of {known}") from None
-
-    def decimal(self, name: str) -> Decimal | None:
-        written = self.maybe(name)
-        if written is None:
-            return None
-        if not _DECIMAL.fullmatch(written):
-            raise self.wrong(name, "a decimal number")
-        return Decimal(written)
-
-    def part(self, name: str) -> "_Part":
-        return _Part(place=self.at(name), content=self._of(name, dict, "an object"))
-
-    def parts(self, name: str) -> tuple["_Part", ...]:
-        found = []
-        for at, value in enumerate(self.items(name)):
-            place = f"{self.at(name)}[{at}]"
-            if not isinstance(value, Mapping):
-                raise NotSealedError(place, "an object")
-            found.append(_Part(place=place, content=value))
-        return tuple(found)
-
-    def items(self, name: str) -> Sequence[object]:
-        return self._of(name, list, "a list")
-
-    def by_source(self, name: str, sources: int) -> tuple[int, ...]:
-        found = self.part(name)
-        if len(found.content) != sources:
-            raise self.wrong(name, f"a number for each of {sources} sources")
-        return tuple(found.count(f"source_{index}") for index in range(sources))
-
-    def decimals(self, name: str, sources: int) -> tuple[Decimal | None, ...]:
-        found = self.part(name)
-        return tuple(found.decimal(f"source_{index}") for index in range(sources))
-
-    def at(self, name: str) -> str:
-        return f"{self.place}.{name}".lstrip(".")
-
-    def wrong(self, name: str, wanted: str) -> NotSealedError:
-        return NotSealedError(self.at(name), wanted)
-
-    def _of(self, name: str, kind: type[T], wanted: str) -> T:
-        value = self.content.get(name)
-        if not isinstance(value, kind):
-            raise self.wrong(name, wanted)
-        return value
 
 
 def sealed_run(document: object) -> SealedRun:
@@ -198,32 +191,91 @@ def sealed_run(document: object) -> SealedRun:
         document: parsed JSON.
 
     Raises:
-        NotSealedError: a field is absent or not of its type.
+        DocumentUnreadableError: a field is absent or not of its type.
     """
-    if not isinstance(document, Mapping):
-        raise NotSealedError("", "an object")
-    root = _Part(place="", content=document)
+    root = whole(document)
     proof = root.part("proof")
-    sources = proof.parts("sources")
-    names = tuple(each.text("name") for each in sources)
+    inputs = tuple(_source(each) for each in proof.parts("sources"))
+    names = tuple(each.name for each in inputs)
     return SealedRun(
         proof_hash=root.text("proof_hash"),
+        canonical=proof.text("canonical"),
+        spec_hash=proof.text("spec_hash"),
+        key_id=proof.text("key_id"),
+        versions=proof.mapping("versions"),
+        parameters=proof.mapping("parameters"),
         verdict=proof.word("result", Verdict),
         acceptance=proof.word("acceptance", Acceptance),
-        sources=names,
-        pins=tuple(each.part("pin").content for each in sources),
+        warnings=tuple(_read(each, Warn, "a warning") for each in proof.parts("warnings")),
+        inputs=inputs,
         stages=tuple(_stage(each, names) for each in proof.parts("stages")),
+        digests=_digests(proof.part("digests")) if "digests" in proof.content else None,
     )
 
 
-def _stage(part: _Part, sources: tuple[str, ...]) -> SealedStage:
+def _read(part: Part, kind: type[T], wanted: str) -> T:
+    try:
+        return from_document(kind, cast("JsonValue", part.content))
+    except ValueError:
+        raise part.wrong("", wanted) from None
+
+
+def _maybe(part: Part, name: str, kind: type[T]) -> T | None:
+    if part.content.get(name) is None:
+        return None
+    return _read(part.part(name), kind, "limits")
+
+
+def _digests(part: Part) -> SealedDigests:
+    return SealedDigests(
+        leaves=part.count("leaves"), file=part.text("file"), merkle_root=part.text("merkle_root")
+    )
+
+
+def _source(part: Part) -> SealedSource:
+    rules = part.part("rules")
+    return SealedSource(
+        name=part.text("name"),
+        kind=part.word("kind", SourceKind),
+        pin=part.part("pin").content,
+        columns=tuple(
+            (each.text("name"), _read(each.part("type"), CanonicalType, "a type"))
+            for each in part.parts("schema")
+        ),
+        closure=_closure(part.part("closure")),
+        changes=tuple(_change(name, rules.part(name)) for name in rules.content),
+    )
+
+
+def _change(column: str, part: Part) -> SealedChange:
+    return SealedChange(
+        column=column, cast=part.maybe("cast"), zone=part.maybe("zone"), map=part.mapping("map")
+    )
+
+
+def _closure(part: Part) -> Closure:
+    return Closure(
+        extracted=part.count("extracted"),
+        grouped=part.count("grouped"),
+        excluded=part.count("excluded"),
+        out_of_scope=part.count("out_of_scope"),
+    )
+
+
+def _stage(part: Part, sources: tuple[str, ...]) -> SealedStage:
     name, kind = part.text("name"), part.word("type", StageType)
     if part.text("status") != "EXECUTED":
-        return SealedStage(name=name, type=kind, skipped=part.word("reason", SkipReason))
+        return SealedStage(
+            name=name,
+            type=kind,
+            skipped=part.word("reason", SkipReason),
+            stopped_by=part.maybe("stopped_by"),
+        )
     question, measures = part.part("question"), part.parts("measures")
     reference = question.text("reference")
     if reference not in sources:
         raise question.wrong("reference", "a source")
+    hashed = question.maybe_part("hashed")
     return SealedStage(
         name=name,
         type=kind,
@@ -231,29 +283,52 @@ def _stage(part: _Part, sources: tuple[str, ...]) -> SealedStage:
         verdict=part.word("result", Verdict),
         acceptance=part.word("acceptance", Acceptance),
         measures=tuple(_measure(each) for each in measures if "function" in each.content),
-        dimensions=tuple(
-            (each.text("name"), tuple(str(one) for one in each.items("types")))
-            for each in question.parts("dimensions")
-        ),
+        dimensions=tuple(_dimension(each) for each in question.parts("dimensions")),
         reference=sources.index(reference),
+        where=question.maybe("where"),
         scope=question.maybe("scope"),
         duplicates=question.word("duplicates", DuplicatePolicy),
+        null_keys=question.word("null_keys", NullKeys),
+        empty=question.word("empty", EmptyPolicy),
         on_unmatched=question.word("on_unmatched", OnUnmatched),
-        accept=_accept(question),
+        accept=_maybe(question, "accept", Accept),
+        warn_at=_maybe(question, "warn_at", WarnAt),
+        schema=_schema(question.part("schema")) if "schema" in question.content else None,
+        queries=question.mapping("queries"),
+        hashed=tuple(
+            (each.text("name"), each.mapping("rules"))
+            for group in ("dimensions", "measures")
+            for each in hashed.maybe_parts(group)
+        ),
     )
 
 
-def _accept(question: _Part) -> Accept | None:
-    written = question.content.get("accept")
-    if written is None:
-        return None
+def _dimension(part: Part) -> SealedDimension:
+    return SealedDimension(
+        name=part.text("name"),
+        types=tuple(str(each) for each in part.items("types")),
+        rules=part.mapping("rules"),
+    )
+
+
+def _schema(part: Part) -> SchemaPolicy:
+    return SchemaPolicy(
+        mode=part.word("mode", SchemaMode),
+        order=part.flag("order"),
+        nullability=part.flag("nullability"),
+        ignore=tuple(str(each) for each in part.items("ignore")),
+        equivalences=tuple(_types(part, group) for group in part.items("equivalences")),
+    )
+
+
+def _types(part: Part, group: object) -> tuple[CanonicalType, ...]:
     try:
-        return from_document(Accept, cast("JsonValue", written))
-    except ValueError:
-        raise question.wrong("accept", "limits") from None
+        return tuple(parse_type(str(each)) for each in cast("list[object]", group))
+    except (ValueError, TypeError):
+        raise part.wrong("equivalences", "groups of types") from None
 
 
-def _results(part: _Part, sources: int) -> StageResults:
+def _results(part: Part, sources: int) -> StageResults:
     measured = [(each, _numbers(each, sources)) for each in part.parts("measures")]
     rows = [result for each, result in measured if "function" not in each.content]
     differences = part.part("differences")
@@ -267,19 +342,11 @@ def _results(part: _Part, sources: int) -> StageResults:
             digest=differences.text("digest"),
             truncated=differences.flag("truncated"),
         ),
-        closure=tuple(
-            Closure(
-                extracted=each.count("extracted"),
-                grouped=each.count("grouped"),
-                excluded=each.count("excluded"),
-                out_of_scope=each.count("out_of_scope"),
-            )
-            for each in part.parts("closure")
-        ),
+        closure=tuple(_closure(each) for each in part.parts("closure")),
     )
 
 
-def _counts(part: _Part, sources: int) -> StageCounts:
+def _counts(part: Part, sources: int) -> StageCounts:
     counts = StageCounts(
         source_row_counts=part.by_source("source_row_counts", sources),
         groups_by_source=part.by_source("groups_by_source", sources),
@@ -304,7 +371,7 @@ def _counts(part: _Part, sources: int) -> StageCounts:
     return counts
 
 
-def _numbers(part: _Part, sources: int) -> MeasureResult:
+def _numbers(part: Part, sources: int) -> MeasureResult:
     result = MeasureResult(
         name=part.text("name"),
         tolerances=tuple(
@@ -322,6 +389,7 @@ def _numbers(part: _Part, sources: int) -> MeasureResult:
         not_comparable=part.count("not_comparable"),
         total_by_source=part.decimals("total_by_source", sources),
         gap_by_source=part.decimals("gap_by_source", sources),
+        waterfall_by_source=_waterfalls(part, sources),
         max_abs_delta=part.decimal("max_abs_delta"),
     )
     if part.flag("passed") is not result.passed:
@@ -329,7 +397,25 @@ def _numbers(part: _Part, sources: int) -> MeasureResult:
     return result
 
 
-def _tolerance(part: _Part) -> Tolerance:
+def _waterfalls(part: Part, sources: int) -> tuple[Waterfall | None, ...]:
+    steps = part.part("waterfall_by_source")
+    names = [f"source_{index}" for index in range(sources)]
+    return tuple(
+        None if steps.content.get(name) is None else _waterfall(steps.part(name)) for name in names
+    )
+
+
+def _waterfall(part: Part) -> Waterfall:
+    found = {}
+    for name in ("missing_here", "missing_in_reference", "changed"):
+        amount = part.decimal(name)
+        if amount is None:
+            raise part.wrong(name, "a decimal number")
+        found[name] = amount
+    return Waterfall(**found)
+
+
+def _tolerance(part: Part) -> Tolerance:
     limit = part.decimal("value")
     if limit is None:
         raise part.wrong("value", "a decimal number")
@@ -346,13 +432,16 @@ def _tolerance(part: _Part) -> Tolerance:
     assert_never(kind)
 
 
-def _measure(part: _Part) -> SealedMeasure:
+def _measure(part: Part) -> SealedMeasure:
     rules = part.part("rules")
+    if "nan" in rules.content:
+        rules.word("nan", NanRule)
     return SealedMeasure(
         name=part.text("name"),
+        function=part.word("function", Function),
         combine=part.word("combine", Combine),
         bound=part.word("bound", Bound),
         compare_to=part.word("compare_to", CompareTo),
         comparable=part.flag("comparable"),
-        nan=rules.word("nan", NanRule) if "nan" in rules.content else NanRule.EQUAL,
+        rules=part.mapping("rules"),
     )

@@ -77,6 +77,8 @@ def _stage_obstacles(stage: StagePlan) -> Iterator[str]:
         yield f"`nulls.keys: {stage.null_keys}` needs every row"
     if stage.scope is not None:
         yield "a scoped stage reads few rows anyway"
+    if stage.seal_rows:
+        yield "`proof: rows` hashes every row"
     if stage.where is not None:
         yield "`where` is SQL that the scan kernel does not speak"
 

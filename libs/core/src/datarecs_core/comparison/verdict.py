@@ -18,8 +18,9 @@ from datarecs_core.comparison.faults import (
 )
 from datarecs_core.comparison.plan import StagePlan, Warn
 from datarecs_core.comparison.results import MeasureResult, StageResults, Verdict
+from datarecs_core.comparison.row_digests import expected_rows
 from datarecs_core.jobs.definition import Accept
-from datarecs_core.jobs.vocabulary import EmptyPolicy, NullKeys, OnUnmatched, StageType
+from datarecs_core.jobs.vocabulary import EmptyPolicy, NullKeys, OnUnmatched
 from datarecs_core.values import EXACT, HUNDRED
 
 
@@ -87,6 +88,8 @@ def judge_stage(plan: StagePlan, results: StageResults) -> StageOutcome:
     """
     _check_closure(plan, results)
     broken = broken_rule(plan, results)
+    if plan.seal_rows and not _every_row_is_sealed(plan, results):
+        broken = "F17"
     if broken is not None:
         raise InconsistentCountsError(stage=plan.name, rule=broken)
     _check_policies(plan, results)
@@ -140,6 +143,13 @@ def _check_closure(plan: StagePlan, results: StageResults) -> None:
             raise ClosureFailedError(stage=plan.name, source=source)
 
 
+def _every_row_is_sealed(plan: StagePlan, results: StageResults) -> bool:
+    sealed = [0] * len(plan.scans)
+    for each in results.digests:
+        sealed[each.source] += each.rows
+    return tuple(sealed) == expected_rows(plan.type, results)
+
+
 def _check_policies(plan: StagePlan, results: StageResults) -> None:
     counts = results.counts
     if plan.null_keys is NullKeys.REJECT:
@@ -157,7 +167,7 @@ def _check_policies(plan: StagePlan, results: StageResults) -> None:
 
 
 def broken_rule(plan: StagePlan, results: StageResults) -> str | None:
-    """The first invariant (F01 to F07) that the counts break; None when they hold."""
+    """The first invariant (F01 to F07, F15) that the numbers break; None when they hold."""
     return broken_count_rule(results, grand_total=_grand_total(plan))
 
 
@@ -195,6 +205,7 @@ def broken_count_rule(results: StageResults, *, grand_total: bool) -> str | None
         <= counts.rows_unmatched - counts.unmatched_groups
         <= min(sum(outside), counts.matched_groups),
         "F07": grand_total or _rows_cover_groups(results),
+        "F15": all(_steps_add_up(measure) for measure in results.all_measures),
     }
     return next((rule for rule, holds in rules.items() if not holds), None)
 
@@ -206,8 +217,13 @@ def _adds_up(measure: MeasureResult, matched_groups: int) -> bool:
     )
 
 
+def _steps_add_up(measure: MeasureResult) -> bool:
+    pairs = zip(measure.waterfall_by_source, measure.gap_by_source, strict=False)
+    return all(steps is None or steps.gap == gap for steps, gap in pairs)
+
+
 def _grand_total(plan: StagePlan) -> bool:
-    return plan.type is not StageType.ROW and not plan.dimensions
+    return plan.always_present
 
 
 def _rows_cover_groups(results: StageResults) -> bool:

@@ -4,14 +4,17 @@ Nothing is compared again and no source is asked. Every fault is named, none end
 because whoever verifies wants to know what was touched.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from datarecs_core.comparison.differences import digest
+from datarecs_core.comparison.reading import DocumentUnreadableError
 from datarecs_core.comparison.results import Difference, StageResults, Verdict
+from datarecs_core.comparison.row_digests import Leaf, expected_rows, merkle_root
 from datarecs_core.comparison.run_json import SCHEMA, proof_hash
-from datarecs_core.comparison.sealed import NotSealedError, SealedRun, SealedStage, sealed_run
+from datarecs_core.comparison.sealed import SealedRun, SealedStage, sealed_run
 from datarecs_core.comparison.verdict import (
     accepted_within,
     broken_count_rule,
@@ -22,14 +25,16 @@ from datarecs_core.comparison.verdict import (
 if TYPE_CHECKING:
     from datarecs_core.hashing import JsonValue
 
+_SHOWN_BUCKETS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that does not hold."""
 
     check: str
-    """`schema`, `proof_hash`, `structure`, `F01` to `F07`, `F14`, `verdict`, `acceptance`,
-    `differences`, `samples`, `source`."""
+    """`schema`, `proof_hash`, `structure`, `F01` to `F07`, `F14`, `F15`, `F17`, `verdict`,
+    `acceptance`, `differences`, `samples`, `digests`, `leaves`, `source`."""
     message: str
     stage: str | None = None
     source: str | None = None
@@ -55,7 +60,7 @@ def verify_document(document: object) -> Verified:
     found = [*_schema(document), *_hash(document)]
     try:
         run = sealed_run(document)
-    except NotSealedError as broken:
+    except DocumentUnreadableError as broken:
         fault = Finding(check="structure", message=str(broken))
         return Verified(findings=(*found, fault), run=None)
     for stage in run.stages:
@@ -90,6 +95,66 @@ def verify_differences(
     if unknown:
         message = f"{len(unknown)} samples are no stored rows, such as {unknown[0]}"
         yield Finding(check="samples", stage=stage.name, message=message)
+
+
+def verify_digests(run: SealedRun, leaves: Sequence[Leaf]) -> Iterator[Finding]:
+    """Check the row digests of `proof: rows` against the root and the counts of every stage.
+
+    Args:
+        run: whose proof seals them.
+        leaves: all, as they stand in the file.
+    """
+    sealed = run.digests
+    if sealed is None:
+        yield Finding(check="digests", message="the proof seals no row digests (proof: counts)")
+        return
+    if len(leaves) != sealed.leaves:
+        message = f"{len(leaves)} leaves are stored, the proof counts {sealed.leaves}"
+        yield Finding(check="digests", message=message)
+    root = merkle_root(leaves)
+    if root != sealed.merkle_root:
+        message = f"the leaves have the root {root}, the proof says {sealed.merkle_root}"
+        yield Finding(check="digests", message=message)
+    rows = Counter[tuple[str, str]]()
+    for leaf in leaves:
+        rows[leaf.stage, leaf.source] += leaf.rows
+    for stage in run.stages:
+        if stage.results is not None:
+            yield from _sealed_rows(run, stage, expected_rows(stage.type, stage.results), rows)
+
+
+def _sealed_rows(
+    run: SealedRun, stage: SealedStage, expected: Sequence[int], rows: Mapping[tuple[str, str], int]
+) -> Iterator[Finding]:
+    """F17: as many rows are sealed as the stage has counted."""
+    for source, counted in zip(run.sources, expected, strict=True):
+        sealed = rows.get((stage.name, source), 0)
+        if sealed != counted:
+            message = f"{sealed} rows of {source} are sealed, the stage counts {counted}"
+            yield Finding(check="F17", stage=stage.name, source=source, message=message)
+
+
+def differing_leaves(
+    stored: Sequence[Leaf], made: Sequence[Leaf], *, stage: str, source: str
+) -> Iterator[Finding]:
+    """Leaves that the data of a source does not have, or has otherwise.
+
+    Args:
+        stored: of any stages and sources.
+        made: of the stage and source, from data that is at hand.
+        stage: name.
+        source: name.
+    """
+    own = {leaf.bucket: leaf for leaf in stored if (leaf.stage, leaf.source) == (stage, source)}
+    again = {leaf.bucket: leaf for leaf in made}
+    other = sorted(bucket for bucket in own | again if own.get(bucket) != again.get(bucket))
+    if other:
+        shown = ", ".join(map(str, other[:_SHOWN_BUCKETS]))
+        message = (
+            f"the data of {source} has other rows than the proof seals in {len(other)} of "
+            f"{len(own | again)} buckets: {shown}"
+        )
+        yield Finding(check="leaves", stage=stage, source=source, message=message)
 
 
 def _noting(rows: Iterable[Difference], seen: list[str]) -> Iterator[Difference]:

@@ -38,7 +38,8 @@ class MessagingCode(ErrorCode):
         docs_id="DR5705",
         meaning="A group's committed offset is older than the first record the topic still holds.",
         causes="The consumer was away longer than the topic's retention.",
-        remedy="Compare with the outbox, which keeps events longer; resend what is missing.",
+        remedy="Nothing by hand: what is missing is read again from the outbox. If it comes again,"
+        " keep the consumer running, or let the topic keep records longer.",
     )
     DEAD_LETTER_UNAVAILABLE = Entry(
         docs_id="DR5706",
@@ -51,6 +52,13 @@ class MessagingCode(ErrorCode):
         meaning="The broker can never take an event, so the relay set it aside.",
         causes="Record larger than the topic allows, or refused as invalid.",
         remedy="Repair the topic's limit, then `datarecs admin outbox unpark`.",
+    )
+    MEMORY_TOO_SHORT = Entry(
+        docs_id="DR5709",
+        meaning="Marks of received events would go while the events can still come again.",
+        causes="DATARECS_OUTBOX__RETENTION_DAYS, or a topic's retention, within a week of the 45 "
+        "days that marks are kept.",
+        remedy="Set DATARECS_OUTBOX__RETENTION_DAYS to 38 at most.",
     )
     RECORD_UNREADABLE = Entry(
         docs_id="DR5708",
@@ -81,6 +89,19 @@ class LogAccessDeniedError(DatarecsError):
             "run `datarecs admin topics apply`"
         )
         self.principal, self.names = principal, names
+
+
+class MemoryTooShortError(DatarecsError):
+    """An event could take effect twice, because its mark goes first; start-up ends here."""
+
+    code = MessagingCode.MEMORY_TOO_SHORT
+
+    def __init__(self, *, inbox_days: int, events_days: int, margin_days: int) -> None:
+        super().__init__(
+            f"marks of received events are kept {inbox_days} days and events {events_days}; "
+            f"marks have to be kept {margin_days} days longer"
+        )
+        self.inbox_days, self.events_days = inbox_days, events_days
 
 
 class SubscriptionRefusedError(DatarecsError):

@@ -110,11 +110,20 @@ def parameters_written_in(
     values = typed_parameters(job.parameters, stored)
     if not values:
         return job
+    kinds = {source.name: source.kind for source in job.sources}
     return replace(
         job,
         sources=tuple(_source(source, values) for source in job.sources),
         stages=tuple(
-            replace(stage, where=_maybe(stage.where, values, None)) for stage in job.stages
+            replace(
+                stage,
+                where=_maybe(stage.where, values, None),
+                queries={
+                    name: written_in(query, values, kind=kinds.get(name))
+                    for name, query in stage.queries.items()
+                },
+            )
+            for stage in job.stages
         ),
     )
 

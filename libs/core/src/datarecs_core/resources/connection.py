@@ -19,6 +19,18 @@ class ConnectionType(StrEnum):
     POSTGRES = "postgres"
     FILES = "files"
     """A folder below the roots that the operator allows."""
+    ICEBERG = "iceberg"
+    """A catalog of Iceberg tables, whose files lie below the roots that the operator allows."""
+
+
+class CatalogType(StrEnum):
+    """Who knows where the current metadata of a table lies."""
+
+    SQL = "sql"
+    """A table `iceberg_tables` in PostgreSQL or SQLite, as JdbcCatalog and pyiceberg keep it."""
+    REST = "rest"
+    HADOOP = "hadoop"
+    """No catalog at all: the newest metadata file in the table's own folder."""
 
 
 class SslMode(StrEnum):
@@ -48,7 +60,43 @@ class FilesConfig:
     """Folder from which the paths of sources start, inside a root the operator allows."""
 
 
-ConnectionConfig = PostgresConfig | FilesConfig
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlCatalog:
+    """Exactly one of `postgres` and `sqlite` is given."""
+
+    type: CatalogType
+    name: str
+    """Of the catalog, as its rows carry it."""
+    postgres: PostgresConfig | None = None
+    sqlite: str | None = None
+    """Database file inside a root the operator allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestCatalog:
+    type: CatalogType
+    uri: str
+    warehouse: str | None = None
+    """What the server is asked for, where it serves several."""
+    token_uri: str | None = None
+    """Where a `credential` is exchanged for a token; None: `v1/oauth/tokens` of the catalog."""
+    scope: str = "catalog"
+    """Of that token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HadoopCatalog:
+    type: CatalogType
+    warehouse: str
+    """Folder of the tables, inside a root the operator allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergConfig:
+    catalog: SqlCatalog | RestCatalog | HadoopCatalog
+
+
+ConnectionConfig = PostgresConfig | FilesConfig | IcebergConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +114,7 @@ SERVES: Mapping[SourceKind, ConnectionType] = {
     SourceKind.PARQUET: ConnectionType.FILES,
     SourceKind.CSV: ConnectionType.FILES,
     SourceKind.JSON: ConnectionType.FILES,
+    SourceKind.ICEBERG: ConnectionType.ICEBERG,
 }
 """Which connection a kind of source needs; kinds that are not listed have none yet."""
 

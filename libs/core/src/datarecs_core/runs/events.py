@@ -19,7 +19,7 @@ SCHEDULED = "scheduled"
 """Stands for a user id where a schedule triggered or cancelled."""
 
 ToleranceType = Annotated[str, Known(("ABSOLUTE", "PERCENTAGE", "DURATION", "EXACT"))]
-ConnectionType = Annotated[str, Known(("postgres", "parquet", "csv", "json"))]
+ConnectionType = Annotated[str, Known(("postgres", "parquet", "csv", "json", "iceberg"))]
 Counts = Annotated[Mapping[str, int], PerSource()]
 Names = Annotated[Mapping[str, str], PerSource()]
 

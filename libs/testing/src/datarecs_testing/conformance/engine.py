@@ -7,6 +7,7 @@ from datarecs_testing.conformance.engine_derived import (
     DigestStageConformance,
     SchemaStageConformance,
 )
+from datarecs_testing.conformance.engine_evidence import EvidenceConformance
 from datarecs_testing.conformance.engine_groups import GroupConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
@@ -17,8 +18,8 @@ class EngineConformance(ValueConformance, GroupConformance):
     """Counts, aggregate and row stages for N sources with every default rule and policy."""
 
 
-class DerivedConformance(SchemaStageConformance, DigestStageConformance):
-    """Schema and digest stages, whose groups are columns and buckets."""
+class DerivedConformance(SchemaStageConformance, DigestStageConformance, EvidenceConformance):
+    """Columns, buckets and own queries as groups, and the evidence beside the counts."""
 
 
 class RelaxationConformance(RuleConformance, PolicyConformance):

@@ -65,6 +65,7 @@ class LogClientConformance:
         yield producer
         producer.close()
 
+    @pytest.mark.case("L14")
     def test_a_new_group_starts_with_the_first_record(
         self, log_client: LogClient, topic: str, producer: LogProducer
     ) -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from datarecs_application.ports.state import Transaction
+from datarecs_application.ports.state import OutboxRow, Transaction
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.runs.events import RunCompleted, RunTriggered
 from datarecs_core.runs.model import Disposition, Run, RunResult
@@ -143,30 +143,42 @@ class OutboxConformance:
             assert tx.outbox.append() == ()
 
 
+def of_shard(stores: Stores, shard: int, limit: int) -> list[OutboxRow]:
+    return stores.relay.unsent({shard: limit})[shard]
+
+
 class OutboxReaderConformance:
     def shard_of(self, stores: Stores, run: Run) -> int:
         return next(
             shard
             for shard in range(SHARDS)
-            if any(row.partition_key == str(run.run_id) for row in stores.relay.unsent(shard, 100))
+            if any(row.partition_key == str(run.run_id) for row in of_shard(stores, shard, 100))
         )
 
     def test_a_shard_is_read_by_position_and_up_to_the_limit(self, stores: Stores) -> None:
         run = stores.queued()
         shard = self.shard_of(stores, run)
-        both = stores.relay.unsent(shard, 10)
+        both = of_shard(stores, shard, 10)
         assert [row.type.rpartition(".")[2] for row in both] == ["triggered", "queued"]
         assert both[0].position < both[1].position
-        assert stores.relay.unsent(shard, 1) == both[:1]
+        assert of_shard(stores, shard, 1) == both[:1]
+
+    def test_several_shards_are_read_at_once_each_up_to_its_own_limit(self, stores: Stores) -> None:
+        runs = {self.shard_of(stores, run): run for run in (stores.queued() for _ in range(12))}
+        assert len(runs) > 1
+        limits = {shard: 1 + number % 2 for number, shard in enumerate(runs)}
+        found = stores.relay.unsent(limits)
+        assert {shard: len(rows) for shard, rows in found.items()} == limits
+        for shard, rows in found.items():
+            assert rows == of_shard(stores, shard, limits[shard])
+        assert stores.relay.unsent({}) == {}
 
     def test_all_events_of_a_key_are_in_one_shard_whatever_the_tenant(self, stores: Stores) -> None:
         runs = [stores.queued(), stores.queued(tenant_id=B_TENANT)]
         for run in runs:
             shard = self.shard_of(stores, run)
             own = [
-                row
-                for row in stores.relay.unsent(shard, 100)
-                if row.partition_key == str(run.run_id)
+                row for row in of_shard(stores, shard, 100) if row.partition_key == str(run.run_id)
             ]
             assert len(own) == 2
 

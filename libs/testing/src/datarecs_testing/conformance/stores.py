@@ -7,8 +7,11 @@ service that would, so that on PostgreSQL they prove its grants as well.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 from typing import TypeVar
 
+from datarecs_application.ports.feed import ChangeFeed
+from datarecs_application.ports.messaging import EventArchive
 from datarecs_application.ports.state import (
     LeasedRun,
     OutboxReader,
@@ -47,7 +50,11 @@ class Stores:
     webhook: Actor
     mail: Actor
     relay: OutboxReader
+    archive: EventArchive
+    """Of the controller."""
     queries: Queries
+    feed: ChangeFeed
+    """Read by core-api."""
     pass_time: Callable[[timedelta], None]
     """Let database time move on, for everything that is stored with a time."""
 
@@ -84,8 +91,8 @@ class Stores:
 
     def unsent(self) -> list[OutboxRow]:
         """Everything the relay would send, by position."""
-        rows = [row for shard in range(SHARDS) for row in self.relay.unsent(shard, 1000)]
-        return sorted(rows, key=lambda row: row.position)
+        found = self.relay.unsent(dict.fromkeys(range(SHARDS), 1000))
+        return sorted(chain.from_iterable(found.values()), key=lambda row: row.position)
 
     def stored(self, run_id: RunId) -> Run:
         """The run of tenant A as it stands."""

@@ -1,0 +1,61 @@
+"""The sources of a local question, opened with the rights of whoever asks.
+
+Apart from the run because a plan opens the same sources and compares nothing.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.outside import Clock
+from datarecs_cli.local.question import Asked
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.scan import Scan
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.errors.security import SecretUnavailableError
+from datarecs_core.jobs.definition import Source
+from datarecs_core.resources.connection import Connection, FilesConfig
+from datarecs_runtime.environment import process_environment
+
+
+class LocalSources:
+    """Opens the sources of one question; they are kept because the oracle reads through them."""
+
+    def __init__(self, asked: Asked, clock: Clock) -> None:
+        self._asked, self._clock = asked, clock
+        self._opened: dict[str, Connector] = {}
+
+    def connect(self, source: Source) -> Connector:
+        """Raises SecretUnavailableError, SourceUnsupportedError, ConnectionFailedError."""
+        connection = self._asked.connections.get(source.connection or "")
+        if connection is not None and isinstance(connection.config, FilesConfig):
+            connection = None  # its folder is the root already
+        surroundings = Surroundings(
+            roots=(self._asked.roots.get(source.name, Path.cwd()),),
+            policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
+            now=self._clock.now,
+            any_path=True,
+        )
+        opened = open_connector(source, connection, _secrets(connection), surroundings=surroundings)
+        self._opened[source.name] = opened
+        return opened
+
+    def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
+        """The rows of a source that is open."""
+        return self._opened[scan.source].rows(scan)
+
+
+def _secrets(connection: Connection | None) -> dict[str, str]:
+    """The values behind a connection's references: variables and files of whoever asks."""
+    found = {}
+    environment = process_environment()
+    for name, reference in (connection.auth if connection else {}).items():
+        kind, _, place = reference.partition(":")
+        try:
+            value = environment[place] if kind == "env" else Path(place).read_text(encoding="utf-8")
+        except (KeyError, OSError, UnicodeDecodeError) as cause:
+            raise SecretUnavailableError(
+                reference=reference, cause="it is not set" if kind == "env" else "no readable file"
+            ) from cause
+        found[name] = value.split("\n", 1)[0].rstrip("\r")
+    return found

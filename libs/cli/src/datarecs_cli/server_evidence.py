@@ -1,0 +1,114 @@
+"""A finished run of a server as evidence: its run.json, its hints, its largest differences.
+
+Apart from `evidence`, which reads files: a server shows samples only to those who may see them, and
+lists at most 1,000 differences.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from datarecs_cli.client import connect
+from datarecs_cli.invocation import UsageFault, current
+from datarecs_cli.run_names import run_named
+from datarecs_core.comparison.hints import Hint
+from datarecs_core.comparison.reading import DocumentUnreadableError, Part, whole
+from datarecs_core.comparison.rereading import masked_key
+from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.sealed import SealedRun, SealedStage, sealed_run
+from datarecs_core.documents import from_document
+
+MOST_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRun:
+    """What a server shows of one run."""
+
+    sealed: SealedRun
+    document: Mapping[str, object]
+    items: Sequence[Mapping[str, object]]
+    """As `/mismatches` lists them: breaks alone, the largest first."""
+
+    @property
+    def incomplete(self) -> bool:
+        """There may be more differences than these."""
+        return len(self.items) == MOST_ROWS
+
+    def hints(self, stage: str) -> list[Hint]:
+        """What the run noted when it ended; none where the reader may not see values."""
+        return [
+            from_document(Hint, dict(each.content))  # type: ignore[arg-type]  # parsed JSON
+            for each in whole(self.document).maybe_part("hints").maybe_parts(stage)
+        ]
+
+    def rows(self, stage: SealedStage) -> list[Difference]:
+        """The listed differences of a stage."""
+        names = [each.name for each in stage.dimensions]
+        return [
+            _difference(Part(place="mismatches", content=item), names)
+            for item in self.items
+            if item.get("stage") == stage.name
+        ]
+
+
+def run_of_server(name: str, *, with_rows: bool, stage: str | None) -> ServerRun:
+    """Ask for a finished run.
+
+    Args:
+        name: an id, its beginning, or `@latest:JOB`.
+        with_rows: whether its differences are wanted.
+        stage: of these alone.
+
+    Raises:
+        UsageFault: the run has no verdict.
+    """
+    with connect(current()) as api:
+        run_id = run_named(api, name)
+        found = api.get("runs", run_id)
+        if found.get("result") is None:
+            raise UsageFault(f"run {run_id} is {found['status']}: it has compared nothing")
+        document = api.get("runs", run_id, "report", format="json")
+        items: object = []
+        if with_rows:
+            where = {} if stage is None else {"stage": stage}
+            answer = api.get("runs", run_id, "mismatches", limit=str(MOST_ROWS), **where)
+            items = answer.get("items")
+    try:
+        sealed = sealed_run(document)
+    except DocumentUnreadableError as broken:
+        raise UsageFault(f"run {run_id}: {broken}") from broken
+    listed = (
+        [each for each in items if isinstance(each, Mapping)] if isinstance(items, list) else []
+    )
+    return ServerRun(sealed=sealed, document=document, items=listed)
+
+
+def _difference(part: Part, dimensions: Sequence[str]) -> Difference:
+    """A listed difference; its key encoding is that of the texts, which is not what was hashed."""
+    texts = part.maybe_part("key")
+    key = tuple(texts.maybe(name) for name in dimensions)
+    return Difference(
+        break_id=part.text("break_id"),
+        stage=part.text("stage"),
+        measure=part.text("measure"),
+        outcome=Outcome.BREAK,
+        difference_class=part.word("class", DifferenceClass),
+        presence=part.count("presence"),
+        odd_one_out=part.maybe("odd_one_out"),
+        key=key,
+        key_encoded=masked_key(key),
+        key_hash=bytes.fromhex(part.maybe("key_hash") or ""),
+        values=_texts(part, "values"),
+        raw_values=_texts(part, "raw_values"),
+        deltas=tuple(
+            (name, Decimal(written))
+            for name, written in _texts(part, "deltas")
+            if written is not None
+        ),
+    )
+
+
+def _texts(part: Part, name: str) -> tuple[tuple[str, str | None], ...]:
+    found = part.maybe_part(name)
+    return tuple((each, found.maybe(each)) for each in found.content)

@@ -1,0 +1,175 @@
+"""`datarecs plan`: everything a run would do is told before it does it, and what cannot be is."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from datarecs_cli.main import run
+
+Shown = pytest.CaptureFixture[str]
+JOB = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: orders}
+spec:
+  parameters: {least: {type: int, default: "1"}}
+  sources:
+    - {name: ledger, kind: csv, path: ledger.csv, cast: {amount: "decimal(18,2)"}}
+    - {name: lake, kind: csv, path: lake.csv, filter: "id >= :least", columns: {amount: total}}
+  normalize: {strings: {trim: both}}
+  schema: {mode: compatible, ignore: [load_ts]}
+  stages:
+    - {name: shape, type: schema}
+    - {name: counts, type: counts, on_unmatched: stop}
+    - name: totals
+      type: aggregate
+      dimensions: [owner]
+      measures:
+        - name: amount
+          function: sum
+          tolerances: [{type: ABSOLUTE, value: 0.01}, {type: PERCENTAGE, value: 1}]
+          combine: any
+      on_unmatched: escalate
+    - {name: rows, type: row, dimensions: [id], measures: [{name: amount}]}
+  results: {breaks: {mask: {id: hash}}}
+  execution: {proof: rows}
+"""
+
+PERCENT = "at most 1 % of the value in ledger apart"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text(JOB)
+    Path("ledger.csv").write_text("id,owner,amount\n1,ana,10.00\n2,bo,secret\n")
+    Path("lake.csv").write_text("id,owner,total,load_ts\n1,ana,10.00,x\n2,bo,3,y\n")
+    return tmp_path
+
+
+def lines(shown: Shown) -> list[str]:
+    return [" ".join(line.split()) for line in shown.readouterr().out.splitlines()]
+
+
+def test_a_plan_tells_what_is_read_compared_relaxed_and_written(capsys: Shown) -> None:
+    assert run(["plan", "job.yaml"]) == 0
+    told = lines(capsys)
+    for line in (
+        "job orders",
+        "engine reference",
+        'param least = "1"',
+        "source ledger (reference)",
+        "read csv ledger.csv",
+        "expected 2 rows, 40 bytes",
+        "id: text → int",
+        "columns amount from total: text → decimal(4,2)",
+        "filter id >= 1",
+        "compares totals by group: owner",
+        f"measure amount, sum of amount: at most 0.01 apart or {PERCENT}",
+        "scope only groups that differ in totals; skipped when none does (NOTHING_IN_SCOPE)",
+        "then when it is unmatched, later stages are skipped (STOPPED_BY)",
+        "strategy full (auto was asked for)",
+        "not narrow: a scoped stage reads few rows anyway",
+        "Stage shape: types need only be comparable, not equal",
+        "Stage shape: ignored are load_ts",
+        "owner: white space at both ends does not count",
+        "⚠ amount of ledger is read as decimal(18,2), not as text",
+        "masked: id (hash)",
+    ):
+        assert line in told
+    assert "secret" not in " ".join(told)
+
+
+@pytest.mark.case("U20")
+def test_a_plan_is_the_same_twice_and_leaves_nothing(capsys: Shown, folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    assert run(["plan", "job.yaml"]) == 0
+    first = capsys.readouterr().out
+    assert run(["plan", "job.yaml"]) == 0
+    assert capsys.readouterr().out == first
+    assert sorted(folder.iterdir()) == before
+
+
+def test_as_json_a_plan_is_complete_and_says_nothing_of_this_machine(
+    capsys: Shown, folder: Path
+) -> None:
+    assert run(["plan", "job.yaml", "-o", "json"]) == 0
+    written = capsys.readouterr().out
+    found = json.loads(written)
+    assert found["schema"] == "datarecs.cli.plan/1"
+    assert found["engine"] == "reference"
+    assert [each["stage"] for each in found["strategies"]] == ["shape", "counts", "totals", "rows"]
+    assert found["statements"] == {"ledger": None, "lake": None}
+    assert len(found["plan"]["stages"]) == 4
+    assert str(folder) not in written
+
+
+@pytest.mark.case("U20")
+@pytest.mark.parametrize(
+    ("code", "job", "told"),
+    [
+        ("DR1060", JOB.replace("[owner]", "[owners]"), "source ledger has no column 'owners'"),
+        (
+            "DR1062",
+            JOB.replace(
+                "    - {name: ledger, kind: csv, path: ledger.csv, cast: {amount:"
+                ' "decimal(18,2)"}}',
+                "    - {name: ledger, kind: csv, path: ledger.csv}",
+            ),
+            "amount",
+        ),
+        (
+            "DR1065",
+            JOB.replace(
+                "measures: [{name: amount}]}", "measures: [{name: amount}], confirm: {after: PT1S}}"
+            ),
+            "confirm is not part of this release",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_read(
+    capsys: Shown, code: str, job: str, told: str
+) -> None:
+    Path("job.yaml").write_text(job)
+    assert run(["plan", "job.yaml"]) == 2
+    assert run(["compare", "job.yaml", "--out", "kept"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count(code) >= 2
+    assert told in shown
+    assert not Path("kept/run.json").exists()
+
+
+def test_two_columns_of_one_name_are_ambiguous(capsys: Shown) -> None:
+    Path("ledger.csv").write_text("id,owner,amount,amount\n1,ana,1.00,2.00\n")
+    assert run(["plan", "job.yaml"]) == 2
+    assert "DR1061" in capsys.readouterr().err
+
+
+def test_naive_and_aware_times_need_a_zone(capsys: Shown) -> None:
+    Path("a.csv").write_text("id,at\n1,2026-01-31T12:00:00\n")
+    Path("b.csv").write_text("id,at\n1,2026-01-31T12:00:00Z\n")
+    assert run(["plan", "a.csv", "b.csv", "--key", "id"]) == 2
+    assert "DR1063" in capsys.readouterr().err
+
+
+def test_files_and_flags_can_be_planned_too(capsys: Shown) -> None:
+    assert run(["plan", "ledger.csv", "lake.csv", "--key", "id", "--measure", "owner"]) == 0
+    assert "compares row by row: id" in lines(capsys)
+
+
+def test_sources_are_tested_first_when_asked(capsys: Shown) -> None:
+    assert run(["plan", "job.yaml", "--check-connections"]) == 0
+    assert "ok    ledger" in capsys.readouterr().err
+    Path("lake.csv").unlink()
+    assert run(["plan", "job.yaml", "--check-connections"]) == 3
+    told = capsys.readouterr()
+    assert "FAIL  lake" in told.err
+    assert told.out == ""
+
+
+def test_a_source_that_is_not_there_ends_with_3(capsys: Shown) -> None:
+    Path("lake.csv").unlink()
+    assert run(["plan", "job.yaml"]) == 3
+    assert "lake" in capsys.readouterr().err
+    assert run(["plan", "job.yaml", "-o", "csv"]) == 2

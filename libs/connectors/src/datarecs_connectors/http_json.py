@@ -1,0 +1,171 @@
+"""JSON over HTTP from a source's own server: to the checked address, in bounded time and size.
+
+Nothing is followed, mended or taken from the environment: no redirect, no proxy, no netrc. The
+name is resolved once per request; every answer must be admitted and the first is dialled.
+"""
+
+import json
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from time import perf_counter
+from urllib.parse import urlencode, urlsplit
+
+from datarecs_connectors.errors import (
+    ConnectionFailedError,
+    CorruptSourceError,
+    PermissionDeniedError,
+    SourceLimitError,
+)
+from datarecs_core.egress.addresses import Policy, Profile, admit
+from datarecs_core.errors.security import AddressBlockedError
+
+CONNECT_TIMEOUT_S = 5
+ANSWER_TIMEOUT_S = 30
+MAX_BYTES = 256 * 1024 * 1024
+"""Of one answer; the metadata of a table with thousands of snapshots has some ten megabytes."""
+_CHUNK_BYTES = 1024 * 1024
+_REFUSED = frozenset({401, 403})
+_ABSENT = 404
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonServer:
+    """A server that is asked in the name of one source."""
+
+    source: str
+    policy: Policy
+
+    def get(
+        self, url: str, *, query: Mapping[str, str] | None = None, token: str | None = None
+    ) -> Mapping[str, object] | None:
+        """The object it answers with; None where it knows nothing (404).
+
+        Raises:
+            ConnectionFailedError: address, TLS, time, or a status that is no answer.
+            PermissionDeniedError: 401 or 403.
+            CorruptSourceError: the answer is no JSON object.
+        """
+        target = f"{url}?{urlencode(query)}" if query else url
+        return self._asked("GET", target, None, token)
+
+    def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, object] | None:
+        """A form's answer; raises as `get` does."""
+        return self._asked("POST", url, urlencode(form), None)
+
+    def _asked(
+        self, method: str, url: str, body: str | None, token: str | None
+    ) -> Mapping[str, object] | None:
+        parts = urlsplit(url)
+        headers = {"Accept": "application/json", "User-Agent": "datarecs"}
+        if body is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection = self._connection(parts.scheme, parts.hostname or "", parts.port)
+        try:
+            connection.request(method, path, body, headers)
+            with closing(connection.getresponse()) as answer:
+                content = _read(answer)
+        except (OSError, HTTPException) as cause:
+            raise self._failed(parts.netloc, _why(cause)) from cause
+        finally:
+            connection.close()
+        return self._told(answer.status, content, parts.netloc)
+
+    def _told(self, status: int, content: bytes, where: str) -> Mapping[str, object] | None:
+        if len(content) > MAX_BYTES:
+            raise SourceLimitError(self.source, f"{where} answers with more than {MAX_BYTES} bytes")
+        if status in _REFUSED:
+            raise PermissionDeniedError(
+                self.source, f"{where} refuses ({status}); check the connection's secret and rights"
+            )
+        if status == _ABSENT:
+            return None
+        if status != 200:  # noqa: PLR2004  the one status that answers
+            raise self._failed(where, f"it answers with status {status}")
+        try:
+            found = json.loads(content)
+        except ValueError as cause:
+            raise CorruptSourceError(self.source, f"{where} answers with no JSON") from cause
+        if not isinstance(found, dict):
+            raise CorruptSourceError(self.source, f"{where} answers with no JSON object")
+        return found
+
+    def _connection(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
+        if scheme != "https" and self.policy.profile is not Profile.LOCAL:
+            raise self._failed(host, "only https is spoken")
+        address = self._address(host)
+        if scheme == "https":
+            return _Verified(host, port or 443, address)
+        return _Plain(host, port or 80, address)
+
+    def _address(self, host: str) -> str:
+        """The one checked address that is dialled."""
+        try:
+            answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as cause:
+            raise self._failed(host, "the name has no address") from cause
+        try:
+            return str(admit([str(answer[4][0]) for answer in answers], self.policy)[0])
+        except AddressBlockedError as cause:
+            raise self._failed(
+                host, f"it has an address of class {cause.address_class}: not allowed"
+            ) from cause
+
+    def _failed(self, where: str, why: str) -> ConnectionFailedError:
+        return ConnectionFailedError(self.source, f"{where}: {why}")
+
+
+def _read(answer: HTTPResponse) -> bytes:
+    """The whole answer, or one byte more than is allowed; TimeoutError for one that drips."""
+    began, parts, size = perf_counter(), [], 0
+    while size <= MAX_BYTES and (part := answer.read1(_CHUNK_BYTES)):
+        parts.append(part)
+        size += len(part)
+        if perf_counter() - began > ANSWER_TIMEOUT_S:
+            raise TimeoutError
+    return b"".join(parts)
+
+
+class _Plain(HTTPConnection):
+    """No TLS, to an address in the name it was resolved from."""
+
+    def __init__(self, host: str, port: int, address: str) -> None:
+        super().__init__(host, port)
+        self._address = address
+
+    def connect(self) -> None:
+        self.sock = socket.create_connection((self._address, self.port), CONNECT_TIMEOUT_S)
+        self.sock.settimeout(ANSWER_TIMEOUT_S)
+
+
+class _Verified(HTTPSConnection):
+    """TLS to an address, verified for the name it was resolved from."""
+
+    def __init__(self, host: str, port: int, address: str) -> None:
+        super().__init__(host, port)
+        self._address = address
+        self._tls = ssl.create_default_context()
+
+    def connect(self) -> None:
+        plain = socket.create_connection((self._address, self.port), CONNECT_TIMEOUT_S)
+        plain.settimeout(ANSWER_TIMEOUT_S)
+        self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
+
+
+def _why(cause: Exception) -> str:
+    """Which step failed, without what was sent."""
+    match cause:
+        case ssl.SSLError():
+            return "TLS failed; look at its certificate"
+        case TimeoutError():
+            return f"no answer within {ANSWER_TIMEOUT_S} s"
+        case OSError():
+            return "it cannot be reached; check host, port and whether it runs"
+        case _:
+            return "it does not speak HTTP"

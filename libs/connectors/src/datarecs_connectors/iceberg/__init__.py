@@ -1,0 +1,1 @@
+"""Tables of Apache Iceberg: catalogs, snapshots, data files and what is deleted from them."""

@@ -1,0 +1,275 @@
+"""Who knows a table's current metadata: a SQL table, a REST server, or the table's own folder.
+
+A catalog is asked one question, so each is asked in its own words here. pyiceberg's catalogs create
+tables where they only should look, load classes that a server names, and dial addresses nobody
+checked.
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+from urllib.parse import quote
+
+from pydantic import ValidationError as PydanticError
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from datarecs_connectors.errors import (
+    ConnectionFailedError,
+    CorruptSourceError,
+    QueryFailedError,
+    SourceLimitError,
+)
+from datarecs_connectors.http_json import MAX_BYTES, JsonServer
+from datarecs_connectors.iceberg.files import TableFiles
+from datarecs_connectors.locations import Places
+from datarecs_connectors.postgres import PostgresConnector
+from datarecs_core.egress.addresses import Policy
+from datarecs_core.resources.connection import (
+    HadoopCatalog,
+    IcebergConfig,
+    PostgresConfig,
+    RestCatalog,
+    SqlCatalog,
+)
+
+_SELECT = "SELECT * FROM iceberg_tables WHERE catalog_name = {} AND table_namespace = {} AND table_name = {}"  # noqa: E501  one statement
+_SQLITE, _POSTGRES = (
+    _SELECT.format(":catalog", ":namespace", ":table"),
+    _SELECT.format("%(catalog)s", "%(namespace)s", "%(table)s"),
+)
+_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
+_HINT = "version-hint.text"
+_BETWEEN_LEVELS = "\x1f"
+"""Between the levels of a namespace in the path of a REST catalog, unless the server says other."""
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """Namespace and table as `relation` writes them: the last dot divides them."""
+
+    namespace: tuple[str, ...]
+    name: str
+
+    @classmethod
+    def of(cls, source: str, relation: str) -> "TableName":
+        *levels, name = relation.split(".")
+        if not levels or not all((*levels, name)):
+            raise QueryFailedError(
+                source, f"{relation!r} names no table; write its namespace and name, `sales.orders`"
+            )
+        return cls(tuple(levels), name)
+
+    def __str__(self) -> str:
+        return ".".join((*self.namespace, self.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """The catalog of one source's connection."""
+
+    source: str
+    config: IcebergConfig
+    secrets: Mapping[str, str]
+    places: Places
+    policy: Policy
+
+    @property
+    def label(self) -> str:
+        """For pins: which catalog it is, without credentials or paths of this machine."""
+        match self.config.catalog:
+            case SqlCatalog(name=name, postgres=PostgresConfig() as server):
+                return f"sql {server.host}:{server.port}/{server.database} {name}"
+            case SqlCatalog(name=name):
+                return f"sql {name}"
+            case RestCatalog(uri=uri, warehouse=warehouse):
+                return f"rest {uri} {warehouse}" if warehouse else f"rest {uri}"
+            case HadoopCatalog():
+                return "hadoop"
+            case never:
+                assert_never(never)
+
+    def load(self, table: TableName) -> TableMetadata:
+        """The table's current metadata.
+
+        Raises:
+            QueryFailedError: there is no such table, or it is a view.
+            ConnectionFailedError: the catalog cannot be asked.
+            CorruptSourceError: the metadata cannot be read.
+        """
+        match self.config.catalog:
+            case SqlCatalog() as catalog:
+                return self._file(table, self._registered(catalog, table))
+            case RestCatalog() as catalog:
+                return _Rest(catalog=self, config=catalog).load(table)
+            case HadoopCatalog(warehouse=warehouse):
+                folder = self.places.folder(warehouse)
+                return self._file(table, str(self._newest(folder, table)))
+            case never:
+                assert_never(never)
+
+    def missing(self, table: TableName) -> QueryFailedError:
+        return QueryFailedError(
+            self.source,
+            f"the catalog has no table {str(table)!r}; look at `relation` and the rights of the "
+            "login",
+        )
+
+    def _registered(self, catalog: SqlCatalog, table: TableName) -> str:
+        """Where the row of the table says that its metadata is."""
+        values = {
+            "catalog": catalog.name,
+            "namespace": ".".join(table.namespace),
+            "table": table.name,
+        }
+        rows = (
+            self._in_sqlite(catalog.sqlite or "", values)
+            if catalog.postgres is None
+            else self._in_postgres(catalog.postgres, values)
+        )
+        if not rows:
+            raise self.missing(table)
+        if rows[0].get("iceberg_type") not in {None, "TABLE"}:
+            raise QueryFailedError(self.source, f"{str(table)!r} is a view; name a table")
+        return str(rows[0]["metadata_location"])
+
+    def _in_postgres(self, server: PostgresConfig, values: Mapping[str, str]) -> list[Row]:
+        connector = PostgresConnector(
+            source=self.source,
+            config=server,
+            password=self.secrets.get("password", ""),
+            policy=self.policy,
+        )
+        return list(connector.look_up(_POSTGRES, values))
+
+    def _in_sqlite(self, file: str, values: Mapping[str, str]) -> list[Row]:
+        path = self.places.folder(file)
+        tree, name = self.places.tree(str(path))
+        if not tree.absolute(name).is_file():
+            raise ConnectionFailedError(self.source, f"there is no catalog file {file!r}")
+        tree.open(name).close()  # no link leads to it
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+                database.row_factory = sqlite3.Row
+                found = database.execute(_SQLITE, values).fetchall()
+        except sqlite3.Error as cause:
+            raise ConnectionFailedError(
+                self.source, f"{file!r} is no SQL catalog: it has no readable table iceberg_tables"
+            ) from cause
+        return [dict(row) for row in found]
+
+    def _newest(self, warehouse: Path, table: TableName) -> Path:
+        """The metadata file with the highest version, unless the hint names a file.
+
+        A hint that is a number may be behind: it is written after the file.
+        """
+        if not all(_plain(level) for level in (*table.namespace, table.name)):
+            raise self.missing(table)
+        folder = warehouse.joinpath(*table.namespace, table.name, "metadata")
+        tree, name = self.places.tree(str(folder / _HINT))
+        if not tree.absolute(name).parent.is_dir():
+            raise self.missing(table)
+        hint = self._hint(folder)
+        if hint.endswith(".metadata.json") and _plain(hint):
+            return folder / hint
+        versions = {
+            int(found[1]): entry.name
+            for entry in folder.iterdir()
+            if (found := _VERSION.fullmatch(entry.name))
+        }
+        if not versions:
+            raise self.missing(table)
+        return folder / versions[max(versions)]
+
+    def _hint(self, folder: Path) -> str:
+        tree, name = self.places.tree(str(folder / _HINT))
+        if not tree.absolute(name).is_file():
+            return ""
+        with tree.open(name) as file:
+            return file.read(1_024).decode("utf-8", "replace").strip()
+
+    def _file(self, table: TableName, location: str) -> TableMetadata:
+        file = TableFiles(self.places).new_input(location)
+        if len(file) > MAX_BYTES:
+            raise SourceLimitError(self.source, f"the metadata of {table} has over {MAX_BYTES} B")
+        return self.parsed(table, lambda: FromInputFile.table_metadata(file))
+
+    def parsed(self, table: TableName, read: Callable[[], TableMetadata]) -> TableMetadata:
+        """What a reader makes of the metadata; its errors hold values, so they are not repeated."""
+        try:
+            return read()
+        except (ValidationError, PydanticError, ValueError, KeyError, TypeError, EOFError) as cause:
+            raise CorruptSourceError(
+                self.source,
+                f"the metadata of {str(table)!r} cannot be read as a table of format version 1 to "
+                f"3 ({type(cause).__name__})",
+            ) from cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rest:
+    """The three requests of a reader in the REST catalog protocol."""
+
+    catalog: Catalog
+    config: RestCatalog
+
+    def load(self, table: TableName) -> TableMetadata:
+        server = JsonServer(source=self.catalog.source, policy=self.catalog.policy)
+        base = f"{self.config.uri.rstrip('/')}/v1"
+        token = self._token(server, base)
+        query = {"warehouse": self.config.warehouse} if self.config.warehouse else {}
+        config = server.get(f"{base}/config", query=query, token=token)
+        if config is None:
+            raise ConnectionFailedError(
+                self.catalog.source, f"{self.config.uri} is no catalog: it has no v1/config"
+            )
+        said = {**_mapping(config, "defaults"), **_mapping(config, "overrides")}
+        between = str(said.get("namespace-separator") or quote(_BETWEEN_LEVELS))
+        namespace = between.join(quote(level, safe="") for level in table.namespace)
+        prefix = "".join(f"{part}/" for part in str(said.get("prefix", "")).split("/") if part)
+        found = server.get(
+            f"{base}/{prefix}namespaces/{namespace}/tables/{quote(table.name, safe='')}",
+            token=token,
+        )
+        if found is None:
+            raise self.catalog.missing(table)
+        metadata = _mapping(found, "metadata")
+        return self.catalog.parsed(table, lambda: TableMetadataUtil.parse_obj(dict(metadata)))
+
+    def _token(self, server: JsonServer, base: str) -> str | None:
+        """The connection's own token, or the one its credential is exchanged for."""
+        secrets = self.catalog.secrets
+        if "credential" not in secrets:
+            return secrets.get("token")
+        first, colon, rest = secrets["credential"].partition(":")
+        client, secret = (first, rest) if colon else ("", first)
+        answer = server.post(
+            self.config.token_uri or f"{base}/oauth/tokens",
+            {
+                "grant_type": "client_credentials",
+                "client_id": client,
+                "client_secret": secret,
+                "scope": self.config.scope,
+            },
+        )
+        if answer is None or not isinstance(answer.get("access_token"), str):
+            raise ConnectionFailedError(
+                self.catalog.source, "the credential was exchanged for no token; see `token_uri`"
+            )
+        return str(answer["access_token"])
+
+
+def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(level: str) -> bool:
+    """One step down in a folder, and nothing else."""
+    return "/" not in level and level not in {"", ".", ".."} and level.isprintable()

@@ -1,0 +1,193 @@
+"""Iceberg tables: pinned by snapshot, read by field id, without whatever was deleted.
+
+pyiceberg reads metadata, manifests and bounds; pyarrow reads Parquet; deletes are applied here. No
+Java takes part, so `datarecs compare` by the oracle and Spark see the same rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from datarecs_application.ports.comparing import ProbeStep, Read
+from datarecs_connectors.errors import (
+    QueryFailedError,
+    SnapshotLostError,
+    SourceUnsupportedError,
+)
+from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.filtering import filter_of
+from datarecs_connectors.iceberg.catalogs import Catalog, TableName
+from datarecs_connectors.iceberg.files import TableFiles
+from datarecs_connectors.iceberg.planning import planned
+from datarecs_connectors.iceberg.reading import TableReader
+from datarecs_connectors.iceberg.snapshots import FrozenTable, frozen, pinned
+from datarecs_connectors.locations import Places
+from datarecs_connectors.probing import steps
+from datarecs_connectors.typed_columns import kept_rows, plain_values, taken
+from datarecs_connectors.typed_text import TypedColumn, arrow_type, table_of
+from datarecs_core.comparison.scan import (
+    Pin,
+    PinnedFile,
+    Scan,
+    ScanColumn,
+    SourceSchema,
+    TableSnapshot,
+)
+from datarecs_core.egress.addresses import Policy
+from datarecs_core.jobs.definition import Source
+from datarecs_core.resources.connection import IcebergConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTable:
+    """Port HeldPin: nothing is held, the catalog is asked again."""
+
+    connector: "IcebergConnector"
+    pin: TableSnapshot
+
+    def check(self) -> None:
+        self.connector.frozen(self.pin)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergConnector:
+    """Port Connector over the tables of one catalog."""
+
+    source: str
+    catalog: Catalog
+    now: Callable[[], datetime]
+
+    def pin(self, source: Source) -> HeldTable:
+        table = TableName.of(self.source, source.relation or "")
+        found = pinned(source, self.catalog, self.catalog.load(table), self.now)
+        return HeldTable(connector=self, pin=found)
+
+    def frozen(self, pin: TableSnapshot) -> FrozenTable:
+        """The table at a pin, as its catalog knows it now.
+
+        Raises SnapshotLostError when it can no longer be read at the pin.
+        """
+        try:
+            metadata = self.catalog.load(TableName.of(self.source, pin.table))
+        except QueryFailedError as cause:
+            raise _lost(self.source, pin) from cause
+        return frozen(self.source, metadata, pin)
+
+    def describe(self, source: Source, pin: Pin) -> SourceSchema:  # noqa: ARG002  the pin names the table
+        table = self.frozen(_table_pin(pin))
+        return SourceSchema(
+            columns=table.columns(),
+            estimated_rows=_counted(table, "total-records"),
+            estimated_bytes=_counted(table, "total-files-size"),
+        )
+
+    def list_files(self, source: Source) -> Sequence[PinnedFile]:  # noqa: ARG002  a snapshot is the pin
+        return ()
+
+    def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
+        kinds = [column.type for column in scan.columns]
+        for rows, columns in self._delivered(scan):
+            plain = [plain_values(one, kind) for one, kind in zip(columns, kinds, strict=True)]
+            yield from zip(*plain, strict=True) if plain else [()] * rows
+
+    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        return write_extract(scan, self._batches(scan), directory, progress)
+
+    def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
+        """Table, columns and files of the source; nothing of a catalog without one."""
+        if source is None:
+            return ()
+        held = []
+
+        def table() -> str:
+            held.append(self.pin(source))
+            return f"snapshot {held[0].pin.snapshot_id}"
+
+        def columns() -> str:
+            return f"{len(self.describe(source, held[0].pin).columns)} columns"
+
+        def files() -> str:
+            table = self.frozen(held[0].pin)
+            reader = TableReader(table=table, files=TableFiles(self.catalog.places))
+            found = planned(table, reader.files)
+            for first in found[:1]:
+                with reader.opened(first.file.file_path):
+                    pass
+            return f"{len(found)} data files"
+
+        return steps(("table", table), ("columns", columns), ("files", files))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+        names = [column.name for column in scan.columns]
+        empty = [TypedColumn(pa.array([], arrow_type(one.type)), None) for one in scan.columns]
+        yield table_of(names, empty)
+        for _, columns in self._delivered(scan):
+            yield table_of(names, columns)
+
+    def _delivered(self, scan: Scan) -> Iterator[tuple[int, list[TypedColumn]]]:
+        """Count of rows and columns of the scan, batch by batch: alive, and kept by the filter."""
+        wanted = filter_of(scan)
+        table = self.frozen(_table_pin(scan.pin))
+        reader = TableReader(table=table, files=TableFiles(self.catalog.places))
+        asked = [_physical(scan, column) for column in scan.columns]
+        names = list(dict.fromkeys((*asked, *wanted.columns)))
+        by_name = {field.name: field for field in table.schema.fields}
+        fields = [by_name[name] for name in names]
+        condition = wanted.condition.holds if wanted.condition else None
+        dead = reader.dead_rows()
+        for file in planned(table, reader.files, condition):
+            for rows, columns in reader.read(file, fields, dead.of(file)):
+                found = dict(zip(names, columns, strict=True))
+                if condition is None:
+                    yield rows, [found[name] for name in asked]
+                    continue
+                kept = kept_rows(wanted, found, rows)
+                yield len(kept), [taken(found[name], kept) for name in asked]
+
+
+def iceberg_connector(
+    source: str,
+    config: IcebergConfig,
+    secrets: Mapping[str, str],
+    *,
+    places: Places,
+    policy: Policy,
+) -> IcebergConnector:
+    """The connector of a source over a connection of type iceberg."""
+    catalog = Catalog(source=source, config=config, secrets=secrets, places=places, policy=policy)
+    return IcebergConnector(source=source, catalog=catalog, now=places.now)
+
+
+def _table_pin(pin: Pin) -> TableSnapshot:
+    if not isinstance(pin, TableSnapshot):
+        raise TypeError("an iceberg source is pinned by a table's snapshot")
+    return pin
+
+
+def _lost(source: str, pin: TableSnapshot) -> SnapshotLostError:
+    return SnapshotLostError(source, f"the table {pin.table!r} was dropped since it was pinned")
+
+
+def _counted(table: FrozenTable, what: str) -> int | None:
+    """A count of the snapshot's summary, which is text and may be absent."""
+    summary = table.snapshot.summary if table.snapshot else None
+    written = summary[what] if summary else None
+    return int(written) if written and written.isdecimal() else None
+
+
+def _physical(scan: Scan, column: ScanColumn) -> str:
+    if column.physical is None:
+        raise SourceUnsupportedError(
+            scan.source,
+            f"{column.name!r} is an expression, and no engine reads the table itself; compute it "
+            "in the table, or use a `query` of a database",
+        )
+    return column.physical

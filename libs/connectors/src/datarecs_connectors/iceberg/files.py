@@ -1,0 +1,50 @@
+"""The files that a table names: every one is opened here, below an allowed folder, to be read only.
+
+Metadata is written by others: a manifest can name any path. So pyiceberg gets this in place of its
+own file access, for metadata, manifests, delete files and data alike.
+"""
+
+import os
+from typing import BinaryIO
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from datarecs_connectors.errors import PermissionDeniedError
+from datarecs_connectors.locations import Places
+
+
+class TableFiles(FileIO):
+    """pyiceberg's file access over `Places`; nothing is ever written."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self.places = places
+
+    def new_input(self, location: str) -> "TableFile":
+        return TableFile(location, self.places)
+
+    def new_output(self, location: str) -> OutputFile:  # noqa: ARG002  the same for every place
+        raise PermissionDeniedError(self.places.source, "a source is only read")
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:  # noqa: ARG002  see above
+        raise PermissionDeniedError(self.places.source, "a source is only read")
+
+
+class TableFile(InputFile):
+    """One file, opened without following links."""
+
+    def __init__(self, location: str, places: Places) -> None:
+        super().__init__(location)
+        self._places = places
+
+    def __len__(self) -> int:
+        with self.open() as file:
+            return os.fstat(file.fileno()).st_size
+
+    def exists(self) -> bool:
+        tree, name = self._places.tree(self.location)
+        return tree.absolute(name).is_file()
+
+    def open(self, seekable: bool = True) -> BinaryIO:  # noqa: ARG002, FBT001, FBT002  pyiceberg's signature; a binary file is its InputStream
+        tree, name = self._places.tree(self.location)
+        return tree.open(name)

@@ -1,0 +1,105 @@
+"""Rows of a table's data files, batch by batch: the columns that are asked for, the living rows.
+
+A file is streamed, never held; its row count must be the one its manifest says, so that a file cut
+short is corrupt and never a shorter table.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.types import NestedField
+
+from datarecs_connectors.errors import CorruptSourceError
+from datarecs_connectors.iceberg.columns import FileColumns
+from datarecs_connectors.iceberg.deletes import DeadRows, Positions, alive
+from datarecs_connectors.iceberg.files import TableFiles
+from datarecs_connectors.iceberg.planning import PlannedFile
+from datarecs_connectors.iceberg.snapshots import FrozenTable
+from datarecs_connectors.typed_text import TypedColumn
+
+BATCH_ROWS = 65_536
+_STRING_LIMIT, _CONTAINER_LIMIT = 64 * 1024 * 1024, 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReader:
+    """Reads files of one pinned table."""
+
+    table: FrozenTable
+    files: TableFiles
+
+    def dead_rows(self) -> DeadRows:
+        """What knows the deleted rows; one for all files, since delete files are shared."""
+        return DeadRows(table=self.table, files=self.files, opened=self.opened, keys=self._keys)
+
+    def read(
+        self, file: PlannedFile, fields: Sequence[NestedField], dead: Positions
+    ) -> Iterator[tuple[int, list[TypedColumn]]]:
+        """Count of rows and one column per field, batch by batch.
+
+        Raises:
+            SnapshotLostError: the file is gone.
+            CorruptSourceError: it cannot be read, or holds other types or another number of rows.
+        """
+        for start, batch, columns in self._raw(file, fields):
+            living = alive(batch, start, dead)
+            if living.num_rows:
+                yield living.num_rows, [columns.column(living, field) for field in fields]
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[pq.ParquetFile]:
+        """A Parquet file of the table; with limits, since its footer is written by others."""
+        with self.files.new_input(path).open() as file:
+            try:
+                yield pq.ParquetFile(
+                    file,
+                    thrift_string_size_limit=_STRING_LIMIT,
+                    thrift_container_size_limit=_CONTAINER_LIMIT,
+                    page_checksum_verification=True,
+                    coerce_int96_timestamp_unit="us",
+                )
+            except (pa.ArrowException, OSError) as cause:
+                why = (str(cause).splitlines() or [type(cause).__name__])[0][:200]
+                name = path.rpartition("/")[2]
+                raise CorruptSourceError(
+                    self.table.source, f"{name} cannot be read to its end ({why})"
+                ) from cause
+
+    def _keys(self, file: PlannedFile, fields: Sequence[NestedField]) -> Iterator[pa.RecordBatch]:
+        names = [str(field.field_id) for field in fields]
+        for _, batch, columns in self._raw(file, fields):
+            arrays = [_key(columns.column(batch, field)) for field in fields]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _raw(
+        self, file: PlannedFile, fields: Sequence[NestedField]
+    ) -> Iterator[tuple[int, pa.RecordBatch, FileColumns]]:
+        """Position of the first row, the file's own columns, and how to take fields from them."""
+        start = 0
+        with self.opened(file.file.file_path) as opened:
+            found = opened.schema_arrow
+            columns = FileColumns.of(self.table.source, self.table.metadata, file.file, found)
+            names = columns.names(fields)
+            if not opened.metadata.num_rows:
+                kept = [found.field(name) for name in names]
+                yield 0, pa.RecordBatch.from_pylist([], pa.schema(kept)), columns
+            for batch in opened.iter_batches(BATCH_ROWS, columns=names):
+                yield start, batch, columns
+                start += batch.num_rows
+        if start != file.file.record_count:
+            raise CorruptSourceError(
+                self.table.source,
+                f"{columns.name} holds {start} rows, its manifest says {file.file.record_count}",
+            )
+
+
+def _key(column: TypedColumn) -> pa.Array:
+    """Texts as bytes, so that no collation counts, nor bad UTF-8, which is NULL elsewhere."""
+    if not pa.types.is_string(column.values.type):
+        return column.values
+    raw = column.values.cast(pa.binary())
+    return raw if column.invalid is None else pc.coalesce(raw, column.invalid)

@@ -1,0 +1,204 @@
+"""Which snapshot and which schema of a table are read, and what its types mean here.
+
+A snapshot, a tag and a moment carry the schema of their time; a branch is read under the table's
+current one, as every engine does. Ids decide, never names: a renamed column is the same column.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot as TableVersion
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from datarecs_connectors.errors import (
+    QueryFailedError,
+    SnapshotLostError,
+    SourceLimitError,
+    SourceUnsupportedError,
+)
+from datarecs_connectors.iceberg.catalogs import Catalog, TableName
+from datarecs_core.comparison.canonical import Tag
+from datarecs_core.comparison.forms import read_moment
+from datarecs_core.comparison.scan import SourceColumn, TableSnapshot
+from datarecs_core.jobs import types
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.types import CanonicalType, TypeKind
+
+MAX_COLUMNS = 2_000
+MAIN = "main"
+_TYPES: dict[type[IcebergType], CanonicalType] = {
+    BooleanType: types.BOOL,
+    IntegerType: types.INT,
+    LongType: types.INT,
+    FloatType: types.FLOAT32,
+    DoubleType: types.FLOAT64,
+    StringType: types.TEXT,
+    BinaryType: types.BINARY,
+    FixedType: types.BINARY,
+    UUIDType: types.UUID,
+    DateType: types.DATE,
+    TimeType: CanonicalType(kind=TypeKind.TIME),
+    TimestampType: CanonicalType(kind=TypeKind.LOCAL_TIMESTAMP),
+    TimestamptzType: CanonicalType(kind=TypeKind.INSTANT),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenTable:
+    """A table's metadata at a pin: its current schema and snapshot are the pinned ones."""
+
+    source: str
+    metadata: TableMetadata
+    snapshot: TableVersion | None
+    """None for a table without rows."""
+
+    @property
+    def schema(self) -> Schema:
+        return self.metadata.schema()
+
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """In the table's order.
+
+        Raises SourceUnsupportedError for a type without a canonical one, SourceLimitError.
+        """
+        fields = self.schema.fields
+        if len(fields) > MAX_COLUMNS:
+            raise SourceLimitError(self.source, f"more than {MAX_COLUMNS} columns")
+        return tuple(
+            SourceColumn(
+                name=field.name,
+                type=self._type(field.name, field.field_type),
+                native_type=str(field.field_type),
+                nullable=field.optional,
+            )
+            for field in fields
+        )
+
+    def _type(self, name: str, kind: IcebergType) -> CanonicalType:
+        found = canonical_type(kind)
+        if found is None:
+            raise SourceUnsupportedError(
+                self.source,
+                f"column {name!r} has the type {kind}, which cannot be compared yet",
+            )
+        return found
+
+
+def canonical_type(kind: IcebergType) -> CanonicalType | None:
+    """None for nested types, nanoseconds and whatever later versions of the format add."""
+    if isinstance(kind, DecimalType):
+        return types.decimal(kind.precision, kind.scale)
+    return _TYPES.get(type(kind))
+
+
+def pinned(
+    source: Source, catalog: Catalog, metadata: TableMetadata, now: Callable[[], datetime]
+) -> TableSnapshot:
+    """The pin of what the source asks for.
+
+    Raises:
+        QueryFailedError: no such snapshot, branch or tag, or the table is younger than `as_of`.
+    """
+    snapshot, schema_id = _wanted(source, metadata)
+    return TableSnapshot(
+        catalog=catalog.label,
+        table=str(TableName.of(source.name, source.relation or "")),
+        table_uuid=str(metadata.table_uuid),
+        snapshot_id=None if snapshot is None else snapshot.snapshot_id,
+        schema_id=schema_id,
+        taken_at=now(),
+    )
+
+
+def frozen(source: str, metadata: TableMetadata, pin: TableSnapshot) -> FrozenTable:
+    """The table as it was pinned, from metadata of any later time.
+
+    Raises SnapshotLostError when the table was replaced, or the snapshot has expired.
+    """
+    if str(metadata.table_uuid) != pin.table_uuid:
+        raise SnapshotLostError(
+            source, f"the table {pin.table!r} was dropped and made again since it was pinned"
+        )
+    snapshot = None if pin.snapshot_id is None else metadata.snapshot_by_id(pin.snapshot_id)
+    if snapshot is None and pin.snapshot_id is not None:
+        raise SnapshotLostError(
+            source,
+            f"snapshot {pin.snapshot_id} of {pin.table!r} has expired since it was pinned; run "
+            "again, and keep snapshots for longer than a run takes",
+        )
+    if metadata.schema_by_id(pin.schema_id) is None:
+        raise SnapshotLostError(source, f"schema {pin.schema_id} of {pin.table!r} is gone")
+    changed = {"current_schema_id": pin.schema_id, "current_snapshot_id": pin.snapshot_id}
+    return FrozenTable(
+        source=source, metadata=metadata.model_copy(update=changed), snapshot=snapshot
+    )
+
+
+def _wanted(source: Source, metadata: TableMetadata) -> tuple[TableVersion | None, int]:
+    """The snapshot that is asked for, and the schema it is read under."""
+    asked = source.snapshot
+    if sum(one is not None for one in (asked.snapshot_id, asked.ref, asked.as_of)) > 1:
+        raise QueryFailedError(source.name, "give one of snapshot_id, ref and as_of")
+    if asked.snapshot_id is not None:
+        found = metadata.snapshot_by_id(asked.snapshot_id)
+        return _at(source, found, metadata, f"snapshot {asked.snapshot_id}")
+    if asked.as_of is not None:
+        return _at(
+            source, _as_of(source, asked.as_of, metadata), metadata, f"snapshot at {asked.as_of}"
+        )
+    ref = asked.ref or MAIN
+    if ref == MAIN and metadata.current_snapshot() is None:
+        return None, metadata.current_schema_id
+    known = metadata.refs.get(ref)
+    snapshot = None if known is None else metadata.snapshot_by_id(known.snapshot_id)
+    if known is not None and known.snapshot_ref_type is SnapshotRefType.BRANCH:
+        return _at(source, snapshot, metadata, f"branch {ref!r}")[0], metadata.current_schema_id
+    return _at(source, snapshot, metadata, f"branch or tag {ref!r}")
+
+
+def _at(
+    source: Source, snapshot: TableVersion | None, metadata: TableMetadata, what: str
+) -> tuple[TableVersion, int]:
+    if snapshot is None:
+        raise QueryFailedError(
+            source.name, f"the table {source.relation!r} has no {what} (any more)"
+        )
+    schema_id = snapshot.schema_id
+    return snapshot, metadata.current_schema_id if schema_id is None else schema_id
+
+
+def _as_of(source: Source, written: str, metadata: TableMetadata) -> TableVersion | None:
+    """The snapshot that was current at a moment, by the table's own log."""
+    found = read_moment(written)
+    if found is None or not isinstance(found.content, Decimal):
+        raise QueryFailedError(
+            source.name, "snapshot.as_of is no time such as 2026-01-31T12:00:00Z"
+        )
+    if found.tag is not Tag.INSTANT:
+        raise QueryFailedError(
+            source.name, "snapshot.as_of needs an offset, such as 2026-01-31T12:00:00Z"
+        )
+    milliseconds = int(found.content) // 1000
+    earlier = [one for one in metadata.snapshot_log if one.timestamp_ms <= milliseconds]
+    return metadata.snapshot_by_id(earlier[-1].snapshot_id) if earlier else None

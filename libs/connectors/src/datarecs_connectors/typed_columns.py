@@ -1,0 +1,81 @@
+"""Typed columns as plain values, and the rows of them that a filter keeps.
+
+A filter is judged once per combination of values that occurs in a batch, not once per row: the
+columns people filter by are days, currencies and states.
+"""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from datarecs_connectors.arrow_types import plain_rows
+from datarecs_connectors.errors import SourceUnsupportedError
+from datarecs_connectors.filtering import RowFilter
+from datarecs_connectors.typed_text import TypedColumn
+from datarecs_core.comparison.condition import ConditionNotCoveredError
+from datarecs_core.comparison.translating import Invalid
+from datarecs_core.jobs.types import CanonicalType, TypeKind
+
+Rows = npt.NDArray[np.int64]
+
+
+def plain_values(column: TypedColumn, kind: CanonicalType) -> list[object]:
+    """As `datarecs_core.comparison.translating.canonical` takes them."""
+    batch = pa.RecordBatch.from_arrays([column.values], names=["v"])
+    values = [value for (value,) in plain_rows(batch)]
+    if kind.kind is TypeKind.UUID:
+        values = [None if value is None else UUID(str(value)) for value in values]
+    if column.invalid is None:
+        return values
+    raw = column.invalid.to_pylist()
+    return [
+        value if broken is None else Invalid(broken)
+        for value, broken in zip(values, raw, strict=True)
+    ]
+
+
+def taken(column: TypedColumn, rows: Rows) -> TypedColumn:
+    """The column with these rows alone."""
+    invalid = None if column.invalid is None else column.invalid.take(pa.array(rows))
+    return TypedColumn(column.values.take(pa.array(rows)), invalid)
+
+
+def kept_rows(wanted: RowFilter, columns: Mapping[str, TypedColumn], rows: int) -> Rows:
+    """Numbers of the rows that the filter keeps, ascending.
+
+    Raises SourceUnsupportedError when it compares values of two types.
+    """
+    codes: Rows = np.zeros(rows, np.int64)
+    for name in wanted.columns:
+        for array in (columns[name].values, columns[name].invalid):
+            if array is not None:
+                codes = _combined(codes, array)
+    _, firsts, numbers = np.unique(codes, return_index=True, return_inverse=True)
+    samples = {
+        name: plain_values(taken(columns[name], firsts), wanted.types[name])
+        for name in wanted.columns
+    }
+    truths = np.array(_judged(wanted, samples, len(firsts)), np.bool_)
+    return np.flatnonzero(truths[numbers]) if len(truths) else codes
+
+
+def _combined(codes: Rows, array: pa.Array) -> Rows:
+    """Numbers of combinations with one more column; as many as there are, so none overflows."""
+    indices = array.dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
+    _, dense = np.unique(codes, return_inverse=True)
+    return np.asarray(dense * (int(indices.max(initial=0)) + 1) + indices, np.int64)
+
+
+def _judged(wanted: RowFilter, samples: Mapping[str, Sequence[object]], count: int) -> list[bool]:
+    try:
+        return [
+            wanted.keeps({name: values[position] for name, values in samples.items()})
+            for position in range(count)
+        ]
+    except ConditionNotCoveredError as cause:
+        raise SourceUnsupportedError(
+            wanted.source, f"the filter cannot be used: {cause}"
+        ) from cause

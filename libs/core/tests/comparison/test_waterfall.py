@@ -1,0 +1,119 @@
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datarecs_core.comparison.plan import MeasurePlan
+from datarecs_core.comparison.results import MeasureResult, Waterfall
+from datarecs_core.comparison.waterfall import WaterfallOf, waterfalls
+from datarecs_core.jobs.vocabulary import Function
+from datarecs_core.values import EXACT
+from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
+from datarecs_testing.finished_runs import MemoryBench, balance_check, books
+from datarecs_testing.tables import Table, a_job, a_table
+
+D = Decimal
+PLAN = MeasurePlan(
+    name="v", index=0, function=Function.SUM, inputs=(None,), has_total=True, total_scale=2
+)
+amounts = st.none() | st.decimals(-(10**6), 10**6, places=2, allow_nan=False)
+groups = st.lists(st.lists(amounts, min_size=3, max_size=3), max_size=20)
+
+
+def the_measure(tables: list[Table], *, rows: bool = False) -> MeasureResult:
+    stage = rows_by("k", a_measure("v")) if rows else aggregate_by("k", a_measure("v"))
+    found = compare(MemoryBench(), a_job(tables, stage), tables)
+    return found.results(stage.name).measures[0]
+
+
+@pytest.mark.case("F15")
+def test_the_gap_of_the_sample_is_made_of_its_steps() -> None:
+    tables = books()
+    found = compare(MemoryBench(), balance_check(tables), tables)
+    results = found.results("balance-check").measures[0]
+    steps = results.waterfall_by_source[1]
+    assert steps == Waterfall(
+        missing_here=D(500), missing_in_reference=D(500), changed=D("-1234.56")
+    )
+    assert steps.gap == results.gap_by_source[1] == D("-1234.56")
+    assert results.waterfall_by_source[0] == Waterfall(
+        missing_here=D(0), missing_in_reference=D(0), changed=D(0)
+    )
+
+
+@pytest.mark.case("F15")
+@pytest.mark.parametrize("rows", [True, False])
+def test_each_source_has_steps_of_its_own(*, rows: bool) -> None:
+    tables = [
+        a_table("a", "k int, v int", (1, 10), (2, 20), (3, 30)),
+        a_table("b", "k int, v int", (1, 11), (4, 40), (4, 5)),
+        a_table("c", "k int, v int", (2, None), (4, 7), (None, 9)),
+    ]
+    found = the_measure(tables, rows=rows)
+    assert found.waterfall_by_source[1:] == (
+        Waterfall(missing_here=D(50), missing_in_reference=D(45), changed=D(1)),
+        Waterfall(missing_here=D(40), missing_in_reference=D(16), changed=D(-20)),
+    )
+    pairs = zip(found.waterfall_by_source, found.gap_by_source, strict=True)
+    assert all(steps is not None and steps.gap == gap for steps, gap in pairs)
+
+
+def test_what_has_no_total_has_no_steps() -> None:
+    tables = [a_table(name, "k int, v text", (1, "x")) for name in ("a", "b")]
+    assert the_measure(tables, rows=True).waterfall_by_source == (None, None)
+
+
+def test_a_step_of_more_digits_than_a_total_may_have_is_unknown() -> None:
+    most = D(10) ** 38 - 1
+    tables = [
+        a_table("a", "k int, v decimal(38,0)", (1, most), (2, -most)),
+        a_table("b", "k int, v decimal(38,0)", (1, -most), (2, most)),
+        a_table("c", "k int, v decimal(38,0)", (3, most), (4, -most)),
+    ]
+    found = the_measure(tables, rows=True)
+    assert found.gap_by_source == (D(0), D(0), D(0))
+    assert [steps is None for steps in found.waterfall_by_source] == [False, False, False]
+
+
+def test_copies_of_a_key_are_steps_of_the_number_of_rows() -> None:
+    tables = [
+        a_table("a", "k int, v int", (1, 1), (1, 1), (2, 1)),
+        a_table("b", "k int, v int", (1, 1), (3, 1), (3, 1)),
+    ]
+    stage = rows_by("k", a_measure("v", absolute("9")))
+    rows = compare(MemoryBench(), a_job(tables, stage), tables).results("rows").rows
+    assert rows is not None
+    assert rows.waterfall_by_source[1] == Waterfall(
+        missing_here=D(1), missing_in_reference=D(2), changed=D(-1)
+    )
+
+
+@pytest.mark.case("F15")
+@given(groups=groups, reference=st.integers(0, 2))
+def test_sums_by_mask_tell_the_same_steps_as_the_groups(
+    groups: list[list[Decimal | None]], reference: int
+) -> None:
+    one_by_one = WaterfallOf(plan=PLAN, reference=reference)
+    alone: dict[tuple[int, int], Decimal] = {}
+    totals = [D(0), D(0), D(0)]
+    for group in groups:
+        one_by_one.take(group)
+        mask = sum(1 << at for at, amount in enumerate(group) if amount is not None)
+        for at, amount in enumerate(group):
+            if amount is not None:
+                totals[at] = EXACT.add(totals[at], amount)
+                if mask != 0b111:
+                    alone[at, mask] = EXACT.add(alone.get((at, mask), D(0)), amount)
+    gaps = [EXACT.subtract(total, totals[reference]) for total in totals]
+    told = one_by_one.told(gaps)
+    assert waterfalls(PLAN, alone, totals, reference) == told
+    assert [None if steps is None else steps.gap for steps in told] == gaps
+
+
+def test_an_unknown_total_leaves_its_source_without_steps() -> None:
+    assert waterfalls(PLAN, {}, (D(1), None), 0) == (
+        Waterfall(missing_here=D(0), missing_in_reference=D(0), changed=D(0)),
+        None,
+    )
+    assert waterfalls(PLAN, {}, (None, D(1)), 0) == (None, None)

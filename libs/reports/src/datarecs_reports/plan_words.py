@@ -1,0 +1,251 @@
+"""A plan before its run, in words: what is read, how it is compared, what is left out and why.
+
+Apart from `words`, which tells what a run found: a plan knows types, casts and strategies that a
+proof does not, and no number yet. Names come from jobs and sources; whoever prints escapes them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from datarecs_core.comparison.plan import (
+    ComparisonPlan,
+    DimensionPlan,
+    InputPlan,
+    MeasurePlan,
+    StagePlan,
+)
+from datarecs_core.comparison.scan import ExportedSnapshot, FileList, Pin, Scan, TableSnapshot
+from datarecs_core.jobs.vocabulary import Function, OnUnmatched, StageType
+from datarecs_reports.decoding import tolerance_facts
+from datarecs_reports.figures import count, counted, lasting, size, visible
+from datarecs_reports.model import ToleranceFacts
+from datarecs_reports.words import (
+    kind_words,
+    policy_words,
+    rule_words,
+    schema_words,
+    tolerance_words,
+)
+
+_NEXT = {
+    OnUnmatched.CONTINUE: "the next stage is executed whatever this one finds",
+    OnUnmatched.STOP: "when it is unmatched, later stages are skipped (STOPPED_BY)",
+    OnUnmatched.ESCALATE: "the next stage sees only the groups that differ here",
+}
+_SHOWN_FILES, _SHOWN_COLUMNS = 5, 40
+Lines = tuple[tuple[str, str], ...]
+"""Label and text; a label may stand several times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPart:
+    """A source or a stage of a plan, to be set out line by line."""
+
+    title: str
+    lines: Lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    name: str
+    tolerances: tuple[ToleranceFacts, ...]
+    combine: str
+    bound: str
+    compare_to: str
+    comparable: bool
+
+
+def source_parts(plan: ComparisonPlan, statements: Sequence[str | None]) -> list[PlanPart]:
+    """Every source with its place, pin, rows, columns and the SQL that reads it.
+
+    Args:
+        plan: of a job.
+        statements: SQL by source; None where files are read.
+    """
+    references = {stage.reference for stage in plan.stages}
+    return [
+        PlanPart(
+            title=f"source {visible(scan.source)}"
+            + (" (reference)" if scan.index in references else ""),
+            lines=tuple(_source(scan, statement)),
+        )
+        for scan, statement in zip(plan.scans, statements, strict=True)
+    ]
+
+
+def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
+    place = scan.relation or scan.path or ("a query" if scan.query else "")
+    connection = f" over connection {visible(scan.connection)}" if scan.connection else ""
+    yield "read", f"{scan.kind} {visible(place)}{connection}"
+    for line in _pin(scan.pin):
+        yield "pin", line
+    yield "expected", _expected(scan)
+    for line in _columns(scan):
+        yield "columns", line
+    if scan.filter is not None:
+        yield "filter", visible(scan.filter, most=1000)
+    if scan.timezone is not None:
+        yield "zone", f"times without a zone are in {scan.timezone}"
+    if statement is not None:
+        yield "sql", visible(statement, most=4000)
+        yield "parallel", _readers(scan)
+    yield "limits", ", ".join(_limits(scan))
+
+
+def _pin(pin: Pin) -> Iterator[str]:
+    match pin:
+        case FileList():
+            total = sum(file.size_bytes for file in pin.files)
+            yield f"{counted(len(pin.files), 'file')}, {size(total)}, each by size and content"
+            for file in pin.files[:_SHOWN_FILES]:
+                yield f"{visible(file.path)} ({size(file.size_bytes)})"
+            if len(pin.files) > _SHOWN_FILES:
+                yield f"and {count(len(pin.files) - _SHOWN_FILES)} more"
+        case ExportedSnapshot():
+            yield f"an exported snapshot of database {visible(pin.database)}, shared by all readers"
+        case TableSnapshot():
+            number = "none: the table is empty" if pin.snapshot_id is None else pin.snapshot_id
+            yield f"table snapshot {number} of {visible(pin.table)}"
+
+
+def _expected(scan: Scan) -> str:
+    rows, stored = scan.schema.estimated_rows, scan.schema.estimated_bytes
+    told = "an unknown number of rows" if rows is None else counted(rows, "row")
+    return told if stored is None else f"{told}, {size(stored)}"
+
+
+def _columns(scan: Scan) -> Iterator[str]:
+    """Only those that some stage needs."""
+    natives = {each.name: each.native_type for each in scan.schema.columns}
+    for column in scan.columns[:_SHOWN_COLUMNS]:
+        native = natives.get(column.physical or "", "")
+        kind = str(column.type) if native in ("", str(column.type)) else f"{native} → {column.type}"
+        named = (
+            "" if column.physical in (None, column.name) else f" from {visible(column.physical)}"
+        )
+        made = f" = {visible(column.expression, most=500)}" if column.expression else ""
+        yield f"{visible(column.name)}{named}{made}: {kind}"
+    if len(scan.columns) > _SHOWN_COLUMNS:
+        yield f"and {count(len(scan.columns) - _SHOWN_COLUMNS)} more"
+
+
+def _readers(scan: Scan) -> str:
+    by, most = scan.partition.by, scan.partition.count
+    if by == "none":
+        return "one reader"
+    count_of = min(8, 2 * scan.limits.max_connections) if most is None else most
+    return f"by {visible(by)}, at most {counted(count_of, 'reader')}"
+
+
+def _limits(scan: Scan) -> Iterator[str]:
+    limits = scan.limits
+    yield f"{count(limits.max_rows)} rows"
+    yield size(limits.max_bytes)
+    yield f"{_minutes(limits.statement_timeout)} per statement"
+
+
+def _minutes(length: timedelta) -> str:
+    return lasting(str(length // timedelta(microseconds=1)))
+
+
+def stage_parts(plan: ComparisonPlan) -> list[PlanPart]:
+    """Every stage in order: question, tolerances, policies, strategy and what follows from it."""
+    return [
+        PlanPart(title=f"stage {visible(stage.name)}", lines=tuple(_stage(stage)))
+        for stage in plan.stages
+    ]
+
+
+def _stage(stage: StagePlan) -> Iterator[tuple[str, str]]:
+    reference = stage.sources[stage.reference]
+    yield "compares", kind_words(stage.type.value, [each.name for each in stage.dimensions])
+    for measure in stage.measures:
+        yield "measure", f"{_measured(measure)}: {tolerance_words(_question(measure), reference)}"
+    yield "against", visible(reference)
+    for scan in stage.queries:
+        yield "query", f"{visible(scan.source)}: {visible(scan.query or '', most=4000)}"
+    if stage.where is not None:
+        yield "where", visible(stage.where, most=1000)
+    if stage.scope is not None:
+        only = f"only groups that differ in {visible(stage.scope.from_stage)}"
+        yield "scope", f"{only}; skipped when none does (NOTHING_IN_SCOPE)"
+    for line in policy_words(
+        duplicates=stage.duplicates.value if stage.type is StageType.ROW else None,
+        null_keys=stage.null_keys.value if stage.row_dimensions else None,
+        empty=stage.empty.value,
+    ):
+        yield "policy", line
+    yield "strategy", f"{stage.strategy.chosen} ({stage.strategy.requested} was asked for)"
+    for strategy, reason in stage.strategy.rejected:
+        yield "not", f"{strategy}: {reason}"
+    yield "then", _NEXT[stage.on_unmatched]
+
+
+def _question(measure: MeasurePlan) -> _Question:
+    return _Question(
+        name=measure.name,
+        tolerances=tuple(map(tolerance_facts, measure.tolerances)),
+        combine=measure.combine.value,
+        bound=measure.bound.value,
+        compare_to=measure.compare_to.value,
+        comparable=measure.comparable,
+    )
+
+
+def _measured(measure: MeasurePlan) -> str:
+    """`total_amount, sum of amount`; of plain values the name alone."""
+    columns = sorted({each.column for each in measure.inputs if each is not None})
+    name = visible(measure.name)
+    if measure.function is Function.VALUE:
+        return name if columns in ([measure.name], []) else f"{name}, {', '.join(columns)}"
+    of = f" of {', '.join(map(visible, columns))}" if columns else " of rows"
+    return f"{name}, {measure.function}{of}"
+
+
+def relaxation_lines(plan: ComparisonPlan) -> list[str]:
+    """Every declared departure from strict equality, and every type that is brought to another."""
+    found: dict[str, None] = {}
+    for stage in plan.stages:
+        parts: list[DimensionPlan | MeasurePlan] = [*stage.row_dimensions, *stage.row_measures]
+        for part in parts:
+            found |= dict.fromkeys(rule_words(part.name, dict(part.rules.declared())))
+            found |= dict.fromkeys(_coercions(stage, part))
+        if stage.catalogue is not None:
+            found |= dict.fromkeys(schema_words(stage.name, stage.catalogue.policy))
+    return list(found)
+
+
+def masked_columns(plan: ComparisonPlan) -> list[str]:
+    """Columns of which no clear value is stored or shown."""
+    parts: list[DimensionPlan | MeasurePlan] = []
+    for stage in plan.stages:
+        parts += [*stage.row_dimensions, *stage.row_measures]
+    return list(dict.fromkeys(f"{visible(each.name)} ({each.mask})" for each in parts if each.mask))
+
+
+def _coercions(stage: StagePlan, part: DimensionPlan | MeasurePlan) -> Iterator[str]:
+    """Where a column does not meet itself in the type that its source delivers."""
+    given = [
+        (source, each)
+        for source, each in zip(stage.sources, part.inputs, strict=True)
+        if each is not None
+    ]
+    if isinstance(part, MeasurePlan) and part.function is Function.COUNT:
+        return
+    for source, each in given:
+        yield from _changed(visible(part.name), visible(source), each)
+    kinds = {str(each.result) for _, each in given}
+    if len(kinds) > 1:
+        met = ", ".join(f"{each.result} in {visible(source)}" for source, each in given)
+        yield f"⚠ {visible(part.name)} meets as {met}; equal numbers are equal in any of them"
+
+
+def _changed(name: str, source: str, each: InputPlan) -> Iterator[str]:
+    if each.mapped:
+        strict = "; other values are INVALID" if each.map_strict else ""
+        entries = counted(len(each.map), "entry", "entries")
+        yield f"⚠ {name} of {source} is mapped by {entries}{strict}"
+    if each.cast is not None:
+        zone = f" in {each.zone}" if each.zone else ""
+        yield f"⚠ {name} of {source} is read as {each.cast}{zone}, not as {each.type}"

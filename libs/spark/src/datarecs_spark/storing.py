@@ -1,0 +1,201 @@
+"""What a task keeps of judged groups: counts, differences in its own files, samples, scope keys.
+
+Every file carries its task's attempt in its name, so a retried task leaves nothing that counts
+twice; what counts goes to the driver as one row of JSON.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+
+from datarecs_core.comparison.canonical import encode_tuple
+from datarecs_core.comparison.differences import difference_bytes, key_hash, samples
+from datarecs_core.comparison.judging import MeasureJudgement
+from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.documents import to_document
+from datarecs_core.jobs.vocabulary import DuplicatePolicy
+from datarecs_core.values import EXACT
+from datarecs_spark.counted import Counted, MeasureTally
+from datarecs_spark.decoding import native
+from datarecs_spark.judging import JudgedGroup, Row, repeated_in
+from datarecs_spark.layout import Layout
+from datarecs_spark.samples import BestRows
+from datarecs_spark.sort_keys import size_key_of
+from datarecs_spark.stored import differences_of, from_differences, schema_of
+
+SHOWN_KEYS = 3
+_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPlan:
+    """What a task needs to know."""
+
+    layout: Layout
+    key: bytes
+    directory: str
+    """Of the stage's parts; exists."""
+    scope_directory: str | None
+    """Where keys of differing groups go; None when no stage asks for them."""
+
+
+class Stores:
+    """Of one task's attempt."""
+
+    def __init__(self, plan: SinkPlan, attempt: str) -> None:
+        self.plan, self.layout = plan, plan.layout
+        self.counted = Counted(len(plan.layout.sources))
+        self._best = BestRows(plan.layout.stage.caps.sample_per_class)
+        self._parts = Part(Path(plan.directory), attempt, schema_of(plan.layout))
+        names = [(label, _native(plan.layout, label)) for label in plan.layout.key_names]
+        scope = None if plan.scope_directory is None else Path(plan.scope_directory)
+        self._scope = None if scope is None else Part(scope, attempt, pa.schema(names))
+        self._judged: list[tuple[Difference, Row]] = []
+        self._differing: list[Row] = []
+
+    def finish(self) -> Counted:
+        """Write what is still in memory and close the files."""
+        self._flush()
+        self.counted.parts = self._parts.close()
+        if self._scope is not None:
+            self.counted.scope_parts = self._scope.close()
+        rows = list(differences_of(self._best.table())) if self._best else []
+        per_class = self.layout.stage.caps.sample_per_class
+        self.counted.samples = [to_document(row) for row in samples(rows, per_class)]
+        return self.counted
+
+    def add_values(self, rows: pa.RecordBatch) -> None:
+        """Totals (`v`), overflows and rounded floats of aggregated groups."""
+        names = set(rows.schema.names)
+        for measure in self.layout.compared if rows.num_rows else ():
+            for index in self.layout.sources:
+                place, at = (measure.index, index), f"{measure.index}_{index}"
+                if measure.plan.has_total and f"v{at}" in names:
+                    self._add_total(place, rows.column(f"v{at}"))
+                if f"o{at}" in names and pc.any(rows.column(f"o{at}")).as_py():
+                    self.counted.overflows.add(place)
+                if f"w{at}" in names:
+                    self.counted.rounded[index] += pc.sum(rows.column(f"w{at}")).as_py() or 0
+
+    def _add_total(self, place: tuple[int, int], values: pa.Array) -> None:
+        if pa.types.is_string(values.type):
+            amounts = [Decimal(text) for text in values.to_pylist() if text is not None]
+            finite = [amount for amount in amounts if amount.is_finite()]
+        else:
+            # Wide enough for any number of decimals of 38 digits.
+            scale = getattr(values.type, "scale", 0)
+            total = pc.sum(values.cast(pa.decimal256(76, scale))).as_py()
+            finite = [] if total is None else [total]
+        for amount in finite:
+            before = self.counted.totals.get(place, Decimal(0))
+            self.counted.totals[place] = EXACT.add(before, amount)
+
+    def add_equal(self, sizes: Sequence[int], groups: int) -> None:
+        """Count groups that are equal everywhere, each with so many rows per source."""
+        stage = self.layout.stage
+        repeated = repeated_in(stage, sizes)
+        self.counted.groups[stage.everywhere, repeated, False, None] += groups
+        for index, size in enumerate(sizes):
+            self.counted.grouped[index] += size * groups
+
+    def add(self, group: JudgedGroup) -> None:
+        """Count an open group and keep its differences."""
+        judgement, odd = group.judgement, group.common_odd
+        odd_at = None if odd is None else self.layout.stage.sources.index(odd)
+        kind = (judgement.mask, group.repeated, judgement.differs, odd_at)
+        self.counted.opened += 1
+        self.counted.groups[kind] += 1
+        for index, size in enumerate(group.sizes):
+            self.counted.grouped[index] += size
+        for at, each in enumerate(judgement.all_measures):
+            if not each.equal:
+                self._see(self.counted.tally(at), each)
+        for measure, source, amount in group.alone:
+            self.counted.add_alone((measure, source, judgement.mask), amount)
+        if group.repeated and self.layout.stage.duplicates is DuplicatePolicy.ERROR:
+            self._show_key(key_hash(self.plan.key, encode_tuple(group.key)).hex())
+        if self._scope is not None and judgement.differs:
+            self._differing.append(group.typed)
+        wanted = self.layout.stage.caps.deltas
+        self._judged += [
+            (each, group.typed)
+            for each in group.differences
+            if wanted or each.outcome is Outcome.BREAK
+        ]
+        if len(self._judged) >= _BATCH or len(self._differing) >= _BATCH:
+            self._flush()
+
+    def _show_key(self, hashed: str) -> None:
+        """The smallest few, whatever the partitioning."""
+        known = {*self.counted.repeated_keys, hashed}
+        self.counted.repeated_keys = sorted(known)[:SHOWN_KEYS]
+
+    def _see(self, tally: MeasureTally, each: MeasureJudgement) -> None:
+        own = sum(1 << place for place, holds in enumerate(each.own_within) if holds)
+        kind = (each.difference_class or DifferenceClass.OUTSIDE).value
+        tally.see(own=own, tolerances=len(each.own_within), within=each.within, kind=kind)
+        if each.largest_delta is not None:
+            tally.reach(size_key_of(each.largest_delta))
+
+    def _flush(self) -> None:
+        if self._scope is not None:
+            names = self.layout.key_names
+            rows = [dict(zip(names, typed, strict=True)) for typed in self._differing]
+            self._scope.write(pa.Table.from_pylist(rows, self._scope.schema))
+        self._differing = []
+        if not self._judged:
+            return
+        found = [row for row, _ in self._judged]
+        sizes = [
+            None if row.max_abs_delta is None else size_key_of(row.max_abs_delta) for row in found
+        ]
+        table = from_differences(self.layout, found, [typed for _, typed in self._judged])
+        self.counted.stored += len(found)
+        for row in found:
+            self.counted.digest += int.from_bytes(sha256(difference_bytes(row)).digest())
+        self.counted.digest %= 2**256
+        self._best.see(table, pa.array(sizes, pa.string()))
+        self._parts.write(table)
+        self._judged = []
+
+
+class Part:
+    """A Parquet file that exists once something is written to it."""
+
+    def __init__(self, directory: Path, attempt: str, schema: pa.Schema) -> None:
+        self.path, self.schema = directory / f"part-{attempt}.parquet", schema
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self.path, self.schema, compression="zstd")
+        self._writer.write(rows)
+
+    def close(self) -> list[str]:
+        """Names of the files that were written: one or none."""
+        if self._writer is None:
+            return []
+        self._writer.close()
+        return [self.path.name]
+
+
+def attempt_name() -> str:
+    """Names this attempt of this task: no other has the same."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("the sink runs inside a task")
+    return f"{context.partitionId():05d}-{context.taskAttemptId()}"
+
+
+def _native(layout: Layout, label: str) -> pa.DataType:
+    forms = {field.name: native(field.form) for field in layout.keys}
+    return forms.get(label, pa.binary())

@@ -1,0 +1,111 @@
+"""A REST catalog over a lake's SQL catalog: the three requests of a reader, with a token."""
+
+import json
+import sqlite3
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from datarecs_testing.lake import path_at
+
+CLIENT, SECRET, TOKEN = "reader", "rest:secret", "t0ken"
+"""The secret holds a colon, as secrets may."""
+PREFIX = "wh/one"
+_ROW = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+
+
+@dataclass
+class LakeServer:
+    """What a test says to the server, and what it heard."""
+
+    database: Path
+    url: str = ""
+    answer: tuple[int, bytes] | None = None
+    """In place of every answer; for servers that misbehave."""
+    asked: list[str] = field(default_factory=list)
+
+    def metadata(self, namespace: str, name: str) -> dict[str, object] | None:
+        with closing(sqlite3.connect(self.database)) as opened:
+            found = opened.execute(_ROW, (namespace, name)).fetchone()
+        if found is None:
+            return None
+        document: dict[str, object] = json.loads(path_at(found[0]).read_bytes())
+        return {"metadata-location": found[0], "metadata": document}
+
+
+@contextmanager
+def serving(database: Path, tls: ssl.SSLContext | None = None) -> Iterator[LakeServer]:
+    """A server on loopback until the block ends; with TLS in the name `localhost`."""
+    lake = LakeServer(database)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._reply(*_got(lake, self.path, self.headers.get("Authorization")))
+
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            self._reply(*_posted(lake, self.path, form))
+
+        def log_message(self, *_: object) -> None:
+            """Tests are silent."""
+
+        def _reply(self, status: int, content: object) -> None:
+            if lake.answer is not None:
+                status, body = lake.answer
+            else:
+                body = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            if status // 100 == 3:
+                self.send_header("Location", f"{lake.url}/elsewhere")
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = False
+    lake.url = f"http://127.0.0.1:{server.server_port}/cat"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        lake.url = f"https://localhost:{server.server_port}/cat"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield lake
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _posted(lake: LakeServer, path: str, form: str) -> tuple[int, object]:
+    lake.asked.append(path)
+    given = {name: values[0] for name, values in parse_qs(form).items()}
+    wanted = {
+        "grant_type": "client_credentials",
+        "client_id": CLIENT,
+        "client_secret": SECRET,
+        "scope": "catalog",
+    }
+    if path != "/cat/v1/oauth/tokens" or given != wanted:
+        return 401, {"error": "invalid_client"}
+    return 200, {"access_token": TOKEN, "token_type": "bearer"}
+
+
+def _got(lake: LakeServer, path: str, authorization: str | None) -> tuple[int, object]:
+    lake.asked.append(path)
+    if authorization != f"Bearer {TOKEN}":
+        return 401, {"error": {"message": "who are you?"}}
+    parts = urlsplit(path)
+    if parts.path == "/cat/v1/config":
+        return 200, {"defaults": {}, "overrides": {"prefix": PREFIX}}
+    head = f"/cat/v1/{PREFIX}/namespaces/"
+    if not parts.path.startswith(head):
+        return 404, {}
+    namespace, _, name = unquote(parts.path.removeprefix(head)).partition("/tables/")
+    found = lake.metadata(namespace.replace("\x1f", "."), name)
+    return (404, {"error": {}}) if found is None else (200, found)

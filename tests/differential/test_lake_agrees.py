@@ -1,0 +1,180 @@
+"""A Parquet export against an Iceberg table: oracle and Spark give one verdict with one count."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, UUIDType
+
+from datarecs_application.comparison import Answer, Means, Question, answer
+from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_connectors.registry import open_connector
+from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.results import Verdict
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_memory.engine import MemoryEngine
+from datarecs_spark.session import SparkRuntime
+from datarecs_specs.documents import job_of
+from datarecs_testing.clock import ManualClock
+from datarecs_testing.lake import Lake, a_lake, data_files, delete_equal, delete_positions
+from datarecs_testing.telling import SilentTold
+
+pytestmark = pytest.mark.spark
+COLUMNS = {
+    "id": (LongType(), pa.int64()),
+    "day": (DateType(), pa.date32()),
+    "amount": (DecimalType(18, 2), pa.decimal128(18, 2)),
+    "word": (StringType(), pa.string()),
+    "uid": (UUIDType(), pa.binary(16)),
+}
+ROWS = 500
+SPEC = {
+    "sources": [
+        {"name": "export", "kind": "parquet", "connection": "files", "path": "export.parquet"},
+        {"name": "table", "kind": "iceberg", "connection": "lake", "relation": "books.entries"},
+    ],
+    "stages": [
+        {"name": "how-many", "type": "counts"},
+        {
+            "name": "days",
+            "type": "aggregate",
+            "dimensions": ["day"],
+            "measures": [{"name": "total", "function": "sum", "column": "amount"}],
+        },
+        {"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"},
+    ],
+}
+Ask = Callable[[Strategy | None], Answer]
+
+
+def entries(first: int, *, uid_as_text: bool = False) -> pa.Table:
+    numbers = range(first, first + ROWS)
+    uids = [UUID(int=n) for n in numbers]
+    values = {
+        "id": list(numbers),
+        "day": [date(2026, 1, 1 + n % 28) for n in numbers],
+        "amount": [Decimal(n) / 100 for n in numbers],
+        "word": [None if n % 7 == 0 else f"zwei \u20ac {n}" for n in numbers],
+        "uid": [str(uid) if uid_as_text else uid.bytes for uid in uids],
+    }
+    kinds = {name: kind for name, (_, kind) in COLUMNS.items()}
+    if uid_as_text:
+        kinds["uid"] = pa.string()
+    return pa.table({name: pa.array(values[name], kind) for name, kind in kinds.items()})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with ExitStack() as closing:
+        yield a_lake(tmp_path / "lake", closing)
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    """1,000 rows, of which three kinds of deletes take 13, exported without them."""
+    fields = (
+        NestedField(number, name, kind, required=False)
+        for number, (name, (kind, _)) in enumerate(COLUMNS.items(), 1)
+    )
+    made = lake.table("entries", Schema(*fields), entries(0), entries(ROWS))
+    first = data_files(made)[0]
+    dead = pq.read_table(first.file_path.removeprefix("file://")).column("id").to_pylist()[:3]
+    delete_positions(made, {first.file_path: [0, 1, 2]}, like=first)
+    keys = pa.table({"id": list(range(100, 110))})
+    delete_equal(made, keys)
+    with made.update_schema() as change:
+        change.rename_column("word", "label")
+    both = pa.concat_tables([entries(0, uid_as_text=True), entries(ROWS, uid_as_text=True)])
+    gone = pa.array([*dead, *range(100, 110)])
+    living = both.filter(pa.compute.invert(pa.compute.is_in(both.column("id"), gone)))
+    pq.write_table(living.rename_columns(["id", "day", "amount", "label", "uid"]), export(lake))
+    return made
+
+
+def export(lake: Lake) -> Path:
+    return lake.folder / "export.parquet"
+
+
+@pytest.fixture
+def ask(lake: Lake, table: Table, spark_runtime: SparkRuntime, tmp_path: Path) -> Ask:
+    """The verdict of the job by a strategy of Spark, or by the oracle."""
+    assert table.metadata.current_schema_id == 1
+
+    def asked(strategy: Strategy | None) -> Answer:
+        opened: dict[str, Connector] = {}
+        job = job_of("lake", SPEC)
+        if strategy is not None:
+            job = replace(job, execution=replace(job.execution, strategy=strategy))
+
+        def connect(source: Source) -> Connector:
+            around = replace(lake.surroundings, any_path=True)
+            connection = lake.connection if source.connection == "lake" else None
+            opened[source.name] = open_connector(source, connection, {}, surroundings=around)
+            return opened[source.name]
+
+        def engine(plan: ComparisonPlan) -> Engine:
+            if strategy is None:
+                return MemoryEngine(lambda scan: opened[scan.source].rows(scan))
+            made: Engine = spark_runtime.engine(
+                plan, key=COMPARE_KEY, directory=tmp_path / f"differences-{strategy}"
+            )
+            return made
+
+        means = Means(
+            connect=connect,
+            engine=engine,
+            clock=ManualClock(),
+            extracts=str(tmp_path / f"extracts-{strategy}"),
+        )
+        question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
+        return answer(question, means, SilentTold())
+
+    return asked
+
+
+def told(found: Answer) -> list[object]:
+    return [
+        (stage.plan.name, stage.verdict, stage.results.counts)
+        for stage in found.outcome.stages
+        if stage.results is not None
+    ]
+
+
+def test_a_table_without_its_deleted_rows_is_its_export(ask: Ask) -> None:
+    oracle = ask(None)
+    assert oracle.outcome.verdict is Verdict.MATCHED
+    for strategy in (Strategy.FULL, Strategy.NARROW):
+        found = ask(strategy)
+        assert found.outcome.verdict is Verdict.MATCHED
+        assert told(found) == told(oracle)
+    counts = oracle.outcome.stages[2].results
+    assert counts is not None
+    assert counts.counts.source_row_counts == (2 * ROWS - 13, 2 * ROWS - 13)
+
+
+def test_one_row_too_many_and_one_other_value_are_found(ask: Ask, lake: Lake, table: Table) -> None:
+    late = entries(3 * ROWS).slice(0, 1).rename_columns(["id", "day", "amount", "label", "uid"])
+    table.append(late)
+    exported = pq.read_table(export(lake))
+    amounts = exported.column("amount").to_pylist()
+    amounts[0] += Decimal("0.01")
+    other = pa.array(amounts, pa.decimal128(18, 2))
+    pq.write_table(exported.set_column(2, "amount", other), export(lake))
+    oracle = ask(None)
+    assert oracle.outcome.verdict is Verdict.UNMATCHED
+    for strategy in (Strategy.FULL, Strategy.NARROW):
+        assert told(ask(strategy)) == told(oracle)
+    rows = oracle.outcome.stages[2].results
+    assert rows is not None
+    assert (rows.counts.unmatched_by_source, rows.counts.rows_unmatched) == ((0, 1), 2)

@@ -8,9 +8,13 @@ PYTEST := $(BIN)/pytest -q
 export MYPYPATH := $(SOURCES)
 T ?= libs services tests/architecture tests/contract tests/docs
 K ?=
+RUNS ?= 1000
+MINUTES ?= 15
+SEED ?= 1
+KEEP ?=
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test bench lock lock-jars
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test crash soak bench lock lock-jars
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -88,6 +92,12 @@ test: check ## all of it: check, then real Postgres, Kafka and Spark
 	@$(PYTEST) -m "integration and not e2e and not spark"
 	@$(PYTEST) -m "spark and not e2e"
 	@$(PYTEST) -m e2e
+
+crash: setup ## kill at every named place, twice, then the ledger
+	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash
+
+soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEED=1 KEEP=1
+	@$(BIN)/python tests/soak/run.py --runs $(RUNS) --minutes $(MINUTES) --seed $(SEED) $(if $(KEEP),--write)
 
 bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/run.py && $(BIN)/python tests/bench/compare.py

@@ -9,9 +9,11 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 
+from datarecs_application.alerts import ALERTS, Alert
 from datarecs_application.metrics import CATALOGUE as METRICS
 from datarecs_cli.commands.errors import catalogue as error_codes
 from datarecs_cli.stack.settings import StackSettings
@@ -129,10 +131,42 @@ def metrics_page() -> str:
             for one in sorted(METRICS.values(), key=lambda one: one.name)
         ),
     )
+    alerts = _table(
+        ("alert", "severity", "when", "means", "what to do"),
+        ((f"`{one.title}`", one.severity, _when(one), one.means, one.remedy) for one in ALERTS),
+    )
     return (
         f"# Metrics\n\n{NOTE}\nEach service serves its own at `/metrics` of its side port, in "
         f"Prometheus' text format. Labels come from closed sets; no id is ever one.\n\n{metrics}"
+        "\n## Alerts\n\nAs Prometheus rules: [alerts.yaml](alerts.yaml). `page` wakes somebody, "
+        f"`ticket` waits until morning.\n\n{alerts}"
     )
+
+
+def _when(alert: Alert) -> str:
+    patience = f", for {_prometheus(alert.lasting)}" if alert.lasting else ""
+    return f"`{alert.expression}`{patience}"
+
+
+def alert_rules() -> str:
+    """The alerts as a file of Prometheus rules."""
+    lines = [f"# {NOTE.strip()}", "groups:", "  - name: datarecs", "    rules:"]
+    for one in ALERTS:
+        lines += [f"      - alert: {one.title}", f"        expr: {json.dumps(one.expression)}"]
+        if one.lasting:
+            lines.append(f"        for: {_prometheus(one.lasting)}")
+        lines += [
+            "        labels:",
+            f"          severity: {one.severity}",
+            "        annotations:",
+            f"          summary: {json.dumps(one.means)}",
+            f"          description: {json.dumps(one.remedy)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _prometheus(duration: timedelta) -> str:
+    return f"{int(duration.total_seconds())}s"
 
 
 def settings_page() -> str:
@@ -195,6 +229,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "events.md": events_page,
     "metrics.md": metrics_page,
+    "alerts.yaml": alert_rules,
     "settings.md": settings_page,
     "database.md": database.page,
     "openapi.json": openapi_document,

@@ -20,15 +20,19 @@ from datarecs_specs.documents import Expected, decode_json
 from datarecs_testing.api import memory_api
 
 DOCUMENT = document()
-VERBS = ("list", "get", "create", "replace", "delete", "trigger", "cancel", "revoke")
+VERBS = ("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke")
 OPERATIONS = [
     (method, path, operation)
     for path, operations in DOCUMENT["paths"].items()
     for method, operation in operations.items()
 ]
 BODIES = [one for one in OPERATIONS if "requestBody" in one[2]]
-SHOWN_ONCE = {("CreatedOnce", "generated_secret"), ("KeyOnce", "key")}
-SECRET = re.compile(r"secret|password|token|^key$|credential")
+SHOWN_ONCE = {
+    ("CreatedOnce", "generated_secret"),
+    ("KeyOnce", "key"),
+    ("TicketOnce", "ticket"),
+}
+SECRET = re.compile(r"secret|password|token|^key$|^ticket$|credential")
 
 
 def names(cases: list[tuple[str, str, Any]]) -> list[str]:

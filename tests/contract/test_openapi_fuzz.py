@@ -21,6 +21,7 @@ def a_house() -> MemoryApiHouse:
     for kind in Kind:
         declare(caller, kind)
     caller.post("/api/v1/jobs/ledger-vs-exports/runs")
+    house.following.end()  # streams say how they begin, and no more
     return house
 
 

@@ -1,214 +1,21 @@
-"""The run path over the real database and broker: controller as a process, scripted children."""
+"""The run path over the real database and broker, for tests."""
 
-import json
-import secrets
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from datetime import timedelta
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from datarecs_application.child_frames import FINISHED, READY
-from datarecs_application.loops.heartbeat import Heartbeat
-from datarecs_application.ports.messaging import LogRecord, Unreadable
-from datarecs_application.runs import trigger_run
-from datarecs_application.supervision import Limits, Supervising
-from datarecs_application.warm_child import WarmChild
-from datarecs_core.runs.events import RunCancelled, RunFinalised
-from datarecs_core.runs.model import Run
-from datarecs_core.runs.result_file import NAME
-from datarecs_core.runs.start import TriggerRun
-from datarecs_core.values import JobId, RunId
 from datarecs_events.catalogue import Topic
-from datarecs_events.codec import Received, decode
-from datarecs_kafka import topics
-from datarecs_kafka.client import KafkaLogClient
-from datarecs_postgres.database import Database
-from datarecs_postgres.queries import PostgresQueries
-from datarecs_postgres.unit_of_work import PostgresUnitOfWork
-from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
-from datarecs_testing.builders import A_TENANT
 from datarecs_testing.database import PreparedDatabase
-from datarecs_testing.metrics import RecordedMetrics
-from datarecs_testing.platform import FolderScratch, NoSecrets, OneJob, ScriptedPreparing
-from datarecs_testing.scripted_child import ChildSide, ScriptedChild
-from datarecs_testing.service_process import ServiceProcess, running_service
+from datarecs_testing.real_path import RealPath, principals_of
 from datarecs_testing.stack import KafkaBroker
-
-PRINCIPALS = ("run-controller", "relay", "email-notifier", "webhook-service", "operators")
-API, CONTROLLER, RELAY, WORKER = (
-    "datarecs_api",
-    "datarecs_controller",
-    "datarecs_relay",
-    "datarecs_worker_run",
-)
 
 
 @pytest.fixture(scope="session")
 def principals(kafka_broker: KafkaBroker) -> Mapping[str, str]:
     """Passwords by principal, once topics and rights are in effect."""
-    passwords = {name: secrets.token_urlsafe(12) for name in PRINCIPALS}
-    topics.apply(
-        kafka_broker.bootstrap,
-        username=kafka_broker.username,
-        password=kafka_broker.password,
-        principals=passwords,
-        local=True,
-    )
-    return passwords
-
-
-def matched(_hello: Mapping[str, object], side: ChildSide) -> int:
-    """A child whose every run is MATCHED."""
-    side.send({"type": READY})
-    while (frame := side.receive()) is not None:
-        if frame.get("type") == "stop":
-            return 75
-        document = {
-            "schema": 1,
-            "run_id": frame["run_id"],
-            "attempt": frame["attempt"],
-            "lease_epoch": frame["lease_epoch"],
-            "outcome": "COMPLETED",
-            "result": "MATCHED",
-        }
-        (Path(str(frame["folder"])) / NAME).write_text(json.dumps(document), encoding="utf-8")
-        side.send({"type": FINISHED})
-    return 0
-
-
-def _event_of(record: LogRecord | Unreadable) -> object:
-    if isinstance(record, Unreadable):
-        return None
-    found = decode(record.topic, record.key, record.value, record.headers)
-    return found.event if isinstance(found, Received) else None
-
-
-@dataclass(kw_only=True)
-class RealPath:
-    """Triggers runs and works on them; the controller is a process of its own."""
-
-    database: PreparedDatabase
-    broker: KafkaBroker
-    principals: Mapping[str, str]
-    folder: Path
-    open_things: ExitStack
-    stop: Latch = field(default_factory=Latch)
-
-    def __post_init__(self) -> None:
-        self.ids = UuidV7Ids()
-        self.api = self._database(API)
-        self.unit = PostgresUnitOfWork(self.api, self.ids)
-        self.queries = PostgresQueries(self.api)
-
-    def controller(self, name: str = "controller") -> ServiceProcess:
-        """A run-controller; several may run at once."""
-        settings = {
-            "DATARECS_PROFILE": "local",
-            "DATARECS_DATABASE__URL": self.database.url(CONTROLLER),
-            "DATARECS_DATABASE__RELAY__URL": self.database.url(RELAY),
-            "DATARECS_KAFKA__BOOTSTRAP": self.broker.bootstrap,
-            "DATARECS_KAFKA__USERNAME": "run-controller",
-            "DATARECS_KAFKA__PASSWORD": self.principals["run-controller"],
-            "DATARECS_KAFKA__RELAY__USERNAME": "relay",
-            "DATARECS_KAFKA__RELAY__PASSWORD": self.principals["relay"],
-        }
-        running = running_service(
-            "datarecs_run_controller", settings, log=self.folder / f"{name}.log"
-        )
-        return self.open_things.enter_context(running)
-
-    def ends(self, runs: list[Run], *, patience: int = 60) -> Iterator[RunFinalised | RunCancelled]:
-        """Final events of these runs as they arrive, repeats included, until all are silent.
-
-        Args:
-            runs: whose ends are awaited.
-            patience: seconds without any record after which it gives up on the missing ones.
-        """
-        wanted, silent = {run.run_id for run in runs}, 0
-        seen: set[RunId] = set()
-        group = f"test-{secrets.token_hex(6)}"  # its own, so that nobody's dead member is awaited
-        consumer = KafkaLogClient(self.broker.access).consumer(
-            group=group, topics=[Topic.RUN_PLATFORM]
-        )
-        self.open_things.callback(consumer.close)
-        while silent < (2 if seen == wanted else patience):
-            batches = consumer.poll(timedelta(seconds=1), max_records=100)
-            silent = 0 if any(batches.values()) else silent + 1
-            for record in chain.from_iterable(batches.values()):
-                event = _event_of(record)
-                if isinstance(event, RunFinalised | RunCancelled) and event.run_id in wanted:
-                    seen.add(event.run_id)
-                    yield event
-
-    def trigger(self, count: int) -> list[Run]:
-        return [self._trigger() for _ in range(count)]
-
-    def work(self, slots: int, script: Callable[..., int] = matched) -> None:
-        """Worker slots on threads until the test ends."""
-        pulse = Heartbeat(
-            finder=PostgresWorkFinder(self._database(WORKER)),
-            clock=SystemClock(),
-            metrics=RecordedMetrics(),
-            every=timedelta(seconds=20),
-        )
-        self._thread(pulse.run)
-        for slot in range(slots):
-            self._thread(self._slot(slot, pulse, script).run)
-
-    def _slot(self, slot: int, pulse: Heartbeat, script: Callable[..., int]) -> Supervising:
-        database, clock = self._database(WORKER), SystemClock()
-        return Supervising(
-            name=f"slot_{slot}",
-            executor=f"test/{slot}",
-            unit=PostgresUnitOfWork(database, self.ids),
-            finder=PostgresWorkFinder(database),
-            heartbeat=pulse,
-            preparing=ScriptedPreparing(
-                decode=OneJob(),
-                secrets=NoSecrets(),
-                connect=lambda *_: (_ for _ in ()).throw(LookupError("nothing is opened")),
-                break_key=lambda _: "00" * 32,
-            ),
-            scratch=FolderScratch(self.folder / "runs"),
-            child=WarmChild(make=lambda: ScriptedChild(script), hello=b"{}", clock=clock),
-            clock=clock,
-            ids=self.ids,
-            metrics=RecordedMetrics(),
-            jitter=lambda: 0.5,
-            wake=Latch(),
-            limits=Limits(memory_bytes=10**12, drain=timedelta(0)),
-            idle=timedelta(milliseconds=50),
-        )
-
-    def _trigger(self) -> Run:
-        command = TriggerRun(
-            tenant_id=A_TENANT,
-            run_id=RunId(self.ids.new()),
-            job_id=JobId(self.ids.new()),
-            job_name="scripted",
-            job_generation=1,
-            spec_hash="sha256:" + 64 * "0",
-            spec={},
-            triggered_by="test",
-        )
-        with self.unit.begin(A_TENANT, feed=8) as tx:
-            return trigger_run(tx, command)
-
-    def _database(self, role: str) -> Database:
-        database = Database(self.database.url(role))
-        self.open_things.callback(database.close)
-        return database
-
-    def _thread(self, work: Callable[[Latch], None]) -> None:
-        thread = threading.Thread(target=work, args=(self.stop,), daemon=True)
-        thread.start()
-        self.open_things.callback(thread.join, 30)
+    return principals_of(kafka_broker)
 
 
 @pytest.fixture

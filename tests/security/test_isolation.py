@@ -99,6 +99,7 @@ def neighbours() -> Neighbours:
         )
         tx.deliveries.open_attempts([attempt])
     key_id = house.key(B_TENANT, subject="u-bob")[4:16]
+    house.following.end()  # streams say how they begin, and no more
     return Neighbours(house, Ids(uids, run_id, key_id), Ids(names, run_id.replace("-", ""), key_id))
 
 
@@ -111,7 +112,7 @@ def ask(house: MemoryApiHouse, key: str, method: str, path: str, template: str) 
 
 
 def body_for(method: str, path: str, template: str) -> Mapping[str, object] | None:
-    if method not in {"POST", "PUT"} or template.endswith(("/runs", "/cancel")):
+    if method not in {"POST", "PUT"} or template.endswith(("/runs", "/cancel", "/ws-tickets")):
         return None
     if template.endswith("/keys"):
         return {"name": "k", "scopes": ["read"]}
@@ -259,6 +260,8 @@ WANTED: Mapping[str, str] = {
     "GET /api/v1/runs/{run_id}/stages/{stage}": "read",
     "GET /api/v1/runs/{run_id}/report": "read",
     "GET /api/v1/runs/{run_id}/mismatches": "sample.read",
+    "GET /api/v1/events/stream": "read",
+    "POST /api/v1/ws-tickets": ANY_PRINCIPAL,
     "GET /api/v1/webhook-endpoints/{name}/deliveries": "read",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/keys": ANY_PRINCIPAL,

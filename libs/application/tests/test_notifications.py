@@ -36,10 +36,12 @@ from datarecs_runtime.clock import Latch
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_run, an_id
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.conformance.mailer import MailerConformance
+from datarecs_testing.consuming import Until
 from datarecs_testing.deliveries import a_rule, read_rule
 from datarecs_testing.flaky import Flaky
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.scripted_delivery import ScriptedMailer
+from datarecs_testing.spans import RecordedTracing
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -162,6 +164,7 @@ def test_one_mail_per_recipient_and_run_however_often_the_event_comes() -> None:
     assert b"=?utf-8?" in sent.mime
     assert house.told() == ["email.sent"]
     assert house.metrics.total("emails_total", outcome="sent") == 1
+    assert house.metrics.times("mail_finalised_to_accepted_seconds") == 1
 
 
 @pytest.mark.case("M05")
@@ -427,6 +430,34 @@ def test_a_refused_login_leaves_mails_pending_and_rests_15_minutes() -> None:
     assert house.mails(run)[0].state is MailState.PENDING
     assert house.health.rest() == 15 * MINUTE
     assert house.metrics.total("mail_attempts_total", **{"class": "CONFIGURATION"}) == 1
+
+
+def test_a_relay_that_is_left_alone_is_shown() -> None:
+    house = House(mailer=ScriptedMailer(refused(Stage.AUTH, 535)))
+    house.declare()
+    house.finish()
+    loop = house.loop()
+    with capture_logs():
+        loop.run(Until(house.clock, house.clock.monotonic() + 5))
+    assert house.metrics.last("mail_transport_paused") == 1
+
+
+@pytest.mark.case("L44")
+def test_a_mail_and_what_is_told_of_it_stand_in_the_trace_of_its_run() -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    house = House()
+    house.declare()
+    run = house.finish(traceparent=trace)
+    loop = house.loop()
+    loop.tracing = traced = RecordedTracing()
+    house.drain(loop)
+    (span,) = traced.told_spans
+    assert (span.name, span.parent, span.attributes["run_id"]) == (
+        *("mail.send", trace),
+        str(run.run_id),
+    )
+    (told,) = house.store.committed(A_TENANT).outbox.values()
+    assert dict(told.row.headers)["ce_traceparent"].decode() == trace
 
 
 def test_an_address_the_relay_cannot_take_fails_alone() -> None:

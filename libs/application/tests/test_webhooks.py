@@ -284,6 +284,32 @@ def test_a_late_result_changes_nothing_and_is_counted() -> None:
     assert slow.metrics.total("webhook_late_results_total") == 1
 
 
+def test_a_refused_address_is_counted_by_its_class() -> None:
+    house = House(answer=lambda _: AttemptEnd(outcome=Outcome.BLOCKED_ADDRESS))
+    house.client.address_class = "private"
+    house.declare()
+    house.publish()
+    house.run(house.sending())
+    assert house.metrics.total("egress_blocked_total", **{"class": "private"}) == 1
+    assert house.metrics.times("webhook_attempt_seconds") == 0
+
+
+def test_attempts_and_ends_are_counted_and_what_is_on_the_wire_is_shown() -> None:
+    house = House(answer=lambda _: None)
+    endpoint = house.declare()
+    house.publish()
+    loop = house.sending()
+    loop.turn()
+    assert house.metrics.last("webhook_in_flight") == 1
+    house.client._answer = lambda _: OK  # noqa: SLF001  the receiver answers at last
+    house.run(loop)
+    assert house.deliveries(endpoint)[0].state is DeliveryState.SUCCEEDED
+    assert house.metrics.last("webhook_in_flight") == 0
+    assert house.metrics.total("webhook_attempts_total", outcome="OK") == 1
+    assert house.metrics.times("webhook_attempt_seconds") == 1
+    assert house.metrics.total("webhook_deliveries_total", state="SUCCEEDED", reason="") == 1
+
+
 @pytest.mark.case("W14")
 def test_a_429_rests_the_whole_endpoint() -> None:
     answers = iter([answered(429, retry_after="7200"), OK, OK])

@@ -2,15 +2,16 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.messaging import NotSent
+from datarecs_application.ports.messaging import Ack, LogConsumer, NotSent, SendOutcome
 from datarecs_application.ports.state import OutboxRow
 from datarecs_core.errors.messaging import MessagingCode
 from datarecs_core.values import EventId
@@ -23,6 +24,7 @@ from datarecs_memory.store import MemoryStore, Queued
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.consuming import KillAt, Killed, Until
 from datarecs_testing.metrics import RecordedMetrics
+from datarecs_testing.spans import RecordedTracing
 
 TOPICS = ("one", "two")
 
@@ -218,7 +220,7 @@ def test_a_record_the_broker_can_never_take_is_parked_and_its_key_goes_on(
     assert office.sent() == {"k": [1, 3], "other": [4]}
     queued = office.store.committed(office.tenant).outbox[large]
     assert queued.parked_at is not None
-    assert told_codes() == {MessagingCode.OUTBOX_ROW_PARKED.name}
+    assert told_codes() == {MessagingCode.OUTBOX_ROW_PARKED.name}  # of `outbox_row_parked`
     assert office.metrics.total("outbox_published_total", topic="one", outcome="parked") == 1
 
 
@@ -241,10 +243,61 @@ def test_a_wake_up_is_obeyed_before_the_next_poll(office: Office) -> None:
     assert office.sent() == {"k": [1]}
 
 
-def test_age_and_number_of_unsent_rows_are_shown(office: Office) -> None:
+def test_the_way_from_commit_to_ack_is_timed_and_traced(office: Office) -> None:
+    traced = RecordedTracing()
     office.write("k")
-    office.clock.advance(timedelta(seconds=90))
-    office.log.refuse("one", NotSent("away", permanent=False))
-    office.relay().turn()
-    assert office.metrics.last("outbox_oldest_unsent_seconds") == 90
-    assert office.metrics.last("outbox_unsent") == 1
+    office.clock.advance(timedelta(seconds=2))
+    relay = office.relay()
+    relay.tracing = traced
+    relay.turn()
+    assert office.metrics.values("outbox_publish_seconds") == [2]
+    (span,) = traced.told_spans
+    assert (span.name, span.attributes["topic"]) == ("relay.publish", "one")
+
+
+class LateAcks:
+    """The log, whose acks are known 120 ms after the sending; waiting lets time pass."""
+
+    def __init__(self, office: Office) -> None:
+        self._office, self._producer = office, office.log.producer()
+
+    def consumer(self, *, group: str, topics: Sequence[str]) -> LogConsumer:
+        return self._office.log.consumer(group=group, topics=topics)
+
+    def producer(self) -> "LateAcks":
+        return self
+
+    def send(self, topic: str, **record: Any) -> "LateAck":  # noqa: ANN401  the port's fields
+        return LateAck(self._office.clock, self._producer.send(topic, **record))
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class LateAck:
+    def __init__(self, clock: ManualClock, ack: Ack) -> None:
+        self._clock, self._ack, self._known_at = clock, ack, clock.monotonic() + 0.12
+
+    def done(self) -> bool:
+        return self._clock.monotonic() >= self._known_at
+
+    def wait(self, timeout: timedelta) -> SendOutcome:
+        if not self.done():
+            self._clock.advance(timeout)
+        return self._ack.wait(timeout)
+
+
+def test_what_was_left_behind_rows_on_their_way_is_read_as_soon_as_these_are_settled(
+    office: Office,
+) -> None:
+    """A turn that says there is nothing more to do costs a second of idle poll."""
+    for _ in range(13):
+        office.write("k")
+    relay = office.relay(limits=RelayLimits(rows_per_read=4))
+    relay.log_client = LateAcks(office)
+    turns = 0
+    while relay.turn():
+        turns += 1
+        assert turns < 100
+    assert office.sent() == {"k": list(range(1, 14))}
+    assert office.unsent() == set()

@@ -89,7 +89,7 @@ def test_rows_of_a_lost_shard_are_forgotten_except_in_flight() -> None:
     first, *_ = queue.next_rows()
     queue.keep_shards({1})
     assert queue.settle(first) is None
-    assert queue.waiting(0) == 0
+    assert queue.unsettled() == {1: 1}
 
 
 def test_an_unsent_row_goes_back_to_the_front() -> None:
@@ -98,3 +98,13 @@ def test_an_unsent_row_goes_back_to_the_front() -> None:
     (first,) = queue.next_rows()
     queue.put_back(first)
     assert [row.position for row in queue.next_rows()] == [1]
+
+
+def test_rows_in_flight_and_behind_them_are_not_settled() -> None:
+    queue = RelayQueue()
+    queue.offer(3, [a_row(1, "a"), a_row(2, "a"), a_row(3, "b")], now=0.0)
+    first, other = queue.next_rows()
+    assert queue.unsettled() == {3: 3}
+    queue.settle(other)
+    queue.settle(first)
+    assert queue.unsettled() == {3: 1}

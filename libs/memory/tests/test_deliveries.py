@@ -1,5 +1,7 @@
 import pytest
 
+from datarecs_memory.change_feed import MemoryChangeFeed
+from datarecs_memory.event_archive import MemoryEventArchive
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.outbox_reader import MemoryOutboxReader
 from datarecs_memory.queries import MemoryQueries
@@ -23,7 +25,9 @@ def stores() -> Stores:
         webhook=actor,
         mail=actor,
         relay=MemoryOutboxReader(store),
+        archive=MemoryEventArchive(store),
         queries=MemoryQueries(store),
+        feed=MemoryChangeFeed(store),
         pass_time=clock.advance,
     )
 

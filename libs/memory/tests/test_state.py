@@ -6,6 +6,8 @@ import pytest
 
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.audit import first_broken
+from datarecs_memory.change_feed import MemoryChangeFeed
+from datarecs_memory.event_archive import MemoryEventArchive
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.outbox_reader import MemoryOutboxReader
 from datarecs_memory.queries import MemoryQueries
@@ -18,6 +20,8 @@ from datarecs_testing.conformance.access import (
     AuditConformance,
     IdempotencyKeysConformance,
 )
+from datarecs_testing.conformance.change_feed import ChangeFeedConformance
+from datarecs_testing.conformance.event_archive import EventArchiveConformance
 from datarecs_testing.conformance.isolation import IsolationConformance
 from datarecs_testing.conformance.leases import RunLeasesConformance, WorkFinderConformance
 from datarecs_testing.conformance.outbox import (
@@ -31,6 +35,7 @@ from datarecs_testing.conformance.resources import (
 )
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
 from datarecs_testing.conformance.stores import Actor, Stores, carry_out
+from datarecs_testing.conformance.tickets import SocketTicketsConformance
 from datarecs_testing.conformance.unit_of_work import UnitOfWorkConformance
 
 
@@ -54,7 +59,9 @@ def stores(clock: ManualClock, store: MemoryStore) -> Stores:
         webhook=everybody,
         mail=everybody,
         relay=MemoryOutboxReader(store),
+        archive=MemoryEventArchive(store),
         queries=MemoryQueries(store),
+        feed=MemoryChangeFeed(store),
         pass_time=clock.advance,
     )
 
@@ -68,6 +75,14 @@ class TestRuns(RunsConformance):
 
 
 class TestQueries(QueriesConformance):
+    pass
+
+
+class TestChangeFeed(ChangeFeedConformance):
+    pass
+
+
+class TestSocketTickets(SocketTicketsConformance):
     pass
 
 
@@ -88,6 +103,10 @@ class TestOutboxReader(OutboxReaderConformance):
 
 
 class TestInbox(InboxConformance):
+    pass
+
+
+class TestEventArchive(EventArchiveConformance):
     pass
 
 

@@ -5,7 +5,9 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.queries import PostgresQueries
 from datarecs_postgres.roles import API, CONTROLLER, MAIL, RELAY, WEBHOOK, WORKER_RUN
@@ -45,6 +47,8 @@ def stores(database: PreparedDatabase, connect: Connect) -> Stores:
         webhook=actor(WEBHOOK),
         mail=actor(MAIL),
         relay=PostgresOutboxReader(connect(RELAY)),
+        archive=PostgresEventArchive(connect(CONTROLLER)),
         queries=PostgresQueries(connect(API)),
+        feed=PostgresChangeFeed(connect(API)),
         pass_time=database.pass_time,
     )

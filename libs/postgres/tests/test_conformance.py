@@ -7,6 +7,8 @@ from datarecs_testing.conformance.access import (
     AuditConformance,
     IdempotencyKeysConformance,
 )
+from datarecs_testing.conformance.change_feed import ChangeFeedConformance
+from datarecs_testing.conformance.event_archive import EventArchiveConformance
 from datarecs_testing.conformance.isolation import IsolationConformance
 from datarecs_testing.conformance.leases import RunLeasesConformance, WorkFinderConformance
 from datarecs_testing.conformance.outbox import (
@@ -19,6 +21,7 @@ from datarecs_testing.conformance.resources import (
     SealedSecretsConformance,
 )
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
+from datarecs_testing.conformance.tickets import SocketTicketsConformance
 from datarecs_testing.conformance.unit_of_work import UnitOfWorkConformance
 
 pytestmark = pytest.mark.integration
@@ -33,6 +36,14 @@ class TestRuns(RunsConformance):
 
 
 class TestQueries(QueriesConformance):
+    pass
+
+
+class TestChangeFeed(ChangeFeedConformance):
+    pass
+
+
+class TestSocketTickets(SocketTicketsConformance):
     pass
 
 
@@ -53,6 +64,10 @@ class TestOutboxReader(OutboxReaderConformance):
 
 
 class TestInbox(InboxConformance):
+    pass
+
+
+class TestEventArchive(EventArchiveConformance):
     pass
 
 

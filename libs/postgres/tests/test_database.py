@@ -14,6 +14,7 @@ from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.failures import UnsafeLoginError
 from datarecs_postgres.migrate import downgrade
 from datarecs_postgres.roles import API, CONTROLLER, LOGINS, MIGRATE, READ, UNPRIVILEGED
+from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
 from datarecs_testing.clock import FixedIds
@@ -246,7 +247,22 @@ class TestNotifications:
             heard = [
                 (one.channel, one.payload) for one in hearing.notifies(timeout=1, stop_after=2)
             ]
-        assert heard == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "")]
+        assert heard == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "outbox work")]
+
+    def test_a_wake_up_names_who_has_something_to_do(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = stores.queued()
+        with database.connect() as hearing:
+            hearing.execute("LISTEN datarecs_wake")
+            with stores.controller.unit.begin(A_TENANT) as tx:
+                tx.runs.for_update(run.run_id)
+                tx.leases.release(run.run_id, due_at=tx.now, consume=True)
+            (told,) = hearing.notifies(timeout=1, stop_after=1)
+        assert told.payload == "leases"
+        meant = {who for who in Woken if concerns(told.payload, who)}
+        assert meant == {Woken.LEASES}
+        assert all(concerns("", who) for who in Woken)
 
     def test_a_rollback_tells_nothing(self, stores: Stores, database: PreparedDatabase) -> None:
         def fail(_: object) -> None:

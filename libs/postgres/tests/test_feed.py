@@ -36,6 +36,21 @@ def followed(stores: Stores, cursor: int, done: threading.Event) -> list[int]:
             return read
 
 
+def followed_plainly(database: PreparedDatabase, cursor: int, done: threading.Event) -> list[int]:
+    """The same by `rv > cursor` alone, for comparison: what everybody would write first."""
+    read: list[int] = []
+    with database.connect() as connection:
+        while True:
+            last = done.is_set()
+            rows = connection.execute(
+                "SELECT rv FROM datarecs.run_event WHERE rv > %s ORDER BY rv LIMIT 50", (cursor,)
+            ).fetchall()
+            read += [rv for (rv,) in rows]
+            cursor = read[-1] if rows else cursor
+            if last and not rows:
+                return read
+
+
 def write(database: PreparedDatabase, run: Run, *, transactions: int) -> None:
     """Four changes per transaction with random waits between them."""
     chance = random.Random(run.run_id.int)  # noqa: S311  waits, no secrets
@@ -146,20 +161,23 @@ class TestReading:
 
     @pytest.mark.slow
     @pytest.mark.case("R14")
+    @pytest.mark.case("L42")
     def test_eight_writers_skip_nothing_and_keep_the_order(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
         runs = [stores.triggered(tenant_id=(A_TENANT, B_TENANT)[n % 2]) for n in range(8)]
         cursor = stores.api.finder.feed_after("run", 0, 100)[-1][1]
         done = threading.Event()
-        with ThreadPoolExecutor(len(runs) + 1) as pool:
+        with ThreadPoolExecutor(len(runs) + 2) as pool:
             reader = pool.submit(followed, stores, cursor, done)
+            plain = pool.submit(followed_plainly, database, cursor, done)
             list(pool.map(lambda run: write(database, run, transactions=313), runs))
             done.set()
             read = reader.result(timeout=30)
         written = database.ask("SELECT rv FROM datarecs.run_event WHERE rv > %s", (cursor,))
         assert len(read) == 8 * 313 * 4
         assert read == sorted(rv for (rv,) in written)
+        assert len(plain.result(timeout=30)) < len(read)
 
     @pytest.mark.case("R14")
     def test_the_resource_feed_has_the_same_order(self, stores: Stores) -> None:

@@ -37,7 +37,7 @@ def test_a_commit_is_heard_with_the_run(heard: Heard, stores: Stores) -> None:
     run = stores.triggered()
     told = [heard.get(timeout=SOON), heard.get(timeout=SOON)]
     assert opening == [("datarecs_wake", ""), ("datarecs_run", "")]
-    assert told == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "")]
+    assert told == [("datarecs_run", str(run.run_id)), ("datarecs_wake", "outbox work")]
 
 
 def test_a_lease_is_heard_though_it_has_no_event(heard: Heard, stores: Stores) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 
 from datarecs_postgres.database import Database
-from datarecs_postgres.maintenance import maintain_partitions
+from datarecs_postgres.event_archive import PostgresEventArchive
+from datarecs_postgres.maintenance import keep_outbox, maintain_partitions
 from datarecs_postgres.roles import CONTROLLER
 from datarecs_postgres.tables.delivery import OUTBOX
 from datarecs_testing.builders import A_TENANT, an_id
@@ -71,6 +73,21 @@ def test_a_day_past_its_time_is_dropped_only_when_all_of_it_is_sent(
         "SELECT (now()::date - created_at::date) FROM datarecs.outbox ORDER BY 1"
     )
     assert ages == [(5,), (41,)]
+
+
+def test_the_days_of_the_outbox_are_those_of_the_setting(
+    private_database: PreparedDatabase, controller: Database
+) -> None:
+    insert(private_database, SENT, "-8 days")
+    insert(private_database, SENT, "-5 days")
+    keep_outbox(controller, days=7)
+    for _ in range(2):
+        maintain_partitions(controller)
+    ages = private_database.ask(
+        "SELECT (now()::date - created_at::date) FROM datarecs.outbox ORDER BY 1"
+    )
+    assert ages == [(5,)]
+    assert PostgresEventArchive(controller).memory("run-controller").outbox == timedelta(days=7)
 
 
 def test_rows_that_no_partition_took_are_reported(

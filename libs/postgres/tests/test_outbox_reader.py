@@ -3,8 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy.exc import ProgrammingError
 
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
+from datarecs_postgres.parking import parked, unpark
+from datarecs_postgres.roles import API, RELAY
 from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.database import PreparedDatabase
 
@@ -62,3 +65,29 @@ def test_attempts_and_the_last_error_are_kept(
         "SELECT attempts, length(last_error), sent_at IS NOT NULL, service FROM datarecs.outbox"
     )
     assert stored == [(2, 2000, True, "core-api")]
+
+
+def test_an_operator_sees_what_is_parked_and_hands_back_what_is_named(
+    stores: Stores, relay: PostgresOutboxReader, database: PreparedDatabase
+) -> None:
+    for _ in range(3):
+        stores.triggered()
+    first, second, waiting = stores.unsent()
+    for row in (first, second):
+        relay.mark_failed(row.event_id, "too large", park=True)
+    url = database.url(RELAY)
+    assert [(one.event_id, one.last_error) for one in parked(url)] == [
+        (first.event_id, "too large"),
+        (second.event_id, "too large"),
+    ]
+    assert unpark(url, [first.event_id]) == 1
+    assert unpark(url, [first.event_id, waiting.event_id]) == 0
+    assert [one.event_id for one in parked(url)] == [second.event_id]
+    assert stores.unsent() == [first, waiting]
+    assert unpark(url) == 1
+    assert (parked(url), stores.unsent()) == ([], [first, second, waiting])
+
+
+def test_nobody_but_the_relay_hands_events_back(database: PreparedDatabase) -> None:
+    with pytest.raises(ProgrammingError, match="permission denied"):
+        unpark(database.url(API))

@@ -401,7 +401,9 @@ CALLS: dict[str, LiteralString] = {
     "lease_run": "SELECT * FROM datarecs.lease_run('worker-1', '60 s')",
     "feed_after": "SELECT tenant_id, rv FROM datarecs.feed_after('run', 0, 10)",
     "resolve_api_key": "SELECT tenant_id FROM datarecs.resolve_api_key('x')",
+    "resolve_session": "SELECT tenant_id FROM datarecs.resolve_session(sha256(''::bytea))",
     "maintain_partitions": "SELECT * FROM datarecs.maintain_partitions()",
+    "run_backlog": "SELECT * FROM datarecs.run_backlog()",
 }
 
 

@@ -139,3 +139,16 @@ def test_a_metric_says_which_loops_live() -> None:
     Process(name="x", loops=(ALoop("one", looking),), metrics=metrics).run()
     assert 'datarecs_loop_alive{loop="one"} 1.0' in seen[0]
     assert 'datarecs_loop_alive{loop="one"} 0.0' in metrics.exposition().decode()
+
+
+def test_a_loop_that_lives_is_shown_until_it_ends() -> None:
+    metrics = PrometheusMetrics()
+    seen: list[str] = []
+
+    def look(stop: Wake) -> None:
+        seen.append(metrics.exposition().decode())
+        asking_to_end(stop)
+
+    Process(name="x", loops=(ALoop("one", look),), metrics=metrics).run()
+    assert 'datarecs_loop_alive{loop="one"} 1.0' in seen[0]
+    assert 'datarecs_loop_alive{loop="one"} 0.0' in metrics.exposition().decode()

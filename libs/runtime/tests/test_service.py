@@ -3,7 +3,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -68,3 +68,19 @@ def test_a_refusal_while_wiring_is_one_log_line_with_its_code(
     assert run_service("worker", Settings, refuse, arguments=[]) == 70
     line = json.loads(out.getvalue())
     assert (line["event"], line["code"], line["service"]) == ("start_refused", "DR5825", "worker")
+
+
+def test_a_command_is_done_in_place_of_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    given: list[Sequence[str]] = []
+
+    def mend(_settings: Settings, arguments: Sequence[str]) -> int:
+        given.append(arguments)
+        return 3
+
+    code = run_service(
+        "x", Settings, never, arguments=["mend", "--all", "--help"], commands={"mend": mend}
+    )
+    assert (code, given) == (3, [["--all", "--help"]])

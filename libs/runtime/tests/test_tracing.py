@@ -1,6 +1,7 @@
 import pytest
 
-from datarecs_runtime.tracing import child_of, new_traceparent, trace_id_of
+from datarecs_application.tracing import trace_id_of
+from datarecs_runtime.tracing import child_of, new_traceparent
 
 KNOWN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

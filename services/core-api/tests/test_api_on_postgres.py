@@ -18,6 +18,7 @@ from datarecs_core_api.app import routes
 from datarecs_core_api.following import Pace
 from datarecs_core_api.guarded import guarded_routes
 from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
@@ -55,6 +56,7 @@ def a_place(database: PreparedDatabase, folder: Path, stack: ExitStack) -> Place
     house = ApiHouse(
         unit=PostgresUnitOfWork(api, ids),
         queries=PostgresQueries(api),
+        changes=PostgresChangeFeed(api),
         finder=PostgresWorkFinder(api),
         clock=SystemClock(),
         ids=ids,

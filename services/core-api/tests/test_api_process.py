@@ -1,11 +1,7 @@
 """The service as a process: real sockets, its own settings, its drain."""
 
-import base64
 import threading
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import httpx2
@@ -15,80 +11,21 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunResult, RunStatus
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_core_api.sign_in import FAILURES
-from datarecs_memory.blob_store import MemoryBlobStores
-from datarecs_postgres.database import Database
-from datarecs_postgres.queries import PostgresQueries
-from datarecs_postgres.roles import API, CONTROLLER, MIGRATE
-from datarecs_postgres.unit_of_work import PostgresUnitOfWork
-from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_runtime.clock import SystemClock, UuidV7Ids
-from datarecs_testing.api import ApiHouse, change_run
+from datarecs_postgres.roles import MIGRATE
+from datarecs_testing.api import change_run
+from datarecs_testing.api_process import Running, running_api, settings_for
 from datarecs_testing.database import PreparedDatabase
-from datarecs_testing.service_process import ServiceProcess, running_service
+from datarecs_testing.service_process import running_service
 from datarecs_testing.stack import free_test_port
 
 pytestmark = pytest.mark.integration
 STREAM = {"Accept": "text/event-stream"}
 
 
-@dataclass(frozen=True)
-class Running:
-    service: ServiceProcess
-    client: httpx2.Client
-    """Signed in as an admin of tenant A."""
-    controller: PostgresUnitOfWork
-
-
-def settings_for(database: PreparedDatabase, folder: Path, port: int) -> dict[str, str]:
-    return {
-        "DATARECS_PROFILE": "local",
-        "DATARECS_BASE_URL": f"http://127.0.0.1:{port}",
-        "DATARECS_API__PORT": str(port),
-        "DATARECS_DATABASE__URL": database.url(API),
-        "DATARECS_BLOB__URL": f"file://{folder}",
-        "DATARECS_SECRETS__KEK": base64.b64encode(bytes(range(32))).decode(),
-    }
-
-
-def a_key(database: PreparedDatabase) -> str:
-    with closing(Database(database.url(API))) as api:
-        ids, clock = UuidV7Ids(), SystemClock()
-        house = ApiHouse(
-            unit=PostgresUnitOfWork(api, ids),
-            queries=PostgresQueries(api),
-            finder=PostgresWorkFinder(api),
-            clock=clock,
-            ids=ids,
-            blobs=MemoryBlobStores(clock),
-        )
-        return house.key()
-
-
-def wait_until_ready(client: httpx2.Client, service: ServiceProcess) -> None:
-    clock = SystemClock()
-    for _ in range(300):
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx2.ConnectError:
-            assert service.process.poll() is None, service.text()
-        clock.wait(timedelta(seconds=0.1))
-    raise AssertionError(service.text())
-
-
 @pytest.fixture
 def running(database: PreparedDatabase, tmp_path: Path) -> Iterator[Running]:
-    port = free_test_port()
-    settings = settings_for(database, tmp_path, port)
-    headers = {"Authorization": f"Bearer {a_key(database)}"}
-    base_url = f"http://127.0.0.1:{port}"
-    with (
-        running_service("datarecs_core_api", settings, log=tmp_path / "service.log") as service,
-        httpx2.Client(base_url=base_url, headers=headers, trust_env=False, timeout=20) as client,
-        closing(Database(database.url(CONTROLLER))) as controller,
-    ):
-        wait_until_ready(client, service)
-        yield Running(service, client, PostgresUnitOfWork(controller, UuidV7Ids()))
+    with running_api(database, tmp_path) as api:
+        yield api
 
 
 def triggered(client: httpx2.Client) -> str:

@@ -3,12 +3,9 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from uuid import UUID
 
 import pytest
 from starlette.testclient import TestClient
@@ -18,34 +15,16 @@ from structlog.typing import EventDict
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.access.permissions import Role, permissions_of
-from datarecs_core.runs.model import Disposition, RunResult, RunStatus
-from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.following import MAX_PER_PRINCIPAL, Pace
 from datarecs_memory.queries import MemoryQueries
-from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
+from datarecs_testing.api import MemoryApiHouse, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
+from datarecs_testing.live_views import Frame, a_followed_run, end, frames, record
 
 STREAM = {"Accept": "text/event-stream"}
 NEVER = timedelta(minutes=10)
 LONG = Pace(poll=NEVER, ping=NEVER, check=NEVER)
 """Only notifications wake anybody."""
-
-
-@dataclass(frozen=True)
-class Frame:
-    event: str
-    id: str | None
-    data: dict[str, object]
-
-
-def frames(lines: Iterator[str]) -> Iterator[Frame]:
-    """Frames as a browser reads them; comments and `retry` are left out."""
-    fields: dict[str, str] = {}
-    for line in lines:
-        if not line and "data" in fields:
-            yield Frame(fields["event"], fields.get("id"), json.loads(fields["data"]))
-        name, _, value = line.partition(": ")
-        fields = {**fields, name: value} if line else {}
 
 
 def followed(caller: TestClient, url: str, **headers: str) -> list[Frame]:
@@ -57,36 +36,6 @@ def followed(caller: TestClient, url: str, **headers: str) -> list[Frame]:
 
 def a_house(pace: Pace = LONG) -> MemoryApiHouse:
     return memory_api(pace=pace)
-
-
-def a_followed_run(house: MemoryApiHouse, tenant: TenantId = A_TENANT) -> str:
-    caller = house.caller(tenant)
-    declare(caller)
-    run_id = caller.post("/api/v1/jobs/ledger-vs-exports/runs").json()["run_id"]
-    return f"/api/v1/runs/{run_id}"
-
-
-def record(house: MemoryApiHouse, run: str, count: int = 1, **fields: object) -> None:
-    """Facts without an event, one commit each."""
-    for _ in range(count):
-        with house.unit.begin(A_TENANT, feed=1) as tx:
-            run_id = RunId(UUID(run.rpartition("/")[2]))
-            tx.runs.for_update(run_id)
-            entry = {
-                "sequence": 0,
-                "event_id": house.ids.new(),
-                "type": "attempt_lost",
-                "source": "/datarecs/core-api",
-                "time": tx.now,
-                "data": {"attempt": 1},
-                "disposition": Disposition.SYNTHESISED,
-            }
-            tx.runs.record(run_id, HistoryEntry(**{**entry, **fields}))  # type: ignore[arg-type]  # fields of an entry
-
-
-def end(house: MemoryApiHouse, run: str) -> None:
-    run_id = run.rpartition("/")[2]
-    change_run(house.unit, run_id, status=RunStatus.COMPLETED, result=RunResult.MATCHED)
 
 
 def a_scope(path: str, headers: dict[str, str]) -> Scope:

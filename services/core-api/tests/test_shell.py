@@ -36,7 +36,10 @@ MEMBERS = {
 
 @pytest.fixture
 def house() -> MemoryApiHouse:
-    return memory_api()
+    """Its streams say how they begin, and no more."""
+    house = memory_api()
+    house.following.end()
+    return house
 
 
 def every_route(house: MemoryApiHouse) -> list[tuple[str, str]]:
@@ -150,6 +153,7 @@ def test_a_defect_on_any_route_tells_nothing(house: MemoryApiHouse, logs: list[E
     broken = memory_api(
         unit=Broken(house.store), queries=Defective(house.store), finder=house.finder
     )
+    broken.following.end()
     failed = 0
     for method, path in every_route(house):
         headers = {"If-Match": "*"}
@@ -267,6 +271,7 @@ class TestCounting:
         assert told.total("http_requests_total", route=route, method="GET", status="200") == 1
         assert told.total("http_requests_total", route=route, method="HEAD", status="200") == 1
         assert told.total("http_requests_total", route=route, method="GET", status="404") == 1
+        assert told.times("http_request_seconds", route=route) >= 3
 
     def test_has_no_label_that_a_caller_invents(self, house: MemoryApiHouse) -> None:
         house.bearing(None).request("BREW", f"/coffee/{house.ids.new()}")

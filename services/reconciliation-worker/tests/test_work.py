@@ -13,8 +13,9 @@ import pytest
 from datarecs_application.child_frames import BadFrameError
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.catalog.layout import run_document
+from datarecs_core.catalog.layout import digests, run_document
 from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.row_digests import merkle_root
 from datarecs_core.documents import to_document
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.storage import BlobNotFoundError
@@ -26,6 +27,7 @@ from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reconciliation_worker.work import Assigned, Tools, read_assignment, work
+from datarecs_reports.digest_file import read_digests
 from datarecs_runtime.frames import SupervisorChannel
 from datarecs_specs.documents import job_of
 from datarecs_testing.builders import A_TENANT, an_id
@@ -131,6 +133,23 @@ def test_the_result_file_says_the_verdict_and_the_document_is_stored_before_it(
     document = json.loads(child.blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID)))
     assert document["proof"]["result"] == verdict
     assert not (child.attempt / f"{NAME}.partial").exists()
+
+
+@pytest.mark.case("F17")
+def test_a_proof_of_rows_leaves_its_digests_under_the_root_that_is_sealed(
+    child: Child, tmp_path: Path
+) -> None:
+    child.exports("id,amount\n1,1.1\n2,2.21\n")
+    spec = {**SPEC, "execution": {"proof": "rows"}}
+    channel = SupervisorChannel(io.BytesIO(), child.told)
+    work(read_assignment(child.frame(spec=spec)), child.tools(), FrameTold(channel))
+    blobs = child.blobs.of(A_TENANT)
+    document = json.loads(blobs.get(run_document(A_TENANT, RUN_ID)))
+    stored = tmp_path / "digests.parquet"
+    stored.write_bytes(blobs.get(digests(A_TENANT, RUN_ID)))
+    root = merkle_root(read_digests(stored))
+    assert document["proof"]["digests"]["merkle_root"] == root
+    assert document["run"]["plan"]["job"] == "ledger-vs-exports"
 
 
 def test_credentials_are_read_once_and_gone(child: Child) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 import structlog
 
+from datarecs_application.observing import ObservedUnit
 from datarecs_core.runs.events import RunEnd
 from datarecs_core.runs.model import Disposition, Run, RunStatus
 from datarecs_core.values import EventId
@@ -36,7 +37,11 @@ class World:
     def __post_init__(self) -> None:
         topics = (Topic.RUN_INFRA, Topic.RUN_PROGRESS, Topic.RUN_PLATFORM, f"{GROUP}.dlq")
         self.log = MessageLog(self.clock, dict.fromkeys(map(str, topics), 1))
-        self.unit = MemoryUnitOfWork(MemoryStore(self.clock, FixedIds()))
+        self.unit = ObservedUnit(
+            unit=MemoryUnitOfWork(MemoryStore(self.clock, FixedIds())),
+            metrics=self.metrics,
+            clock=self.clock,
+        )
 
     def running(self) -> Run:
         run = a_run(status=RunStatus.RUNNING)
@@ -58,7 +63,7 @@ class World:
             self.log,
             self.unit,
             group=GROUP,
-            subscriptions=subscriptions(Handlers(self.metrics)),
+            subscriptions=subscriptions(Handlers()),
             metrics=self.metrics,
             clock=self.clock,
         )

@@ -20,6 +20,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.definition import ReconciliationJob, Source
+from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run
@@ -132,7 +133,9 @@ class Preparing:
             connection = prepared.connections.get(source.connection or "")
             if connection is None or (not connection.auth and source.relation is None):
                 continue
-            if source.path is not None:
+            if source.path is not None or source.kind is SourceKind.ICEBERG:
+                # Metadata of a lake is a customer's file, and the process that holds the
+                # platform's credentials parses none.
                 continue
             try:
                 connector = self.connect(source, connection, credentials_of(source, prepared))

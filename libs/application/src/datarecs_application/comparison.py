@@ -7,13 +7,14 @@ pins were checked again and the counts added up.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
 from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Progress, Read
 from datarecs_application.ports.outside import Clock
+from datarecs_core.comparison.logical import QUERY_KINDS, query_source
 from datarecs_core.comparison.payload import ComparisonPayload, comparison_payload
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.planner import PlanRequest, plan_comparison
@@ -25,8 +26,10 @@ from datarecs_core.comparison.verdict import (
     judge_stage,
     skip_of,
 )
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import ReconciliationJob, Source
+from datarecs_core.jobs.vocabulary import StageType
 
 PROGRESS_EVERY = timedelta(seconds=5)
 
@@ -119,20 +122,55 @@ def answer(question: Question, means: Means, told: Told) -> Answer:
     """
     with ExitStack() as open_things:
         sources = _open(question, means, open_things)
-        plan = plan_comparison(
-            PlanRequest(
-                job=question.job,
-                job_uid=question.job_uid,
-                spec_hash=question.spec_hash,
-                parameters=question.parameters,
-                schemas={one.source.name: one.schema for one in sources},
-                pins={one.source.name: one.pin for one in sources},
-            )
-        )
+        plan = _planned(question, sources)
         pins = {one.source.name: one.pin for one in sources}
         told.pinned(pins, plan)
         outcome, plan = _Stages(means=means, told=told, sources=sources).run(plan)
         return Answer(plan=plan, outcome=outcome, pins=pins)
+
+
+def plan_only(question: Question, means: Means) -> ComparisonPlan:
+    """Pin and describe every source, make the plan, and let go: nothing is read or compared.
+
+    Formats whose types are inferred are read for it, as they are by a run.
+
+    Raises:
+        ExtractionFailedError: pinning or describing a source failed.
+        PlanRefusedError: the question does not fit the sources, with every reason.
+    """
+    with ExitStack() as open_things:
+        return _planned(question, _open(question, means, open_things))
+
+
+def _planned(question: Question, sources: "Sequence[_Opened]") -> ComparisonPlan:
+    return plan_comparison(
+        PlanRequest(
+            job=question.job,
+            job_uid=question.job_uid,
+            spec_hash=question.spec_hash,
+            parameters=question.parameters,
+            schemas={one.source.name: one.schema for one in sources},
+            pins={one.source.name: one.pin for one in sources},
+            queries={
+                stage.name: _described(stage.queries, sources)
+                for stage in question.job.stages
+                if stage.type is StageType.CUSTOM_SQL
+            },
+        )
+    )
+
+
+def _described(
+    queries: Mapping[str, str], sources: "Sequence[_Opened]"
+) -> Mapping[str, SourceSchema]:
+    """What the queries of one stage return, at the sources' pins."""
+    found = {}
+    for index, one in enumerate(sources):
+        if one.source.kind in QUERY_KINDS:
+            asked = query_source(one.source, queries[one.source.name])
+            with _Extraction(index, one.source):
+                found[one.source.name] = one.connector.describe(asked, one.pin)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +241,7 @@ class _Stages:
             self.told.stage_started(name)
             try:
                 if engine is None:
-                    plan = plan.with_scans(self._extracted(plan))
+                    plan = self._brought(plan)
                     engine = self.means.engine(plan)
                 outcomes.append(self._compared(plan.stages[position], engine))
             except ExtractionFailedError as failed:
@@ -216,6 +254,20 @@ class _Stages:
         self._check_pins()
         return judge_run(outcomes, plan.warnings), plan
 
+    def _brought(self, plan: ComparisonPlan) -> ComparisonPlan:
+        """The plan over extracts: of every source, and of every stage's own queries."""
+        if any(not stage.queries for stage in plan.stages):
+            plan = plan.with_scans(self._extracted(plan))
+        return replace(plan, stages=tuple(map(self._answered, plan.stages)))
+
+    def _answered(self, stage: StagePlan) -> StagePlan:
+        queries = []
+        for opened, scan in zip(self.sources, stage.queries, strict=False):
+            with _Extraction(scan.index, opened.source):
+                directory = f"{self.means.extracts}/{stage.index}-{scan.index}"
+                queries.append(opened.connector.extract(scan, directory, _ignore))
+        return replace(stage, queries=tuple(queries), scans=tuple(queries) or stage.scans)
+
     def _extracted(self, plan: ComparisonPlan) -> tuple[Scan, ...]:
         return tuple(
             self._extract(index, opened, scan)
@@ -227,6 +279,7 @@ class _Stages:
         try:
             directory = f"{self.means.extracts}/{index}"
             extracted = opened.connector.extract(scan, directory, _ignore)
+            crash_point(CrashPoint.EXTRACT_MID)
             rows = _rows_of(extracted)
         except Exception as error:
             self.told.extraction_errored(index, error)
@@ -238,6 +291,7 @@ class _Stages:
         self.told.comparison_started(stage.name, len(stage.scans))
         try:
             results = engine.compare(stage, self._progress)
+            crash_point(CrashPoint.COMPARE_MID)
             outcome = judge_stage(stage, results)
         except (DatarecsError, MemoryError) as error:
             raise StageFailedError(stage.name) from error

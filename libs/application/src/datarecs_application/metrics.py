@@ -70,9 +70,10 @@ _RUNS = (
     ),
     _gauge("runs_active", "Runs that are not terminal.", "status"),
     _gauge("run_oldest_seconds", "Age of the oldest run in a status.", "status"),
+    _gauge("runs_overdue", "Runs that are open 120 s after their deadline."),
     _counter("run_transitions_total", "Status changes.", "from", "to"),
     _counter("run_facts_total", "Facts that reached a run, by what became of them.", "disposition"),
-    _counter("run_repairs_total", "Runs the rescue or launching loop had to correct.", "reason"),
+    _counter("run_repairs_total", "Runs that rescue or a timer had to put right.", "reason"),
     _counter(
         "cancels_total", "Cancel requests by end: immediate, stopped, stale, forced.", "outcome"
     ),
@@ -89,7 +90,7 @@ _WORKER = (
     _counter("child_exits_total", "Ends of worker children, by exit code or signal.", "code"),
 )
 _DELIVERY = (
-    _gauge("outbox_unsent", "Outbox rows the relay has not sent yet."),
+    _gauge("outbox_unsent", "Outbox rows that are not sent yet, in all shards."),
     _gauge("outbox_oldest_unsent_seconds", "Age of the oldest unsent outbox row."),
     _histogram("outbox_publish_seconds", "From commit to the broker's ack.", buckets=_FAST),
     _counter("outbox_published_total", "Outbox rows by how sending ended.", "topic", "outcome"),
@@ -119,25 +120,10 @@ _DELIVERY = (
 _WEBHOOK = (
     _counter("webhook_attempts_total", "Attempts by outcome.", "outcome"),
     _histogram("webhook_attempt_seconds", "Time one attempt took.", buckets=_LONG),
-    _histogram(
-        "webhook_delivery_seconds", "From the event's time to the 2xx answer.", buckets=_LONG
-    ),
-    _histogram(
-        "webhook_first_attempt_lag_seconds",
-        "From the event's time to the first attempt.",
-        buckets=_LONG,
-    ),
     _counter("webhook_deliveries_total", "Deliveries that ended.", "state", "reason"),
-    _gauge("webhook_endpoints_disabled", "Endpoints switched off by failure or by the receiver."),
-    _gauge("webhook_pending", "Deliveries that wait."),
-    _gauge("webhook_oldest_due_seconds", "How long the oldest due delivery waits."),
     _gauge("webhook_in_flight", "Attempts that are on the wire now."),
-    _gauge("webhook_breakers_open", "Endpoints paused by their circuit breaker."),
     _counter("webhook_fanout_total", "Deliveries created by fan-out."),
     _counter("webhook_late_results_total", "Results that came after their lease was taken."),
-    _counter("webhook_order_gaps_total", "Ordered events that waited in vain for the one before."),
-    _gauge("webhook_actions_open", "Recover and replay actions that still run."),
-    _gauge("webhook_egress_suspect", "1 while our own way out seems to be broken."),
     _counter("egress_blocked_total", "Dials refused by the address table.", "class"),
 )
 _MAIL = (
@@ -149,12 +135,8 @@ _MAIL = (
         "From the run's end to the relay's acceptance.",
         buckets=_LONG,
     ),
-    _gauge("mail_pending", "Mails that wait."),
-    _gauge("mail_oldest_due_seconds", "How long the oldest due mail waits."),
     _counter("mail_unknown_total", "Mails of which nobody knows whether they were stored."),
-    _counter("mail_suppressed_total", "Addresses suppressed.", "why"),
     _gauge("mail_transport_paused", "1 while the mail relay is left alone after a fault."),
-    _counter("mail_digest_flush_total", "Digests sent."),
 )
 _PROCESS = (
     _gauge("loop_alive", "1 while a loop's thread runs.", "loop"),

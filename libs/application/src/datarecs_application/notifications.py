@@ -13,6 +13,7 @@ from datarecs_application.ports.delivery import MailAttempt, MailRenderer, Outgo
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.delivery import RunNotFinishedError
 from datarecs_core.notifications.address import wire_address
 from datarecs_core.notifications.content import Recorded, mail_content
@@ -49,6 +50,8 @@ _ONCE_PER_RUN = "run"
 """Source of the inbox mark that makes a run, and not only an event, take effect once."""
 _HISTORY_PAGE = 1000
 _HISTORY_PAGES = 20
+_NEWEST = 50
+"""Lines of a run's history among which its end stands; what comes after it is late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +98,11 @@ class Planning:
         tx.rule_states.save(evaluation.states)
         for intent in evaluation.intents:
             tx.mails.add(self._mail(tx, facts, intent))
-        tx.outbox.append(*skipped_events(evaluation, facts))
+        if skipped := skipped_events(evaluation, facts):
+            story = _story(tx, run_id)
+            tx.outbox.append(*skipped, caused_by=story.cause, traceparent=story.traceparent)
         tx.wake()
+        crash_point(CrashPoint.DELIVER_AFTER_INSERT)
         return evaluation
 
     def _rules(self, tx: Transaction) -> Iterator[StoredRule]:
@@ -158,6 +164,9 @@ class LeasedMail:
     finalised_age: timedelta
     """Since the run's end, at the lease."""
     outgoing: OutgoingMail
+    run_id: RunId
+    traceparent: str | None
+    """Of the run that it tells about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +219,8 @@ class Sending:
             outgoing=OutgoingMail(
                 recipient=wire_address(leased.recipient), message_id=leased.message_id, mime=mime
             ),
+            run_id=mail.run_id,
+            traceparent=_story(tx, mail.run_id).traceparent,
         )
 
     def enter_data(self, tx: Transaction, leased: LeasedMail) -> bool:
@@ -238,7 +249,9 @@ class Sending:
     def _apply(self, tx: Transaction, mail: Mail, fact: Fact) -> Mail:
         decision = decide_email(mail, fact, policy=self.policy.on_unknown, now=tx.now)
         tx.mails.save(decision.state)
-        tx.outbox.append(*decision.events)
+        if decision.events:
+            story = _story(tx, mail.run_id)
+            tx.outbox.append(*decision.events, caused_by=story.cause, traceparent=story.traceparent)
         return decision.state
 
     def _rendered(self, tx: Transaction, mail: Mail) -> bytes:
@@ -250,6 +263,23 @@ class Sending:
         )
         content = mail_content(mail, run, _history(tx, mail.run_id), thread_root=root)
         return self.renderer.render(content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """What an event about a mail continues: the run's trace, and the event that asked for it."""
+
+    traceparent: str | None = None
+    cause: EventId | None = None
+
+
+def _story(tx: Transaction, run_id: RunId) -> _Story:
+    run = tx.runs.get(run_id)
+    if run is None:
+        return _Story()
+    newest = tx.runs.history(run_id, after=max(run.last_sequence - _NEWEST, 0))
+    ends = [entry.event_id for entry in newest if entry.type.endswith(".run.finalised")]
+    return _Story(run.traceparent, ends[0] if ends else None)
 
 
 def _lost_attempt(mail: Mail, tx: Transaction) -> MailAttempt:

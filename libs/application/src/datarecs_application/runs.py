@@ -10,8 +10,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-import structlog
-
 from datarecs_application.ports.execution import (
     Accepted,
     Ended,
@@ -22,6 +20,7 @@ from datarecs_application.ports.execution import (
 )
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import HistoryEntry, Lease, Transaction
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.decide import decide
 from datarecs_core.runs.decided import EndLease, ReleaseLease, RunDecision
@@ -52,7 +51,6 @@ from datarecs_core.runs.start import TriggerRun, defer, intend, trigger
 from datarecs_core.runs.timers import TimerReason
 from datarecs_core.values import EventId, RunId
 
-log = structlog.get_logger()
 SYNTHESISED_SOURCE = "/datarecs/core-api"
 """The contract's owner of platform facts, also of those that never leave the platform."""
 
@@ -66,6 +64,7 @@ def trigger_run(tx: Transaction, command: TriggerRun) -> Run:
     tx.runs.add(decision.state)
     _carry_out_rest(tx, decision)
     tx.wake()
+    crash_point(CrashPoint.TRIGGER_IN_TX)
     return decision.state
 
 
@@ -110,6 +109,7 @@ def request_cancel(
     if decision.refusal is Refusal.RUN_ALREADY_TERMINAL:
         raise RunAlreadyTerminalError(run)
     tx.wake()
+    crash_point(CrashPoint.CANCEL_IN_TX)
     if run.status.is_terminal:
         return run, CancelOutcome.ALREADY_CANCELLED
     outcome = CancelOutcome.ALREADY_ASKED if run.cancel_requested else CancelOutcome.ASKED
@@ -149,9 +149,6 @@ def record_end(tx: Transaction, end: RunEnd, heard: Heard) -> RunDecision:
         ),
     )
     _carry_out(tx, run, decision)
-    if decision.disposition in {Disposition.LATE, Disposition.CONFLICT}:
-        say = log.error if decision.disposition is Disposition.CONFLICT else log.info
-        say("late_fact", run_id=str(run.run_id), type=heard.type, disposition=decision.disposition)
     return decision
 
 
@@ -262,7 +259,9 @@ def _carry_out_rest(tx: Transaction, decision: RunDecision) -> None:
 def _submit(tx: Transaction, run: Run, launcher: Launcher, ids: Ids, *, jitter: float) -> None:
     intended = intend(run, now=tx.now)
     tx.runs.save(intended)
+    crash_point(CrashPoint.SUBMIT_AFTER_INTENT)
     answer = launcher.ensure_running(tx, intended)
+    crash_point(CrashPoint.SUBMIT_AFTER_CALL)
     match answer:
         case Accepted():
             carry_out(tx, intended, SubmitAccepted(fact_id=_new(ids)))

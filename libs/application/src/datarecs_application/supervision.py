@@ -6,7 +6,7 @@ under the epoch of its lease: a stale one changes nothing.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -18,19 +18,22 @@ from datarecs_application.assignments import Prepared, Preparing, Scratch, Sourc
 from datarecs_application.child_frames import BadFrameError, failure_words, read_event
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.loops.heartbeat import Heartbeat
+from datarecs_application.loops.heartbeat import Heartbeat, Standing
 from datarecs_application.ports.outside import Clock, Ids, Metrics, Wake
 from datarecs_application.ports.state import LeasedRun, UnitOfWork, WorkFinder
 from datarecs_application.ports.supervising import ChildProcess
 from datarecs_application.runs import give_back
+from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_application.warm_child import WarmChild
+from datarecs_application.work_metrics import WorkMetrics
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.process import ChildStartError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.hashing import canonical_json
 from datarecs_core.runs.events import ProgressEvent, RunEnd, RunErrored
 from datarecs_core.runs.facts import Loss
-from datarecs_core.runs.model import Run
+from datarecs_core.runs.model import Run, RunStatus
 from datarecs_core.runs.outcome import Evidence, classify
 from datarecs_core.runs.result_file import (
     Attempt,
@@ -51,8 +54,19 @@ PING_LIMIT = timedelta(seconds=120)
 T = TypeVar("T")
 
 
+REFUSED, UNCONFIRMED = "refused", "unconfirmed"
+
+
 class FencedError(Exception):
-    """The lease is not ours any more: the child is stopped and nothing is written."""
+    """The lease is not ours any more: the child is stopped and nothing is written.
+
+    `reason` is `refused` where the database said so, `unconfirmed` where it could not be asked in
+    time.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class DrainedError(Exception):
@@ -88,6 +102,7 @@ class Supervising:
     limits: Limits
     signals: StepSignals = field(default_factory=Silent)
     idle: timedelta = timedelta(seconds=1)
+    tracing: Tracing = UNTRACED
 
     def run(self, stop: Wake) -> None:
         self.child.warm()
@@ -119,13 +134,15 @@ class Supervising:
 
     def _supervise(self, leased: LeasedRun, stop: Wake) -> None:
         self.signals.reached("lease.after_commit")
+        crash_point(CrashPoint.LEASE_AFTER_COMMIT)
         self.heartbeat.hold(leased)
-        log.info("attempt_started")
         try:
             _Attempt(self, leased, stop).run()
-        except FencedError:
-            self.metrics.count("leases_lost_total", reason="fenced")
-            log.warning("lease_lost")
+        except FencedError as fenced:
+            self.metrics.count("leases_lost_total", reason=fenced.reason)
+            if fenced.reason == REFUSED:
+                self.metrics.count("stale_epoch_total", queue="runs")
+            log.warning("lease_lost", reason=fenced.reason)
             self.child.kill()
         except DrainedError:
             self.child.kill()
@@ -134,6 +151,17 @@ class Supervising:
             self.heartbeat.drop(leased.run_id)
 
     def _released(self, leased: LeasedRun) -> None:
+        """Give the run back; while the database is away, until the lease ends by itself."""
+        while not self.heartbeat.standing(leased.run_id).lost(self.clock.monotonic()):
+            try:
+                return self._release(leased)
+            except (StoreUnavailableError, StoreBusyError) as cause:
+                log.warning("release_waits", code=cause.code.name)
+                self.clock.wait(POLL * 5)
+        log.warning("lease_lost")
+        return None
+
+    def _release(self, leased: LeasedRun) -> None:
         with self.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
             run = tx.runs.for_update(leased.run_id)
             if run is not None and tx.leases.is_current(leased.run_id, leased.lease_epoch):
@@ -152,6 +180,7 @@ class _Attempt:
     last_sign: float = field(init=False)
     drain_until: float | None = None
     pins: Mapping[str, object] | None = None
+    counted: WorkMetrics | None = None
 
     def __post_init__(self) -> None:
         now = self.worker.clock.monotonic()
@@ -162,29 +191,48 @@ class _Attempt:
         folder = self.worker.scratch.make(self.leased)
         try:
             run = self._run()
-            evidence = self._worked(run, folder)
-            self._end(run, evidence)
+            ids = {"job_id": str(run.job_id), "trace_id": trace_id_of(run.traceparent)}
+            with structlog.contextvars.bound_contextvars(**ids), self._span(run) as here:
+                if self.leased.lease_epoch == 1:  # the grant itself set the run RUNNING
+                    change = {"from": RunStatus.QUEUED.value, "to": RunStatus.RUNNING.value}
+                    self.worker.metrics.count("run_transitions_total", 1, **change)
+                log.info("attempt_started")
+                evidence = self._worked(run, folder, here)
+                self._end(run, evidence)
         finally:
             self.worker.scratch.remove(folder)
 
+    def _span(self, run: Run) -> AbstractContextManager[str | None]:
+        return self.worker.tracing.span(
+            "run.attempt",
+            parent=run.traceparent,
+            run_id=str(run.run_id),
+            attempt=self.leased.attempt,
+            lease_epoch=self.leased.lease_epoch,
+        )
+
     def _run(self) -> Run:
-        with self.worker.unit.begin(self.leased.tenant_id, read_only=True) as tx:
-            run = tx.runs.get(self.leased.run_id)
+        run = self._stored(self._read)
         if run is None:
-            raise FencedError
+            raise FencedError(REFUSED)
         return run
 
-    def _worked(self, run: Run, folder: str) -> Evidence:
-        """Let the child work and gather how it ended."""
+    def _read(self) -> Run | None:
+        with self.worker.unit.begin(self.leased.tenant_id, read_only=True) as tx:
+            return tx.runs.get(self.leased.run_id)
+
+    def _worked(self, run: Run, folder: str, here: str | None) -> Evidence:
+        """Let the child work and gather how it ended; `here` is the span it continues."""
         try:
             with ExitStack() as held:
-                child = self._given_to_child(run, folder, held)
+                child = self._given_to_child(run, folder, held, here)
                 return self._watched(run, child, folder)
         except SourceNotPinnedError as failed:
             return _failed(str(failed), failed.__cause__ or failed)
         except ChildStartError as failed:
             log.warning("child_not_started", cause=str(failed))
-            return Evidence(file=_NOTHING, gateway_lost=True)
+            too_late = self.worker.clock.monotonic() >= self.deadline
+            return Evidence(file=_NOTHING, gateway_lost=True, deadline_fired=too_late)
         except (FencedError, DrainedError):
             raise
         except (BadFrameError, DatarecsError) as wrong:
@@ -197,16 +245,20 @@ class _Attempt:
             self.worker.child.kill()
             return _failed("comparison", defect)
 
-    def _given_to_child(self, run: Run, folder: str, held: ExitStack) -> ChildProcess:
+    def _given_to_child(
+        self, run: Run, folder: str, held: ExitStack, here: str | None
+    ) -> ChildProcess:
         preparing, scratch = self.worker.preparing, self.worker.scratch
         prepared = self._stored(lambda: self._prepared(run))
+        self.counted = WorkMetrics(prepared.job, self.worker.metrics, self.worker.clock)
         pins = preparing.pin(prepared, held)
         frame = preparing.frame(prepared, self.leased, pins, folder=folder)
         path = scratch.write_secret(folder, preparing.credentials(prepared))
         child = self.worker.child.ready_within(self.deadline - self.worker.clock.monotonic())
         self.last_sign = self.worker.clock.monotonic()
-        child.send(canonical_json({**frame, "credentials_file": path}))
+        child.send(canonical_json({**frame, "credentials_file": path, "traceparent": here}))
         self.worker.signals.reached("child.started")
+        crash_point(CrashPoint.CHILD_STARTED)
         return child
 
     def _prepared(self, run: Run) -> Prepared:
@@ -226,7 +278,7 @@ class _Attempt:
             except (StoreUnavailableError, StoreBusyError) as cause:
                 standing = self.worker.heartbeat.standing(self.leased.run_id)
                 if standing.lost(self.worker.clock.monotonic()):
-                    raise FencedError from cause
+                    raise FencedError(_lost_by(standing)) from cause
                 log.warning("store_waits", code=cause.code.name)
                 self.worker.clock.wait(POLL * 5)
 
@@ -263,12 +315,14 @@ class _Attempt:
     def _told(self, event: ProgressEvent) -> None:
         """One progress frame, one transaction, under the epoch."""
         self._stored(lambda: self._append(event))
+        if self.counted is not None:
+            self.counted.heard(event)
 
     def _append(self, event: ProgressEvent) -> None:
         with self.worker.unit.begin(self.leased.tenant_id, feed=FEED_NUMBERS) as tx:
             run = tx.runs.for_update(self.leased.run_id)
             if run is None or not self._current(tx.leases.is_current):
-                raise FencedError
+                raise FencedError(REFUSED)
             tx.runs.save(replace(run, last_progress_at=tx.now))
             tx.outbox.append(event, traceparent=run.traceparent)
 
@@ -279,7 +333,7 @@ class _Attempt:
         now = self.worker.clock.monotonic()
         standing = self.worker.heartbeat.standing(self.leased.run_id)
         if standing.lost(now):
-            raise FencedError
+            raise FencedError(_lost_by(standing))
         if self._drained(now):
             raise DrainedError
         if now >= self.deadline:
@@ -327,7 +381,7 @@ class _Attempt:
         end = classify(run, evidence)
         while True:
             if self.worker.heartbeat.standing(self.leased.run_id).stale:
-                raise FencedError
+                raise FencedError(REFUSED)
             try:
                 return self._commit(end)
             except (StoreUnavailableError, StoreBusyError) as cause:
@@ -340,7 +394,7 @@ class _Attempt:
         with worker.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
             run = tx.runs.for_update(leased.run_id)
             if run is None or not tx.leases.is_current(leased.run_id, leased.lease_epoch):
-                raise FencedError
+                raise FencedError(REFUSED)
             if self._again(run, end, now=tx.now):
                 give_back(tx, run, worker.ids, loss=Loss.RETRIED, jitter=worker.jitter())
                 log.info("attempt_given_back")
@@ -350,7 +404,9 @@ class _Attempt:
             tx.leases.end(leased.run_id)
             tx.outbox.append(end, traceparent=run.traceparent)
             worker.signals.reached("finish.in_tx")
+            crash_point(CrashPoint.FINISH_IN_TX)
         worker.signals.reached("finish.after_commit")
+        crash_point(CrashPoint.FINISH_AFTER_COMMIT)
         log.info("run_classified", end=type(end).__name__)
 
     def _again(self, run: Run, end: RunEnd, *, now: datetime) -> bool:
@@ -360,6 +416,10 @@ class _Attempt:
         execution = run.spec.get("execution")
         wanted = execution.get("retry_on", ()) if isinstance(execution, Mapping) else ()
         return end.error.code.value in wanted and may_try_again(run, now=now)
+
+
+def _lost_by(standing: Standing) -> str:
+    return REFUSED if standing.stale else UNCONFIRMED
 
 
 _NOTHING = NoResult(RunDetail.RESULT_MISSING, "the child was stopped")

@@ -13,6 +13,7 @@ from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import observe_resource
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.delivery import EventTooLargeError
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import EventId, ResourceUid, RunId
@@ -160,6 +161,7 @@ def fan_out(
     tx.deliveries.hasten([resource.uid for resource, _ in accepting])
     if added:
         tx.wake()
+        crash_point(CrashPoint.DELIVER_AFTER_INSERT)
     return added
 
 

@@ -52,7 +52,6 @@ CONSUMER_SETTINGS: Mapping[str, object] = MappingProxyType(
         "partition_assignment_strategy": (CooperativeStickyAssignor,),
         "allow_auto_create_topics": False,
         "max_poll_records": 100,
-        "max_poll_interval_ms": 300_000,
         "session_timeout_ms": 45_000,
         "heartbeat_interval_ms": 3_000,
         "metrics_enabled": False,
@@ -106,6 +105,9 @@ class KafkaLogClient:
     """Opens consumers and producers as one principal."""
 
     access: BrokerAccess
+    poll_interval: timedelta = timedelta(minutes=5)
+    """A member that has not polled for so long is taken out of its group, and others repeat what
+    it has not committed. Ten times the longest batch."""
 
     def consumer(self, *, group: str, topics: Sequence[str]) -> "KafkaLogConsumer":
         """Raises LogUnavailableError, LogAccessDeniedError for a topic that is not visible."""
@@ -116,6 +118,7 @@ class KafkaLogClient:
                 kafka_client=network,
                 **self.access.settings(),
                 **CONSUMER_SETTINGS,
+                max_poll_interval_ms=_ms(self.poll_interval),
             )
         consumer = KafkaLogConsumer(inner, self.access)
         try:

@@ -12,9 +12,10 @@ from datetime import timedelta
 import structlog
 
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.messaging import LogClient
+from datarecs_application.ports.messaging import EventArchive, LogClient
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork
+from datarecs_application.tracing import UNTRACED, Tracing
 from datarecs_core.errors.messaging import (
     LogAccessDeniedError,
     LogUnavailableError,
@@ -24,6 +25,7 @@ from datarecs_kafka.backoff import Backoff
 from datarecs_kafka.dead_letter import DeadLetters
 from datarecs_kafka.handling import FEED_NUMBERS, Handling, Subscription, first_line
 from datarecs_kafka.poison import PoisonGauge
+from datarecs_kafka.redrive import Redrive
 from datarecs_kafka.session import ConsumerLimits, Session
 
 log = structlog.get_logger()
@@ -48,8 +50,11 @@ class Consumer:
     redact: Callable[[str], str] = first_line
     feed: int = FEED_NUMBERS
     """Feed numbers drawn per record; 0 for a service that writes no feed and may draw none."""
+    archive: EventArchive | None = None
+    """Where events are read again that the log forgot before this group had read them."""
     limits: ConsumerLimits = field(default_factory=ConsumerLimits)
     backoff: Backoff = field(default_factory=Backoff)
+    tracing: Tracing = UNTRACED
     _handling: Handling = field(init=False)
     _gauge: PoisonGauge = field(default_factory=PoisonGauge, init=False)
     _not_ready: str | None = field(default=NOT_ASSIGNED, init=False)
@@ -65,6 +70,7 @@ class Consumer:
             signals=self.signals,
             redact=self.redact,
             feed=self.feed,
+            tracing=self.tracing,
         )
 
     @property
@@ -79,6 +85,10 @@ class Consumer:
     def ready(self) -> str | None:
         """None while it has partitions to work on, else the reason; fits `Process.ready_when`."""
         return self._stopped or self._not_ready
+
+    def redrive(self) -> Redrive:
+        """The dead letters of this group, for the same handlers; needs no running consumer."""
+        return Redrive(log_client=self.log_client, handling=self._handling)
 
     def run(self, stop: Wake) -> None:
         """Consume until `stop`; finish the current record, commit, leave the group.
@@ -110,6 +120,7 @@ class Consumer:
             gauge=self._gauge,
             limits=self.limits,
             backoff=self.backoff,
+            archive=self.archive,
         )
 
     def _work(self, session: Session, stop: Wake) -> None:

@@ -5,16 +5,18 @@ loop alone knows about polling, pausing and offsets. Nothing here waits, and not
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.messaging import LogRecord
+from datarecs_application.ports.messaging import LogRecord, Unreadable
 from datarecs_application.ports.outside import Clock, Metrics
 from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
+from datarecs_core.crashing import crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.messaging import SubscriptionRefusedError
 from datarecs_events.catalogue import CATALOGUE, SUBSCRIPTIONS, definitions_of
@@ -40,6 +42,17 @@ class Subscription:
     events: tuple[type[object], ...] | None
     """Event classes, or None for all that the catalogue grants the group on the topic."""
     handler: Handler
+    together: int = 1
+    """Records of one tenant that may share a transaction, for handlers that are busy and small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What became of the first records of a batch when they were taken in one transaction."""
+
+    tried: int = 0
+    handled: int = 0
+    """All that were tried, or none: then each is to be handled alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +147,91 @@ class Handling:
     """Makes the text of an unclassified error fit to be kept in a dead letter."""
     feed: int = FEED_NUMBERS
     """Feed numbers drawn per record; 0 for a service that writes no feed and may draw none."""
+    tracing: Tracing = UNTRACED
     _routes: Mapping[tuple[str, str], Handler] = field(init=False)
+    _together: Mapping[str, Mapping[str, int]] = field(init=False)
+    """Topic -> event type -> records that may share a transaction, where that is more than one."""
 
     def __post_init__(self) -> None:
         self._routes = routes_of(self.group, self.subscriptions)
+        self._together = {
+            wired.topic: {
+                event_type: wired.together for _, event_type in routes_of(self.group, (wired,))
+            }
+            for wired in self.subscriptions
+            if wired.together > 1
+        }
 
     @property
     def topics(self) -> tuple[str, ...]:
         return tuple(sorted({topic for topic, _ in self._routes}))
+
+    def types_of(self, topic: str) -> frozenset[str]:
+        """Event types of the topic that have a handler."""
+        return frozenset(event_type for where, event_type in self._routes if where == topic)
+
+    def handle_together(self, records: Iterable[LogRecord | Unreadable]) -> Together:
+        """Take the first records in one transaction, if they are one tenant's and may share it.
+
+        Safe to repeat: on any failure nothing was done, and each record is to be handled alone.
+        """
+        batch = self._batch(records)
+        if len(batch) < 2:  # noqa: PLR2004  one alone is no batch
+            return Together()
+        started, fresh = self.clock.monotonic(), 0
+        crash_point(steps.CONSUME_BEFORE_TX)
+        try:
+            with self.unit_of_work.begin(
+                batch[0][1].envelope.tenant_id, feed=self.feed * len(batch)
+            ) as tx:
+                for handler, received in batch:
+                    envelope = received.envelope
+                    if tx.inbox.first_time(self.group, envelope.source, envelope.id):
+                        handler(tx, received)
+                        fresh += 1
+                crash_point(steps.CONSUME_IN_TX)
+        except Exception as cause:  # noqa: BLE001 - each alone says what is wrong with it
+            log.info("batch_falls_back", records=len(batch), error=type(cause).__name__)
+            return Together(tried=len(batch))
+        crash_point(steps.CONSUME_AFTER_COMMIT)
+        self._tell_batch(batch, self.clock.monotonic() - started, duplicates=len(batch) - fresh)
+        return Together(tried=len(batch), handled=len(batch))
+
+    def _batch(self, records: Iterable[LogRecord | Unreadable]) -> list[tuple[Handler, Received]]:
+        """The first records as far as they are one tenant's and their handlers take several."""
+        batch: list[tuple[Handler, Received]] = []
+        for record in records:
+            if isinstance(record, Unreadable) or not self._together.get(record.topic):
+                break
+            received = decode(record.topic, record.key, record.value, record.headers)
+            if not isinstance(received, Received):
+                break
+            envelope = received.envelope
+            most = self._together[record.topic].get(envelope.type, 0)
+            of_another = batch and batch[0][1].envelope.tenant_id != envelope.tenant_id
+            if of_another or len(batch) >= most:
+                break
+            batch.append((self._routes[record.topic, envelope.type], received))
+        return batch
+
+    def _tell_batch(
+        self, batch: list[tuple[Handler, Received]], seconds: float, *, duplicates: int
+    ) -> None:
+        for _, received in batch:
+            for note in received.notes:
+                self.metrics.count("codec_notes_total", group=self.group, note=note.name)
+            self.metrics.observe(
+                "consumer_handle_seconds",
+                seconds / len(batch),
+                group=self.group,
+                type=received.envelope.type,
+                outcome="handled",
+            )
+            self._trace_shared(received, seconds / len(batch))
+        if duplicates:
+            self.metrics.count("inbox_duplicates_total", duplicates, group=self.group)
+        for _ in batch:
+            self.signals.reached(steps.CONSUME_AFTER_COMMIT)
 
     def handle(self, record: LogRecord) -> Outcome:
         """Decode and handle one record; safe to repeat for ever, the inbox absorbs it."""
@@ -156,6 +246,19 @@ class Handling:
                 for note in received.notes:
                     self.metrics.count("codec_notes_total", group=self.group, note=note.name)
                 return self._route(record.topic, received)
+
+    def _trace_shared(self, received: Received, seconds: float) -> None:
+        """A share of a batch, in the event's own trace."""
+        if self.tracing is not UNTRACED:
+            envelope = received.envelope
+            self.tracing.told(
+                "event.handle",
+                parent=envelope.traceparent,
+                seconds=seconds,
+                type=envelope.type,
+                group=self.group,
+                event_id=str(envelope.id),
+            )
 
     def _tell_refusal(self, record: LogRecord, refused: Refused) -> None:
         self.metrics.count("codec_refused_total", group=self.group, reason=refused.reason.name)
@@ -177,12 +280,15 @@ class Handling:
         handler = self._routes.get((topic, event_type))
         if handler is None:
             return Handled("unsubscribed")
-        started = self.clock.monotonic()
-        with structlog.contextvars.bound_contextvars(
-            group=self.group,
-            event_id=str(received.envelope.id),
-            tenant_id=str(received.envelope.tenant_id),
-            subject=received.envelope.subject,
+        started, envelope = self.clock.monotonic(), received.envelope
+        ids = {"group": self.group, "event_id": str(envelope.id), "subject": envelope.subject or ""}
+        with (
+            structlog.contextvars.bound_contextvars(
+                **ids,
+                tenant_id=str(envelope.tenant_id),
+                trace_id=trace_id_of(envelope.traceparent),
+            ),
+            self.tracing.span("event.handle", parent=envelope.traceparent, type=event_type, **ids),
         ):
             outcome = self._apply(handler, received)
         self.metrics.observe(
@@ -197,12 +303,14 @@ class Handling:
     def _apply(self, handler: Handler, received: Received) -> Outcome:
         envelope = received.envelope
         self.signals.reached(steps.CONSUME_BEFORE_TX)
+        crash_point(steps.CONSUME_BEFORE_TX)
         try:
             with self.unit_of_work.begin(envelope.tenant_id, feed=self.feed) as tx:
                 fresh = tx.inbox.first_time(self.group, envelope.source, envelope.id)
                 if fresh:
                     handler(tx, received)
                 self.signals.reached(steps.CONSUME_IN_TX)
+                crash_point(steps.CONSUME_IN_TX)
         except DatarecsError as cause:
             if cause.retryable:
                 return TryLater(cause)
@@ -211,6 +319,7 @@ class Handling:
             log.warning("event_handler_failed", error=type(cause).__name__)
             return Unclassified(f"{type(cause).__name__}: {self.redact(str(cause))}")
         self.signals.reached(steps.CONSUME_AFTER_COMMIT)
+        crash_point(steps.CONSUME_AFTER_COMMIT)
         if not fresh:
             self.metrics.count("inbox_duplicates_total", group=self.group)
         return Handled("applied" if fresh else "duplicate")

@@ -63,6 +63,11 @@ class Redrive:
     handling: Handling
     _report: RedriveReport = field(default_factory=RedriveReport, init=False)
 
+    @property
+    def report(self) -> RedriveReport:
+        """What has been done so far, also after an error."""
+        return self._report
+
     def run(self, wish: RedriveWish) -> RedriveReport:
         """Safe to repeat and to interrupt: an effect happens once, a letter is never lost.
 

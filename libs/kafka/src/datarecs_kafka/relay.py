@@ -8,7 +8,7 @@ repetition carries the same id and bytes, which consumers drop.
 import math
 from collections import deque
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
@@ -16,6 +16,8 @@ from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.ports.messaging import Ack, LogClient, LogProducer, NotSent, Sent
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import OutboxReader, OutboxRow
+from datarecs_application.tracing import UNTRACED, Tracing
+from datarecs_core.crashing import crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.messaging import LogUnavailableError, MessagingCode
 from datarecs_core.values import EventId
@@ -49,6 +51,7 @@ class RelayLimits:
 class _Flight:
     row: OutboxRow
     ack: Ack
+    sent_at: float
 
 
 @dataclass(slots=True)
@@ -56,8 +59,6 @@ class _Shard:
     next_read: float = 0.0
     left_alone: int = 0
     """Rows of the last read that could not be taken; the next read goes so much deeper."""
-    unsent: int = 0
-    oldest: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ class Relay:
     signals: StepSignals = field(default_factory=Silent)
     limits: RelayLimits = RelayLimits()
     backoff: Backoff = field(default_factory=Backoff)
+    tracing: Tracing = UNTRACED
     _queue: RelayQueue = field(default_factory=RelayQueue, init=False)
     _shards: dict[int, _Shard] = field(default_factory=dict, init=False)
     _renewed_at: float | None = field(default=None, init=False)
@@ -121,7 +123,12 @@ class Relay:
         self._send_ready()
         self._settle()
         self._mark()
-        return bool(fresh or self._flights or self._suspects)
+        return bool(fresh or self._flights or self._suspects or self._more_at_once())
+
+    def _more_at_once(self) -> bool:
+        """The last read left rows alone that may go now."""
+        now = self.clock.monotonic()
+        return any(one.left_alone and one.next_read <= now for one in self._shards.values())
 
     # --- taking
 
@@ -141,32 +148,30 @@ class Relay:
 
     def _read(self, horizon: float) -> int:
         """Read the shards that are due and nearly drained; how many rows were new."""
-        fresh = 0
-        for number, shard in self._shards.items():
-            deep = self._queue.waiting(number) >= self.limits.rows_per_read
-            if shard.next_read > horizon or deep:
-                continue
-            limit = min(
+        unsettled, enough = self._queue.unsettled(), self.limits.rows_per_read // 4
+        limits = {
+            number: min(
                 self.limits.rows_per_read + shard.left_alone, self.limits.most_rows_per_read
             )
-            rows = self.outbox.unsent(number, limit)
-            now = self.clock.monotonic()
+            for number, shard in self._shards.items()
+            if shard.next_read <= horizon and unsettled[number] <= enough
+        }
+        if not limits:
+            return 0
+        fresh, found = 0, self.outbox.unsent(limits)
+        now = self.clock.monotonic()
+        for number, rows in found.items():
+            shard = self._shards[number]
             shard.left_alone = self._queue.offer(number, rows, now=now)
             taken = len(rows) - shard.left_alone
-            shard.next_read = now if taken else now + _s(self.limits.idle_poll)
-            shard.unsent = len(rows)
-            shard.oldest = min((row.created_at for row in rows), default=None)
+            # What was left alone behind rows on their way may go as soon as these are settled.
+            soon = taken or unsettled[number]
+            shard.next_read = now if soon else now + _s(self.limits.idle_poll)
             fresh += taken
         if fresh:
             self.signals.reached(steps.RELAY_AFTER_CLAIM)
-        self._tell_backlog()
+            crash_point(steps.RELAY_AFTER_CLAIM)
         return fresh
-
-    def _tell_backlog(self) -> None:
-        oldest = min((s.oldest for s in self._shards.values() if s.oldest), default=None)
-        age = (self.clock.now() - oldest).total_seconds() if oldest else 0.0
-        self.metrics.gauge("outbox_oldest_unsent_seconds", max(age, 0.0))
-        self.metrics.gauge("outbox_unsent", sum(s.unsent for s in self._shards.values()))
 
     # --- sending
 
@@ -193,8 +198,9 @@ class Relay:
                     self._queue.put_back(unsent)
                 self._alone = None if self._alone in rows[index:] else self._alone
                 raise
-            self._flights.append(_Flight(row, ack))
+            self._flights.append(_Flight(row, ack, self.clock.monotonic()))
             self.signals.reached(steps.RELAY_AFTER_SEND)
+            crash_point(steps.RELAY_AFTER_SEND)
 
     def _open_producer(self) -> LogProducer:
         if self._producer is None:
@@ -207,13 +213,13 @@ class Relay:
         """Take what acks have come within one slice; each lets its key's next row go."""
         until = self.clock.monotonic() + _s(self.limits.settle_slice)
         while self._flights:
-            landed = deque(flight for flight in self._flights if flight.ack.done())
+            landed, flying = self._parted()
             if not landed:
                 if self.clock.monotonic() >= until:
                     return
                 self._flights[0].ack.wait(self.limits.ack_slice)
                 continue
-            self._flights = deque(flight for flight in self._flights if not flight.ack.done())
+            self._flights = flying
             following: list[OutboxRow] = []
             try:
                 while landed:
@@ -225,6 +231,14 @@ class Relay:
             if self.clock.monotonic() >= until:
                 return
 
+    def _parted(self) -> tuple[deque[_Flight], deque[_Flight]]:
+        """Flights whose outcome is known, and the others, each in the order of sending."""
+        landed: deque[_Flight] = deque()
+        flying: deque[_Flight] = deque()
+        for flight in self._flights:
+            (landed if flight.ack.done() else flying).append(flight)
+        return landed, flying
+
     def _landed(self, flight: _Flight) -> list[OutboxRow]:
         """Record one outcome; the key's next row, if it has one and may go."""
         row = flight.row
@@ -232,10 +246,12 @@ class Relay:
         match outcome:
             case Sent():
                 self.signals.reached(steps.RELAY_AFTER_ACK)
+                crash_point(steps.RELAY_AFTER_ACK)
                 self._acked.append(row.event_id)
                 self._count(row, "sent")
                 seconds = (self.clock.now() - row.created_at).total_seconds()
                 self.metrics.observe("outbox_publish_seconds", max(seconds, 0.0))
+                self._trace(flight)
                 return self._next_of(row)
             case NotSent(permanent=True) if row is not self._alone:
                 # A refusal spoils the producer, and others in flight inherit it: ask again, alone.
@@ -247,6 +263,21 @@ class Relay:
             case NotSent(reason=reason):
                 self._rest(row, reason)
                 return []
+
+    def _trace(self, flight: _Flight) -> None:
+        """The way to the broker as a span below the event's own trace."""
+        if self.tracing is UNTRACED:
+            return
+        row = flight.row
+        headers = dict(row.headers)
+        self.tracing.told(
+            "relay.publish",
+            parent=headers.get("ce_traceparent", b"").decode(),
+            seconds=self.clock.monotonic() - flight.sent_at,
+            event_id=str(row.event_id),
+            type=row.type,
+            topic=row.topic,
+        )
 
     def _next_of(self, row: OutboxRow) -> list[OutboxRow]:
         following = self._queue.settle(row)
@@ -285,6 +316,7 @@ class Relay:
             self.outbox.mark_sent(tuple(self._acked))
             self._acked.clear()
             self.signals.reached(steps.RELAY_AFTER_MARK)
+            crash_point(steps.RELAY_AFTER_MARK)
 
     def _drain(self) -> None:
         """Let the wave end within its limit; what is not acked by then the next owner sends."""

@@ -4,7 +4,7 @@ Pure bookkeeping, apart from the relay so that the order promise can be tested w
 database or a clock: rows of a key leave by position, and never two at a time.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -85,8 +85,12 @@ class RelayQueue:
         """A failed key is not taken again before this instant; the others go on."""
         self._resting[row.partition_key].until = until
 
-    def waiting(self, shard: int) -> int:
-        return sum(len(key.waiting) for key in self._keys.values() if key.shard == shard)
+    def unsettled(self) -> Counter[int]:
+        """Rows waiting or in flight, by shard; a shard without any is not in it."""
+        rows: Counter[int] = Counter()
+        for key in self._keys.values():
+            rows[key.shard] += len(key.waiting) + (key.in_flight is not None)
+        return rows
 
     def keep_shards(self, shards: Collection[int]) -> None:
         """Forget waiting rows of shards that are no longer ours; what is in flight may end."""

@@ -4,21 +4,32 @@ Apart from the consumer because all it remembers dies with the membership: a los
 moved group starts again from the committed offsets, and the inbox absorbs what repeats.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 
 import structlog
 
-from datarecs_application.ports.messaging import LogConsumer, LogRecord, Partition, Unreadable
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.messaging import (
+    EventArchive,
+    LogConsumer,
+    LogRecord,
+    Partition,
+    Unreadable,
+)
 from datarecs_application.ports.outside import Wake
+from datarecs_core.crashing import crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.messaging import MessagingCode
 from datarecs_kafka import steps
 from datarecs_kafka.backoff import HANDLER_DELAYS, Backoff
 from datarecs_kafka.dead_letter import HANDLER_FAILED, DeadLetter, DeadLetters
 from datarecs_kafka.handling import Handled, Handling, Poison, TryLater, Unclassified
+from datarecs_kafka.line import Line
 from datarecs_kafka.poison import PoisonGauge
+from datarecs_kafka.refill import Refill
 
 log = structlog.get_logger()
 
@@ -39,27 +50,6 @@ class ConsumerLimits:
 
 
 @dataclass(slots=True)
-class _Line:
-    """What is remembered of one assigned partition."""
-
-    committed: int | None = None
-    failures: int = 0
-    """Retryable failures in a row."""
-    offset: int = -1
-    tries: int = 0
-    """Unclassified failures of the record at `offset`."""
-    resume_at: float | None = None
-
-    def tried(self, offset: int) -> int:
-        self.tries = self.tries + 1 if offset == self.offset else 1
-        self.offset = offset
-        return self.tries
-
-    def settled(self) -> None:
-        self.failures, self.offset, self.tries = 0, -1, 0
-
-
-@dataclass(slots=True)
 class Session:
     """Driven by the consumer's thread alone."""
 
@@ -70,7 +60,10 @@ class Session:
     gauge: PoisonGauge
     limits: ConsumerLimits
     backoff: Backoff
-    _lines: dict[Partition, _Line] = field(default_factory=dict, init=False)
+    archive: EventArchive | None = None
+    """Where lost events are read again; without one a gap is told and no more."""
+    _refills: dict[str, Refill] = field(default_factory=dict, init=False)
+    _lines: dict[Partition, Line] = field(default_factory=dict, init=False)
     _next_gap_check: float = field(default=0.0, init=False)
     _next_lag: float = field(default=0.0, init=False)
     _set_aside_since_commit: bool = field(default=False, init=False)
@@ -94,10 +87,12 @@ class Session:
         batches = dict(self.member.poll(self.limits.poll, max_records=self.limits.max_records))
         try:
             self._follow_assignment()
-            until = self._now() + self.limits.batch.total_seconds()
-            going_on = True
-            while batches and going_on:
-                partition = next(iter(batches))
+            seconds = self.limits.batch.total_seconds()
+            until = self._now() + seconds
+            going_on = self._refill(until - seconds / 2, stop)
+            for partition in [one for one in batches if not self._waits_for_refill(one)]:
+                if not going_on:
+                    break
                 records = batches.pop(partition)
                 if partition in self._lines:
                     going_on = self._work_through(partition, records, until, stop)
@@ -126,33 +121,48 @@ class Session:
         """Handle records in order and commit what is done; False when the group has moved on."""
         line = self._lines[partition]
         done: int | None = None
-        for record in records:
-            if line.resume_at is not None:
-                self.member.pause(partition)
-                self._seek(partition, record.offset)
-                break
+        waiting = deque(records)
+        while waiting:
             cut = stop.is_set() or self._now() > until or self.verdict is not None
-            if cut or not self._take(line, record):
-                self._seek(partition, record.offset)
+            taken = 0 if cut or line.resume_at is not None else self._take_some(line, waiting)
+            if not taken:
+                self._seek(partition, waiting[0].offset)
                 break
+            done = waiting[taken - 1].offset + 1
+            for _ in range(taken):
+                waiting.popleft()
             line.settled()
-            done = record.offset + 1
         if line.resume_at is not None:
             self.member.pause(partition)
         return done is None or self._commit(partition, line, done)
 
-    def _commit(self, partition: Partition, line: _Line, offset: int) -> bool:
+    def _take_some(self, line: Line, waiting: Sequence[LogRecord | Unreadable]) -> int:
+        """How many of the first records the offset may move past; 0 when the line has to wait."""
+        first = waiting[0]
+        if first.offset >= line.single_until:
+            together = self.handling.handle_together(waiting)
+            for _ in range(together.handled):
+                self.gauge.good()
+            if together.handled:
+                return together.handled
+            if together.tried:
+                line.single_until = waiting[together.tried - 1].offset + 1
+        return int(self._take(line, first))
+
+    def _commit(self, partition: Partition, line: Line, offset: int) -> bool:
         if not self.member.commit({partition: offset}):
             log.info("group_moved_on", group=self.handling.group, topic=partition.topic)
             return False
         line.committed = offset
         self.handling.signals.reached(steps.CONSUME_AFTER_OFFSET)
+        crash_point(steps.CONSUME_AFTER_OFFSET)
         if self._set_aside_since_commit:
             self._set_aside_since_commit = False
             self.handling.signals.reached(steps.DLQ_AFTER_COMMIT)
+            crash_point(steps.DLQ_AFTER_COMMIT)
         return True
 
-    def _take(self, line: _Line, record: LogRecord | Unreadable) -> bool:
+    def _take(self, line: Line, record: LogRecord | Unreadable) -> bool:
         """True when the offset may move past the record."""
         if isinstance(record, Unreadable):
             self._pass_unreadable(record)
@@ -175,7 +185,7 @@ class Session:
             case Poison():
                 return self._set_aside(line, record, outcome)
 
-    def _wait_for(self, outcome: TryLater, line: _Line, record: LogRecord) -> None:
+    def _wait_for(self, outcome: TryLater, line: Line, record: LogRecord) -> None:
         line.failures += 1
         pause = self.backoff.after(line.failures)
         log.warning(
@@ -186,10 +196,10 @@ class Session:
             code=outcome.cause.code.name,
             pause_s=pause.total_seconds(),
         )
-        for paused in self._lines.values() if outcome.stops_everything else (line,):
+        for paused in (line, *(self._lines.values() if outcome.stops_everything else ())):
             self._pause(paused, pause)
 
-    def _set_aside(self, line: _Line, record: LogRecord, poison: Poison) -> bool:
+    def _set_aside(self, line: Line, record: LogRecord, poison: Poison) -> bool:
         """Write the dead letter and await its ack; without it the partition waits."""
         group = self.handling.group
         where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
@@ -204,6 +214,7 @@ class Session:
             log.error("dead_letter_refused", group=group, code=code, cause=refused, **where)
             return False
         self.handling.signals.reached(steps.DLQ_AFTER_SEND)
+        crash_point(steps.DLQ_AFTER_SEND)
         self._set_aside_since_commit = True
         self.gauge.poisoned()
         self.handling.metrics.count("dlq_total", group=group, reason=poison.reason)
@@ -225,14 +236,15 @@ class Session:
 
     # --- partitions
 
-    def _pause(self, line: _Line, pause: timedelta) -> None:
+    def _pause(self, line: Line, pause: timedelta) -> None:
         line.resume_at = self._now() + pause.total_seconds()
 
     def _resume_due(self) -> None:
         for partition, line in self._lines.items():
             if line.resume_at is not None and line.resume_at <= self._now():
                 line.resume_at = None
-                self.member.resume(partition)
+                if not self._waits_for_refill(partition):
+                    self.member.resume(partition)
             elif line.resume_at is not None:
                 self.member.pause(partition)
 
@@ -250,13 +262,15 @@ class Session:
             self._next_gap_check = self._now() + self.limits.gap_check.total_seconds()
             gained = assigned
         for partition in sorted(gained):
-            line = self._lines.setdefault(partition, _Line())
+            line = self._lines.setdefault(partition, Line())
             line.committed = self.member.committed(partition)
             begin = self.member.begin_offset(partition)
-            if line.committed is not None and line.committed < begin:
-                self._tell_gap(partition, line.committed, begin)
+            if begin > (line.committed or 0):
+                if line.committed is not None:
+                    self._tell_gap(partition, line.committed, begin)
+                self._fill_again(partition, begin, certain=line.committed is not None)
 
-    def _tell_gap(self, partition: Partition, committed: int, begin: int) -> None:
+    def _tell_gap(self, partition: Partition, committed: int | None, begin: int) -> None:
         self.handling.metrics.count("offset_gaps_total", group=self.handling.group)
         log.error(
             "offset_gap",
@@ -267,6 +281,67 @@ class Session:
             committed=committed,
             begin=begin,
         )
+
+    # --- lost events
+
+    def _fill_again(self, partition: Partition, begin: int, *, certain: bool) -> None:
+        """What is missing comes before what the log still holds, so the partition waits."""
+        if self.archive is None:
+            return
+        topic, handling = partition.topic, self.handling
+        refill = self._refills.get(topic)
+        if refill is None:
+            refill = self._refills[topic] = Refill(
+                self.archive, group=handling.group, topic=topic, types=handling.types_of(topic)
+            )
+        refill.starts[partition] = begin
+        refill.certain |= certain
+        self.member.pause(partition)
+
+    def _waits_for_refill(self, partition: Partition) -> bool:
+        refill = self._refills.get(partition.topic)
+        return refill is not None and partition in refill.starts
+
+    def _refill(self, until: float, stop: Wake) -> bool:
+        """Handle lost events until the time is up; False when the group has moved on."""
+        for refill in tuple(self._refills.values()):
+            if refill.line.resume_at is not None and refill.line.resume_at > self._now():
+                continue
+            refill.line.resume_at = None
+            if self._refilled(refill, until, stop) and not self._end_refill(refill):
+                return False
+        return True
+
+    def _refilled(self, refill: Refill, until: float, stop: Wake) -> bool:
+        """True when nothing is missing any more."""
+        while not stop.is_set() and self._now() <= until and self.verdict is None:
+            try:
+                record = refill.next()
+            except (StoreUnavailableError, StoreBusyError) as cause:
+                refill.line.failures += 1
+                self._pause(refill.line, self.backoff.after(refill.line.failures))
+                log.warning("refill_waits", topic=refill.topic, code=cause.code.name)
+                return False
+            if record is None:
+                return True
+            if not self._take(refill.line, record):
+                return False
+            refill.done()
+        return False
+
+    def _end_refill(self, refill: Refill) -> bool:
+        """From here on the gap counts as read; False when the group has moved on."""
+        del self._refills[refill.topic]
+        own = sorted(self._lines.keys() & refill.starts.keys())
+        for partition in own:
+            if refill.handled and not refill.certain:
+                self._tell_gap(partition, None, refill.starts[partition])
+            if self._lines[partition].resume_at is None:
+                self.member.resume(partition)
+        if refill.handled or refill.certain:
+            group, topic = self.handling.group, refill.topic
+            log.info("gap_refilled", group=group, topic=topic, events=refill.handled)
+        return all(self._commit(one, self._lines[one], refill.starts[one]) for one in own)
 
     def _tell(self) -> None:
         """Paused partitions after each turn, lag now and then: it asks the broker."""

@@ -3,13 +3,15 @@
 In one place, so that a test that kills at a step and a test that waits for it mean the same one.
 """
 
-CONSUME_BEFORE_TX = "consume.before_tx"
-CONSUME_IN_TX = "consume.in_tx"
-CONSUME_AFTER_COMMIT = "consume.after_commit"
-CONSUME_AFTER_OFFSET = "consume.after_offset"
-DLQ_AFTER_SEND = "dlq.after_send"
-DLQ_AFTER_COMMIT = "dlq.after_commit"
-RELAY_AFTER_CLAIM = "relay.after_claim"
-RELAY_AFTER_SEND = "relay.after_send"
-RELAY_AFTER_ACK = "relay.after_ack"
-RELAY_AFTER_MARK = "relay.after_mark"
+from datarecs_core.crashing import CrashPoint
+
+CONSUME_BEFORE_TX = CrashPoint.CONSUME_BEFORE_TX
+CONSUME_IN_TX = CrashPoint.CONSUME_IN_TX
+CONSUME_AFTER_COMMIT = CrashPoint.CONSUME_AFTER_COMMIT
+CONSUME_AFTER_OFFSET = CrashPoint.CONSUME_AFTER_OFFSET
+DLQ_AFTER_SEND = CrashPoint.DLQ_AFTER_SEND
+DLQ_AFTER_COMMIT = CrashPoint.DLQ_AFTER_COMMIT
+RELAY_AFTER_CLAIM = CrashPoint.RELAY_AFTER_CLAIM
+RELAY_AFTER_SEND = CrashPoint.RELAY_AFTER_SEND
+RELAY_AFTER_ACK = CrashPoint.RELAY_AFTER_ACK
+RELAY_AFTER_MARK = CrashPoint.RELAY_AFTER_MARK

@@ -1,10 +1,11 @@
-"""Twin of keys, remembered answers and the audit chain."""
+"""Twin of keys, tickets, remembered answers and the audit chain."""
 
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from datarecs_application.ports.state import ApiKey, AuditEntry, KeyUse, StoredAnswer
+from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import FIRST_PREV_HASH, AuditRow, ChainedRow, audit_hash
 from datarecs_memory.scope import Scope
 from datarecs_memory.store import RememberedKey
@@ -37,6 +38,26 @@ class MemoryApiKeys:
             (key for key in keys if subject in {None, key.subject}), key=lambda key: key.key_id
         )
         return sorted(wanted, key=lambda key: key.created_at, reverse=True)
+
+
+class MemorySocketTickets:
+    """Port SocketTickets."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def add(self, ticket: SocketTicket) -> None:
+        tickets = self._scope.state.tickets
+        for expired in [one for one in tickets.values() if not self._is_good(one)]:
+            del tickets[expired.ticket_sha256]
+        tickets[ticket.ticket_sha256] = ticket
+
+    def take(self, ticket_sha256: bytes) -> SocketTicket | None:
+        ticket = self._scope.state.tickets.pop(ticket_sha256, None)
+        return ticket if ticket is not None and self._is_good(ticket) else None
+
+    def _is_good(self, ticket: SocketTicket) -> bool:
+        return ticket.expires_at > self._scope.store.clock.now()
 
 
 class MemoryIdempotencyKeys:

@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 from datarecs_application.ports.comparing import Explanation, Progress
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.grouping import MAX_ROWS, Outside
-from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.plan import StagePlan, StrategyChoice
 from datarecs_core.comparison.reference import OracleStage, compare_stage
 from datarecs_core.comparison.results import Difference, StageResults
 from datarecs_core.comparison.scan import Scan
+from datarecs_core.jobs.vocabulary import Strategy
 
 Reader = Callable[[Scan], Iterable[tuple[object, ...]]]
 """Plain rows of a scan, for instance `Connector.rows`."""
@@ -27,7 +28,7 @@ class MemoryEngine:
     """One run over the oracle; at most 100,000 rows a source.
 
     Args:
-        read: delivers the rows of a scan; called once per source.
+        read: delivers the rows of a scan; called once per source and query.
         key: the tenant's key for break ids, hashes and masks; the published one by default.
         write: stores differences; without it they stay in `differences`.
         zone: time zone by IANA name.
@@ -42,7 +43,7 @@ class MemoryEngine:
         zone: Callable[[str], tzinfo] = ZoneInfo,
     ) -> None:
         self._read, self._key, self._write, self._zone = read, key, write, zone
-        self._rows: dict[int, list[tuple[object, ...]]] = {}
+        self._rows: dict[tuple[int, str | None], list[tuple[object, ...]]] = {}
         self._done: dict[str, OracleStage] = {}
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
@@ -51,10 +52,11 @@ class MemoryEngine:
         rows = [self._rows_of(scan) for scan in needed]
         outside = Outside(
             key=self._key,
-            zones={name: self._zone(name) for name in _zones(plan)},
+            zones={name: self._zone(name) for name in plan.zones},
             scopes={name: done.differing for name, done in self._done.items()},
         )
         done = compare_stage(plan, rows, outside)
+        done = replace(done, results=replace(done.results, strategy=_done(plan.strategy)))
         if self._write is not None:
             location = self._write(plan, done.differences)
             differences = replace(done.results.differences, location=location)
@@ -82,18 +84,21 @@ class MemoryEngine:
 
     def _rows_of(self, scan: Scan) -> list[tuple[object, ...]]:
         """One row more than allowed is enough to be refused."""
-        if scan.index not in self._rows:
+        place = (scan.index, scan.query)
+        if place not in self._rows:
             rows: list[tuple[object, ...]] = []
             for row in self._read(scan):
                 rows.append(row)
                 if len(rows) > MAX_ROWS:
                     break
-            self._rows[scan.index] = rows
-        return self._rows[scan.index]
+            self._rows[place] = rows
+        return self._rows[place]
 
 
-def _zones(plan: StagePlan) -> set[str]:
-    dimensions = (*plan.row_dimensions, *(plan.scope.dimensions if plan.scope else ()))
-    inputs = [each for dimension in dimensions for each in dimension.inputs]
-    inputs += [each for measure in plan.row_measures for each in measure.inputs if each is not None]
-    return {each.zone for each in inputs if each.zone is not None}
+def _done(asked: StrategyChoice) -> StrategyChoice:
+    """The oracle reads every row, whatever was chosen for an engine."""
+    if asked.chosen is Strategy.FULL:
+        return asked
+    reason = "the oracle answered, which reads every row"
+    rejected = ((asked.chosen, reason), *asked.rejected)
+    return replace(asked, chosen=Strategy.FULL, rejected=rejected)

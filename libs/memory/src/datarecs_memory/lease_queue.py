@@ -200,6 +200,10 @@ class MemoryWorkFinder:
         states = self._store.everything().values()
         return next((state.api_keys[key_id] for state in states if key_id in state.api_keys), None)
 
+    def resolve_session(self, sha256: bytes) -> TenantId | None:
+        states = self._store.everything().items()
+        return next((tenant for tenant, state in states if sha256 in state.tickets), None)
+
     def _most_urgent(
         self, states: Mapping[TenantId, TenantState]
     ) -> tuple[TenantState, Run, Lease] | None:

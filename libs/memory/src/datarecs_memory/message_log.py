@@ -67,6 +67,8 @@ class MessageLog:
         self._lines: dict[Partition, _Line] = {}
         self._groups: dict[str, _Group] = {}
         self._down = False
+        self.polls = 0
+        """How often members asked for records."""
         self._refusals: dict[str, NotSent] = {}
         for name, partitions in topics.items():
             self.create(name, partitions=partitions)
@@ -112,6 +114,10 @@ class MessageLog:
     def expire(self, partition: Partition, *, before: int) -> None:
         """Retention takes every record below the offset."""
         self._lines[partition].start = max(self._lines[partition].start, before)
+
+    def forget_offsets(self, group: str) -> None:
+        """What a broker does to a group that had no member for a week."""
+        self._groups[group].offsets.clear()
 
     def records(self, topic: str) -> list[LogRecord]:
         """Everything the topic still holds, partition by partition."""
@@ -212,6 +218,7 @@ class MemoryConsumer:
     def poll(
         self, timeout: timedelta, *, max_records: int
     ) -> Mapping[Partition, Sequence[LogRecord | Unreadable]]:
+        self._log.polls += 1
         self._log.require_up()
         found = self._take(max_records)
         if not found:

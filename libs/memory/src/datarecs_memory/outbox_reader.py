@@ -42,14 +42,16 @@ class MemoryOutboxReader:
                 if shard.owner == owner:
                     self._store.shards[number] = Shard(epoch=shard.epoch)
 
-    def unsent(self, shard: int, limit: int) -> list[OutboxRow]:
-        rows = [
-            queued.row
-            for state in self._store.everything().values()
-            for queued in state.outbox.values()
-            if queued.shard == shard and queued.sent_at is None and queued.parked_at is None
-        ]
-        return sorted(rows, key=lambda row: row.position)[:limit]
+    def unsent(self, limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
+        rows: dict[int, list[OutboxRow]] = {shard: [] for shard in limits}
+        for state in self._store.everything().values():
+            for queued in state.outbox.values():
+                if queued.shard in limits and queued.sent_at is None and queued.parked_at is None:
+                    rows[queued.shard].append(queued.row)
+        return {
+            shard: sorted(found, key=lambda row: row.position)[: limits[shard]]
+            for shard, found in rows.items()
+        }
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:
         now = self._store.clock.now()

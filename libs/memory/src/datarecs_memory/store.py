@@ -13,6 +13,7 @@ from datetime import datetime
 
 from datarecs_application.ports.outside import Clock, Ids
 from datarecs_application.ports.state import ApiKey, HistoryEntry, Lease, OutboxRow, StoredAnswer
+from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run
@@ -92,6 +93,7 @@ class TenantState:
     inbox: frozenset[tuple[str, str, EventId]] = frozenset()
     remembered: dict[tuple[str, str, str], RememberedKey] = field(default_factory=dict)
     api_keys: dict[str, ApiKey] = field(default_factory=dict)
+    tickets: dict[bytes, SocketTicket] = field(default_factory=dict)
     audit: tuple[ChainedRow, ...] = ()
     secrets: dict[tuple[ResourceUid, str, str], Secret] = field(default_factory=dict)
     delivery: DeliveryRows = field(default_factory=DeliveryRows)
@@ -108,6 +110,7 @@ class TenantState:
             inbox=self.inbox,
             remembered=dict(self.remembered),
             api_keys=dict(self.api_keys),
+            tickets=dict(self.tickets),
             audit=self.audit,
             secrets=dict(self.secrets),
             delivery=self.delivery.copy(),

@@ -5,7 +5,12 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from datarecs_core.values import TenantId
-from datarecs_memory.access import MemoryApiKeys, MemoryAudit, MemoryIdempotencyKeys
+from datarecs_memory.access import (
+    MemoryApiKeys,
+    MemoryAudit,
+    MemoryIdempotencyKeys,
+    MemorySocketTickets,
+)
 from datarecs_memory.deliveries import MemoryDeliveries
 from datarecs_memory.lease_queue import MemoryRunLeases
 from datarecs_memory.mails import MemoryMails, MemoryRuleStates
@@ -32,6 +37,7 @@ class MemoryTransaction:
         self.api_keys = MemoryApiKeys(scope)
         self.audit = MemoryAudit(scope)
         self.secrets = MemorySealedSecrets(scope)
+        self.tickets = MemorySocketTickets(scope)
         self.deliveries = MemoryDeliveries(scope)
         self.mails = MemoryMails(scope)
         self.rule_states = MemoryRuleStates(scope)

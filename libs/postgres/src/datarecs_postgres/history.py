@@ -6,9 +6,9 @@ Apart from `runs` and `outbox`, which both record facts and must not number them
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from sqlalchemy import Text, bindparam, cast, func, insert, select, update
+from sqlalchemy import Row, Text, bindparam, cast, func, insert, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 
 from datarecs_application.errors import StoreBusyError
@@ -41,6 +41,20 @@ class NewEntry:
     data: str
     disposition: Disposition
     rv: int
+
+
+def entry_of(row: Row[Any]) -> HistoryEntry:
+    """The line of a complete row of `run_event`."""
+    return HistoryEntry(
+        sequence=row.sequence,
+        event_id=EventId(row.event_id),
+        type=row.type,
+        source=row.source,
+        time=aware(row.time),
+        data=row.data,
+        disposition=Disposition(row.disposition),
+        rv=row.rv,
+    )
 
 
 class RunHistory:
@@ -128,19 +142,7 @@ class RunHistory:
             .order_by(RUN_EVENT.c.sequence)
             .limit(limit)
         )
-        return [
-            HistoryEntry(
-                sequence=row.sequence,
-                event_id=EventId(row.event_id),
-                type=row.type,
-                source=row.source,
-                time=aware(row.time),
-                data=row.data,
-                disposition=Disposition(row.disposition),
-                rv=row.rv,
-            )
-            for row in rows
-        ]
+        return [entry_of(row) for row in rows]
 
     def _explain(self, run_id: RunId) -> NoReturn:
         known = self._session.execute(

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from datarecs_application.ports.state import Lease
 from datarecs_core.runs.model import Run
 from datarecs_core.values import RunId, aware
-from datarecs_postgres.session import Session
+from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.runs import RUN_LEASE
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
@@ -40,7 +40,7 @@ class PostgresRunLeases:
             .on_conflict_do_nothing()
             .inline()
         )
-        self._session.wake()
+        self._session.wake(Woken.LEASES)
 
     def get(self, run_id: RunId) -> Lease | None:
         row = self._session.execute(
@@ -71,7 +71,7 @@ class PostgresRunLeases:
                 releases=RUN_LEASE.c.releases + drained,
             )
         )
-        self._session.wake()
+        self._session.wake(Woken.LEASES)
 
     def fence(self, run_id: RunId) -> None:
         self._session.execute(

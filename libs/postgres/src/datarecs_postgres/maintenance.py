@@ -7,6 +7,16 @@ from sqlalchemy import func, select
 from datarecs_postgres.database import Database
 
 
+def keep_outbox(database: Database, *, days: int) -> None:
+    """Keep sent events so many days from the next maintenance on. Safe to repeat.
+
+    Args:
+        database: of the login datarecs_controller.
+        days: below the days that marks of received events are kept.
+    """
+    database.call(select(func.datarecs.keep_outbox(days)))
+
+
 def maintain_partitions(database: Database) -> Mapping[str, int]:
     """Make a week of partitions ahead, drop what retention allows, forget old inbox marks.
 

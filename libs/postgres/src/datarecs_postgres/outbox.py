@@ -19,7 +19,7 @@ from datarecs_core.values import EventId, RunId
 from datarecs_events.catalogue import EventKind
 from datarecs_events.codec import EncodedEvent, Stamp, encode
 from datarecs_postgres.history import NewEntry, RunHistory
-from datarecs_postgres.session import Session
+from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.delivery import OUTBOX, SHARDS
 
 
@@ -106,7 +106,7 @@ class PostgresOutbox:
                 }
             )
         self._session.execute(insert(OUTBOX).inline(), rows)
-        self._session.wake()
+        self._session.wake(Woken.OUTBOX)
 
 
 def _entry(one: EncodedEvent, run_id: RunId, event_id: EventId, place: _Place) -> NewEntry:

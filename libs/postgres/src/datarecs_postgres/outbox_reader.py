@@ -6,8 +6,25 @@ Its own login and module: it alone sees rows of all tenants, and no other table 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, or_, select, update
+from sqlalchemy import (
+    ARRAY,
+    Connection,
+    Integer,
+    Select,
+    SmallInteger,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    delete,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.ports.state import OutboxRow
@@ -16,6 +33,28 @@ from datarecs_postgres.database import Database
 from datarecs_postgres.tables.delivery import OUTBOX, RELAY_OWNER, RELAY_SHARD, SHARDS
 
 MAX_ERROR_CHARACTERS = 2000
+
+
+def _unsent() -> Select[Any]:
+    """Each shard's first rows by one probe of its index, all shards at once."""
+    shards = cast(bindparam("shards", type_=ARRAY(SmallInteger)), ARRAY(SmallInteger))
+    counts = cast(bindparam("counts", type_=ARRAY(Integer)), ARRAY(Integer))
+    wanted = func.unnest(shards, counts).table_valued("shard", "count").render_derived("wanted")
+    rows = (
+        select(OUTBOX)
+        .where(
+            OUTBOX.c.shard == wanted.c.shard,
+            OUTBOX.c.sent_at.is_(None),
+            OUTBOX.c.parked_at.is_(None),
+        )
+        .order_by(OUTBOX.c.position)
+        .limit(wanted.c.count)
+        .lateral("unsent")
+    )
+    return select(rows).select_from(wanted.join(rows, true())).order_by(rows.c.position)
+
+
+_UNSENT = _unsent()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,34 +102,31 @@ class PostgresOutboxReader:
             mine = select(RELAY_SHARD.c.shard).where(RELAY_SHARD.c.owner == owner)
             _give_back(connection, list(connection.execute(mine).scalars()))
 
-    def unsent(self, shard: int, limit: int) -> list[OutboxRow]:
-        statement = (
-            select(OUTBOX)
-            .where(
-                OUTBOX.c.shard == shard, OUTBOX.c.sent_at.is_(None), OUTBOX.c.parked_at.is_(None)
+    def unsent(self, limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
+        found: dict[int, list[OutboxRow]] = {shard: [] for shard in limits}
+        asked = {"shards": list(limits), "counts": list(limits.values())}
+        for row in self._database.call(_UNSENT.params(asked)) if limits else ():
+            found[row.shard].append(
+                OutboxRow(
+                    position=row.position,
+                    event_id=EventId(row.event_id),
+                    topic=row.topic,
+                    partition_key=row.partition_key,
+                    headers=tuple((name, value.encode()) for name, value in row.headers),
+                    data=bytes(row.data),
+                    type=row.type,
+                    created_at=aware(row.created_at),
+                )
             )
-            .order_by(OUTBOX.c.position)
-            .limit(limit)
-        )
-        return [
-            OutboxRow(
-                position=row.position,
-                event_id=EventId(row.event_id),
-                topic=row.topic,
-                partition_key=row.partition_key,
-                headers=tuple((name, value.encode()) for name, value in row.headers),
-                data=bytes(row.data),
-                type=row.type,
-                created_at=aware(row.created_at),
-            )
-            for row in self._database.call(statement)
-        ]
+        return found
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:
+        # One array, whatever its length: one text, so the server plans it once.
+        ids = cast(bindparam("ids", list(event_ids)), ARRAY(Uuid))
         with self._database.platform() as connection:
             connection.execute(
                 update(OUTBOX)
-                .where(OUTBOX.c.event_id.in_(event_ids), OUTBOX.c.sent_at.is_(None))
+                .where(OUTBOX.c.event_id == any_(ids), OUTBOX.c.sent_at.is_(None))
                 .values(sent_at=func.clock_timestamp(), attempts=OUTBOX.c.attempts + 1)
             )
 

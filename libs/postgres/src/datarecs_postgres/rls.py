@@ -7,7 +7,7 @@ autogenerate sees no policies, grants or functions).
 
 import sys
 
-from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, Service
+from datarecs_events.catalogue import EVENT_TYPES_BY_SERVICE, Service, subscriptions_of
 from datarecs_postgres.policies import (
     FunctionAccess,
     Policy,
@@ -55,6 +55,10 @@ _RESOURCE_SPEC = (
 )
 _RESOURCE_STATUS = ("status", "observed_generation", "rv", "finalizers")
 _EVENT = (*("event_id", "tenant_id", "type", "topic", "partition_key", "shard", "headers", "data"),)
+_HEARD = (
+    *("position", "event_id", "created_at", "tenant_id", "type", "topic", "partition_key"),
+    *("headers", "data"),
+)
 _MAIL_SHOWN = (
     *("tenant_id", "delivery_id", "run_id", "job_id", "rules", "kind", "detail", "outcome"),
     *("state", "reason", "due_at", "finalised_at", "attempts", "message_id", "created_at"),
@@ -70,6 +74,20 @@ def _types_of(role: str) -> Policy:
         role=role,
         command="INSERT",
         check=f"type = ANY ('{{{','.join(types)}}}'::text[])",
+        restrictive=True,
+    )
+
+
+def _heard_by(role: str) -> Policy:
+    """What a service may read from the outbox again: what it is subscribed to, and no more."""
+    types = sorted(
+        one for grant in subscriptions_of(Service(SERVICE_OF[role])) for one in grant.types or ()
+    )
+    return Policy(
+        name=f"reads_{short_name(role)}",
+        role=role,
+        command="SELECT",
+        using=f"type = ANY ('{{{','.join(types)}}}'::text[])",
         restrictive=True,
     )
 
@@ -103,6 +121,14 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", API),
             *granted("INSERT", API),
             *granted("UPDATE", API, columns=("revoked_at",)),
+        ),
+    ),
+    TableAccess(
+        table="ws_ticket",
+        grants=(
+            *granted("SELECT", API),
+            *granted("INSERT", API),
+            *granted("DELETE", API),
         ),
     ),
     TableAccess(
@@ -197,11 +223,14 @@ TABLES: tuple[TableAccess, ...] = (
         grants=(
             *granted("INSERT", *SERVICES, columns=_EVENT),
             *granted("SELECT", RELAY, READ),
+            *granted("SELECT", CONTROLLER, MAIL, WEBHOOK, columns=_HEARD),
             *granted("UPDATE", RELAY, columns=("attempts", "last_error", "sent_at", "parked_at")),
         ),
         extra_policies=(
             Policy(name="relay", role=RELAY, using="true", check="true"),
             *(_types_of(role) for role in SERVICES),
+            # webhook-service hears everything, so nothing narrows what it may read.
+            *(_heard_by(role) for role in (CONTROLLER, MAIL)),
         ),
     ),
     TableAccess(
@@ -278,7 +307,16 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="claim_mails", arguments="integer", roles=(MAIL,)),
     FunctionAccess(name="feed_after", arguments="text, bigint, integer", roles=(API,)),
     FunctionAccess(name="resolve_api_key", arguments="text", roles=(API,)),
+    FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),
     FunctionAccess(name="maintain_partitions", arguments="", roles=(CONTROLLER,)),
+    FunctionAccess(name="keep_outbox", arguments="integer", roles=(CONTROLLER,)),
+    FunctionAccess(name="run_backlog", arguments="", roles=(CONTROLLER,)),
+    FunctionAccess(
+        name="unheard_events",
+        arguments="text, text[], timestamptz, timestamptz, bigint, integer",
+        roles=(CONTROLLER, MAIL, WEBHOOK),
+    ),
+    FunctionAccess(name="event_memory", arguments="", roles=(CONTROLLER, MAIL, WEBHOOK)),
     FunctionAccess(name="service_name", arguments="", roles=SERVICES, definer=False),
     FunctionAccess(
         name="draw_rv",

@@ -5,6 +5,7 @@ Apart from `database`, which opens and ends transactions, so that repositories c
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, CursorResult, Executable, Table, func, select
@@ -15,6 +16,23 @@ from datarecs_core.values import RunId, TenantId
 RUN_CHANNEL = "datarecs_run"
 """Payload: a run id, or nothing when several runs changed."""
 WAKE_CHANNEL = "datarecs_wake"
+"""Payload: names of `Woken`, or nothing, which means everybody."""
+
+
+class Woken(StrEnum):
+    """Who has something to do; at 100 events a second nobody else wants to look."""
+
+    OUTBOX = "outbox"
+    """Relays."""
+    LEASES = "leases"
+    """Workers' slots."""
+    WORK = "work"
+    """Loops that submit runs, send mails or deliver webhooks."""
+
+
+def concerns(payload: str, who: Woken) -> bool:
+    """Whether a notification on `WAKE_CHANNEL` is meant for these, among others."""
+    return not payload or who in payload.split()
 
 
 class Session:
@@ -30,7 +48,7 @@ class Session:
         self._drawn = len(numbers)
         self._numbers: Iterator[int] = iter(numbers)
         self._touched: set[RunId] = set()
-        self._wake = False
+        self._woken: set[Woken] = set()
 
     def execute(
         self,
@@ -56,9 +74,9 @@ class Session:
         """The live feed hears of this run at commit."""
         self._touched.add(run_id)
 
-    def wake(self) -> None:
-        """Loops that wait for work hear of it at commit; a hint, polling is the truth."""
-        self._wake = True
+    def wake(self, who: Woken = Woken.WORK) -> None:
+        """These loops hear of it at commit; a hint, polling is the truth."""
+        self._woken.add(who)
 
     def notify(self) -> None:
         """Queue the notifications, one per channel: COMMIT takes a global lock for them once.
@@ -69,7 +87,7 @@ class Session:
         if self._touched:
             payload = str(next(iter(self._touched))) if len(self._touched) == 1 else ""
             calls.append(func.pg_notify(RUN_CHANNEL, payload))
-        if self._wake:
-            calls.append(func.pg_notify(WAKE_CHANNEL, ""))
+        if self._woken:
+            calls.append(func.pg_notify(WAKE_CHANNEL, " ".join(sorted(self._woken))))
         if calls:
             self._connection.execute(select(*calls))

@@ -22,6 +22,7 @@ from datarecs_postgres.resources import PostgresResources
 from datarecs_postgres.runs import PostgresRuns
 from datarecs_postgres.sealed_secrets import PostgresSealedSecrets
 from datarecs_postgres.session import Session
+from datarecs_postgres.tickets import PostgresSocketTickets
 from datarecs_postgres.timers import PostgresRunTimers
 from datarecs_postgres.webhooks import PostgresDeliveries
 
@@ -43,6 +44,7 @@ class PostgresTransaction:
         self.api_keys = PostgresApiKeys(session)
         self.audit = PostgresAudit(session)
         self.secrets = PostgresSealedSecrets(session)
+        self.tickets = PostgresSocketTickets(session)
         self.deliveries = PostgresDeliveries(session)
         self.mails = PostgresMails(session)
         self.rule_states = PostgresRuleStates(session)

@@ -10,12 +10,16 @@ from enum import Enum
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Row,
     Select,
     Table,
     Update,
+    any_,
     bindparam,
+    cast,
+    column,
     func,
     or_,
     select,
@@ -196,7 +200,7 @@ class PostgresDeliveries:
 
     def save(self, deliveries: Sequence[Delivery]) -> None:
         if deliveries:
-            self._session.execute(_SAVE, [_bound(_delivery_row(one)) for one in deliveries])
+            self._session.execute(_SAVE, _columns([_delivery_row(one) for one in deliveries]))
 
     def waiting(self, endpoint: ResourceUid) -> Waiting:
         """One statement of four index probes: an endpoint may have 100,000 rows waiting."""
@@ -308,11 +312,31 @@ def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
     )
 
 
-def _bound(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"p_{name}": row[name] for name in (*_KEY, *_CHANGING)}
+def _update_all() -> Update:
+    """One statement for a batch: fifty single ones cost thirty times as much.
+
+    The days are named apart, so that only their partitions are looked into.
+    """
+    table = WEBHOOK_DELIVERY.c
+    arrays = (cast(bindparam(f"p_{name}"), ARRAY(table[name].type)) for name in (*_KEY, *_CHANGING))
+    named = (column(name, table[name].type) for name in (*_KEY, *_CHANGING))
+    changed = func.unnest(*arrays).table_valued(*named).render_derived("changed")
+    days = cast(bindparam("p_received_on"), ARRAY(table.received_on.type))
+    return (
+        update(WEBHOOK_DELIVERY)
+        .where(table.received_on == any_(days))
+        .where(*(table[name] == changed.c[name] for name in _KEY))
+        .values({name: changed.c[name] for name in _CHANGING})
+    )
 
 
-_SAVE = _update(WEBHOOK_DELIVERY, _KEY, _CHANGING)
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """In the order of keys, in which every transaction locks them."""
+    ordered = sorted(rows, key=lambda row: tuple(str(row[name]) for name in _KEY))
+    return {f"p_{name}": [row[name] for row in ordered] for name in (*_KEY, *_CHANGING)}
+
+
+_SAVE = _update_all()
 _CLOSE = _update(WEBHOOK_ATTEMPT, (*_KEY, "attempt_no"), (*_ATTEMPT_AT_END, "key_ids")).where(
     WEBHOOK_ATTEMPT.c.finished_at.is_(None)
 )

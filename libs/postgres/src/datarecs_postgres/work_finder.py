@@ -85,6 +85,10 @@ class PostgresWorkFinder:
         )
         return next((key_of(row) for row in self._database.call(select(found))), None)
 
+    def resolve_session(self, sha256: bytes) -> TenantId | None:
+        found = func.datarecs.resolve_session(sha256).table_valued("tenant_id")
+        return next((TenantId(row.tenant_id) for row in self._database.call(select(found))), None)
+
     def _renew_in(self, tenant: TenantId, leases: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
         """One statement: leases of other epochs are not in its answer."""
         runs = cast(bindparam("runs", [one.run_id for one in leases]), ARRAY(Uuid))

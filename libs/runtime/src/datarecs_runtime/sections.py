@@ -179,6 +179,12 @@ class Side(Section):
     """Its port; 0 takes a free one. 9090 is what scrapers expect in containers."""
 
 
+class Otel(Section):
+    endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$")
+    """Collector of traces, OTLP over HTTP, such as `http://collector:4318`; needs the extra `otlp`
+    of datarecs-runtime. None: no span is kept, ids alone join logs and events."""
+
+
 class Api(Section):
     host: str = "127.0.0.1"
     """Address of REST and live views. Loopback until an operator decides otherwise; another

@@ -5,7 +5,8 @@ is refused must look the same everywhere.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 import structlog
@@ -25,6 +26,7 @@ def run_service(
     build: Callable[[S], Process],
     *,
     arguments: Sequence[str] | None = None,
+    commands: Mapping[str, Callable[[S, Sequence[str]], int]] = MappingProxyType({}),
 ) -> int:
     """Run a service until it is over; returns the exit code.
 
@@ -32,9 +34,13 @@ def run_service(
         name: of the service, in logs.
         settings_class: which sections it reads.
         build: its wiring.
-        arguments: of the command line; those of this process when None. `--help` is the only one.
+        arguments: of the command line; those of this process when None. Without any the service
+            runs; `--help` tells its settings.
+        commands: first argument -> what is done instead of running, with the arguments behind it.
     """
-    if "--help" in (sys.argv[1:] if arguments is None else arguments):
+    given = sys.argv[1:] if arguments is None else arguments
+    command = commands.get(given[0]) if given else None
+    if "--help" in given and command is None:
         sys.stdout.write(usage(name, settings_class))
         return 0
     try:
@@ -44,6 +50,8 @@ def run_service(
         return int(ProcessExit.SETTINGS)
     configure(name, settings.log)
     try:
+        if command is not None:
+            return command(settings, given[1:])
         process = build(settings)
     except DatarecsError as refusal:
         structlog.get_logger().exception("start_refused", code=refusal.code.docs_id)

@@ -24,7 +24,7 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.faults import nearest
 from datarecs_core.errors.process import SettingsError
 from datarecs_runtime import sections
-from datarecs_runtime.sections import Log, Side
+from datarecs_runtime.sections import Log, Otel, Side
 
 PREFIX = "DATARECS_"
 SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
@@ -44,6 +44,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "files": sections.Files,
     "log": sections.Log,
     "side": sections.Side,
+    "otel": sections.Otel,
     "api": sections.Api,
     "worker": sections.Worker,
     "queue": sections.Queue,
@@ -79,6 +80,8 @@ class ServiceSettings(BaseSettings):
     """How it logs."""
     side: Side = Side()
     """Where its health and metrics are."""
+    otel: Otel = Otel()
+    """Where its traces go."""
 
     @classmethod
     def settings_customise_sources(

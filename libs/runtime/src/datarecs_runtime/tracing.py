@@ -1,16 +1,36 @@
-"""W3C traceparent: made at the first step of a trace, taken apart, continued by a child.
+"""Where a trace begins, how it is continued, and whether anybody listens to its spans.
 
-Its own module because events, logs and outgoing requests carry the same 55 characters. No exporter
-stands behind it; the ids alone join log lines and events of one story.
+Its own module because events, logs and outgoing requests carry the same 55 characters of a W3C
+traceparent, exporter or not. The exporter itself is loaded only when an endpoint is configured:
+unconfigured, a process keeps no span and imports nothing of OpenTelemetry.
 """
 
-import re
 import secrets
+from contextvars import ContextVar
+from importlib import import_module
+from typing import cast
 
-_TRACEPARENT = re.compile(
-    r"00-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})"
-)
-_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
+from datarecs_application.tracing import UNTRACED, Tracing, parts_of
+from datarecs_core.errors.process import SettingsError
+from datarecs_runtime.sections import Otel
+
+_arrived: ContextVar[tuple[str, str] | None] = ContextVar("arrived", default=None)
+
+
+def tracing_of(otel: Otel, service: str) -> Tracing:
+    """Tracing of this process; its `close` belongs to what is closed at the end.
+
+    Raises:
+        SettingsError: an endpoint is set and the extra `otlp` is not installed.
+    """
+    if otel.endpoint is None:
+        return UNTRACED
+    try:
+        exporting = import_module("datarecs_runtime.span_export")
+    except ModuleNotFoundError as missing:
+        said = f"DATARECS_OTEL__ENDPOINT needs the package {missing.name}: install the extra"
+        raise SettingsError((f"{said} `otlp` of datarecs-runtime",)) from missing
+    return cast("Tracing", exporting.ExportedTracing.to(otel.endpoint, service))
 
 
 def new_traceparent() -> str:
@@ -20,23 +40,23 @@ def new_traceparent() -> str:
 
 def child_of(traceparent: str | None) -> str:
     """A new span of the same trace; a fresh trace when there is none or it is malformed."""
-    match = _match(traceparent)
-    if match is None:
+    parts = parts_of(traceparent)
+    if parts is None:
         return new_traceparent()
-    return f"00-{match['trace']}-{_random_hex(8)}-{match['flags']}"
+    return f"00-{parts[0]}-{_random_hex(8)}-{parts[2]}"
 
 
-def trace_id_of(traceparent: str | None) -> str | None:
-    """The 32 hexadecimal characters that logs bind as `trace_id`; None when malformed."""
-    match = _match(traceparent)
-    return match["trace"] if match else None
+def arrival(traceparent: str | None) -> str:
+    """`child_of` for a request: a run that it triggers stands below the caller's span."""
+    own = child_of(traceparent)
+    _arrived.set(None if traceparent is None else (own, traceparent))
+    return own
 
 
-def _match(traceparent: str | None) -> re.Match[str] | None:
-    match = _TRACEPARENT.fullmatch(traceparent or "")
-    if match is None or match["trace"] == _NO_TRACE or match["span"] == _NO_SPAN:
-        return None
-    return match
+def caller_of(own: str | None) -> str | None:
+    """The traceparent with which the request came whose own one this is."""
+    arrived = _arrived.get()
+    return arrived[1] if arrived is not None and arrived[0] == own else None
 
 
 def _random_hex(count: int) -> str:

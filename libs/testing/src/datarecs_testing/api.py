@@ -16,6 +16,8 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from starlette.testclient import TestClient
 
+from datarecs_application.observing import ObservedUnit
+from datarecs_application.ports.feed import ChangeFeed
 from datarecs_application.ports.outside import BlobStores, Clock, Ids
 from datarecs_application.ports.state import ApiKey, Queries, UnitOfWork, WorkFinder
 from datarecs_core.access.permissions import Role, permissions_of
@@ -26,12 +28,14 @@ from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.app import Service, build
 from datarecs_core_api.auth import Authenticator
 from datarecs_core_api.dependencies import Ports
+from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following, Pace
 from datarecs_core_api.openapi import document
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_core_api.sign_in import SignInFailures
 from datarecs_memory.blob_store import MemoryBlobStores
+from datarecs_memory.change_feed import MemoryChangeFeed
 from datarecs_memory.lease_queue import MemoryWorkFinder
 from datarecs_memory.queries import MemoryQueries
 from datarecs_memory.store import MemoryStore
@@ -45,6 +49,7 @@ from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
+BASE_URL = "http://api.test"
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
 """A backstop that no test has to wait for."""
 published = cache(document)
@@ -58,6 +63,7 @@ class ApiHouse:
 
     unit: UnitOfWork
     queries: Queries
+    changes: ChangeFeed
     finder: WorkFinder
     clock: Clock
     ids: Ids
@@ -72,6 +78,10 @@ class ApiHouse:
         return Following(self.metrics, self.pace)
 
     @cached_property
+    def feed(self) -> Feed:
+        return Feed(self.changes, self.clock, self.metrics)
+
+    @cached_property
     def secrets(self) -> TenantSecrets:
         keyring = Keyring({"k1": bytes(32)}, current="k1")
         labels = Secrets(tenant_names={A_TENANT: "DEFAULT", B_TENANT: "DEFAULT"})
@@ -80,8 +90,10 @@ class ApiHouse:
     @cached_property
     def app(self) -> FastAPI:
         ports = Ports(
-            unit=self.unit,
+            unit=ObservedUnit(unit=self.unit, metrics=self.metrics, clock=self.clock),
             queries=self.queries,
+            changes=self.changes,
+            finder=self.finder,
             blobs=self.blobs,
             secrets=self.secrets,
             clock=self.clock,
@@ -89,6 +101,8 @@ class ApiHouse:
             random_bytes=random_bytes,
             cursors=Cursors(b"k" * 32),
             following=self.following,
+            feed=self.feed,
+            base_url=BASE_URL,
             profile=self.profile,
             egress=Egress(),
             reference_rules=self.secrets.rules,
@@ -140,9 +154,7 @@ class ApiHouse:
     def bearing(self, key: str | None, *, address: str = "192.0.2.7") -> TestClient:
         """A client that sends this key, or none, from this address."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        client = TestClient(
-            self.app, base_url="http://api.test", headers=headers, client=(address, 50_000)
-        )
+        client = TestClient(self.app, base_url=BASE_URL, headers=headers, client=(address, 50_000))
         client.event_hooks = {"request": [], "response": [check_published]}
         return client
 
@@ -163,6 +175,7 @@ def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of 
         **{
             "unit": MemoryUnitOfWork(store),
             "queries": MemoryQueries(store),
+            "changes": MemoryChangeFeed(store),
             "finder": MemoryWorkFinder(store),
             "clock": clock,
             "ids": ids,
@@ -175,6 +188,7 @@ def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of 
     def heard(channel: str, payload: str) -> None:
         if channel == "datarecs_run":
             house.following.tell(payload)
+            house.feed.read()
 
     store.listen(heard)
     return house

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.ports.messaging import LogRecord, Partition
+from datarecs_application.ports.messaging import EventArchive, LogRecord, Partition
 from datarecs_application.ports.outside import Clock
-from datarecs_application.ports.state import Transaction, UnitOfWork
+from datarecs_application.ports.state import OutboxRow, Transaction, UnitOfWork
 from datarecs_core.runs.events import RunCompleted, RunErrored
 from datarecs_core.runs.model import RunResult
 from datarecs_core.values import EventId, JobId, RunId
@@ -20,8 +20,9 @@ from datarecs_kafka.backoff import Backoff
 from datarecs_kafka.consumer import Consumer
 from datarecs_kafka.dead_letter import letter_of
 from datarecs_kafka.handling import Handler, Subscription
+from datarecs_memory.event_archive import MemoryEventArchive
 from datarecs_memory.message_log import MessageLog
-from datarecs_memory.store import MemoryStore
+from datarecs_memory.store import MemoryStore, Queued
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_testing.builders import a_run
 from datarecs_testing.clock import FixedIds, ManualClock
@@ -78,9 +79,10 @@ class World:
 
     def __post_init__(self) -> None:
         self.log = MessageLog(self.clock, {INFRA: 3, Topic.RUN_PLATFORM: 3, DLQ: 3})
-        store = MemoryStore(self.clock, FixedIds())
-        self.tenant = store.create_tenant()
-        self.unit_of_work: UnitOfWork = MemoryUnitOfWork(store)
+        self.store = MemoryStore(self.clock, FixedIds())
+        self.tenant = self.store.create_tenant()
+        self.unit_of_work: UnitOfWork = MemoryUnitOfWork(self.store)
+        self.archive: EventArchive = MemoryEventArchive(self.store)
 
     def completed(self) -> RunCompleted:
         """The end of some run of the tenant."""
@@ -100,8 +102,9 @@ class World:
     def publish(
         self, event: object | None = None, *, event_id: UUID | None = None, partition: int = 0
     ) -> UUID:
-        """Write an event of ours; its id."""
+        """Write an event of ours, as the relay does; its id."""
         encoded = self.encoded(event, event_id=event_id)
+        self._keep(encoded)
         self.log.append(
             str(encoded.topic),
             key=encoded.key_bytes,
@@ -111,6 +114,22 @@ class World:
         )
         return UUID(encoded.attributes["id"])
 
+    def _keep(self, encoded: EncodedEvent) -> None:
+        """The row of the outbox that was sent."""
+        own = EventId(UUID(encoded.attributes["id"]))
+        row = OutboxRow(
+            position=self.store.next_position(),
+            event_id=own,
+            topic=str(encoded.topic),
+            partition_key=encoded.key,
+            headers=encoded.headers,
+            data=encoded.data,
+            type=encoded.type,
+            created_at=self.clock.now(),
+        )
+        with self.store.writing(self.tenant) as state:
+            state.outbox[own] = Queued(row=row, shard=0, sent_at=self.clock.now())
+
     def remember(self, tx: Transaction, received: Received) -> None:
         """The usual handler: its effect cannot happen twice unnoticed."""
         event = received.event
@@ -119,19 +138,29 @@ class World:
         self.handled.append(received.envelope.id)
 
     def consumer(
-        self, handler: Handler | None = None, *, signals: StepSignals | None = None
+        self,
+        handler: Handler | None = None,
+        *,
+        signals: StepSignals | None = None,
+        together: int = 1,
     ) -> Consumer:
         return Consumer(
             self.log,
             self.unit_of_work,
             group=GROUP,
             subscriptions=(
-                Subscription(INFRA, (RunCompleted, RunErrored), handler or self.remember),
+                Subscription(
+                    INFRA,
+                    (RunCompleted, RunErrored),
+                    handler or self.remember,
+                    together=together,
+                ),
             ),
             metrics=self.metrics,
             clock=self.clock,
             backoff=Backoff(draw=lambda: 1.0),
             signals=signals or Silent(),
+            archive=self.archive,
         )
 
     def consume(self, handler: Handler | None = None, *, seconds: float = 5) -> Consumer:

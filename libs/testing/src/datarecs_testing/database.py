@@ -30,6 +30,8 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
     "run": ("next_reconcile_at", "started_at", "deadline_at"),
     "run_lease": ("lease_until", "due_at"),
     "run_timer": ("due_at", "claimed_until"),
+    "run_event": ("time",),
+    "ws_ticket": ("expires_at",),
     "idempotency_key": ("created_at",),
     "sealed_secret": ("created_at",),
     "relay_shard": ("lease_until",),
@@ -116,14 +118,14 @@ def migrated_template(
 @pytest.fixture
 def private_database(migrated_template: PreparedDatabase) -> Iterator[PreparedDatabase]:
     """A copy for one test alone, dropped behind it: for tests that change the schema."""
-    with _copy(migrated_template) as copy:
+    with copied(migrated_template) as copy:
         yield copy
 
 
 @pytest.fixture(scope="session")
 def shared_database(migrated_template: PreparedDatabase) -> Iterator[PreparedDatabase]:
     """The copy that most tests use one after another; ask for `database`, which empties it."""
-    with _copy(migrated_template) as copy:
+    with copied(migrated_template) as copy:
         yield copy
 
 
@@ -146,7 +148,8 @@ def database(shared_database: PreparedDatabase) -> PreparedDatabase:
 
 
 @contextmanager
-def _copy(template: PreparedDatabase) -> Iterator[PreparedDatabase]:
+def copied(template: PreparedDatabase) -> Iterator[PreparedDatabase]:
+    """A copy for as long as the block lasts."""
     origin = engine_url(template.admin_url)
     name = f"t_{secrets.token_hex(8)}"
     copy = PreparedDatabase(

@@ -28,6 +28,14 @@ class RecordedMetrics:
         """Sum of everything counted or observed under exactly these labels; 0 when nothing was."""
         return sum(self._values[name, frozenset(labels.items())])
 
+    def times(self, name: str, **labels: str) -> int:
+        """How often it was told under exactly these labels."""
+        return len(self._values[name, frozenset(labels.items())])
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        """Everything told under exactly these labels, in order."""
+        return list(self._values[name, frozenset(labels.items())])
+
     def last(self, name: str, **labels: str) -> float | None:
         """What a gauge stands at."""
         values = self._values[name, frozenset(labels.items())]

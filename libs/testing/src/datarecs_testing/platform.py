@@ -17,6 +17,7 @@ from datarecs_application.loops.launching import Launching
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.rescue import Rescue
 from datarecs_application.loops.timing import Timing
+from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.ports.execution import Launcher
 from datarecs_application.ports.state import HistoryEntry, LeasedRun
@@ -42,6 +43,7 @@ from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.scripted_child import ChildSide, ScriptedChild
 from datarecs_testing.signals import Signals
+from datarecs_testing.spans import RecordedTracing
 
 TTL = timedelta(seconds=60)
 
@@ -121,11 +123,17 @@ class RunPlatform:
     ids: FixedIds = field(default_factory=FixedIds)
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
     signals: Signals = field(default_factory=Signals)
+    tracing: RecordedTracing = field(default_factory=RecordedTracing)
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock, self.ids)
         self.tenant = self.store.create_tenant()
-        self.unit = MemoryUnitOfWork(self.store)
+        self.unit = ObservedUnit(
+            unit=MemoryUnitOfWork(self.store),
+            metrics=self.metrics,
+            clock=self.clock,
+            tracing=self.tracing,
+        )
         self.finder = MemoryWorkFinder(self.store, lease_ttl=TTL)
         self.queries = MemoryQueries(self.store)
         rhythm = Rhythm(clock=self.clock, wake=Latch())
@@ -196,6 +204,7 @@ class RunPlatform:
             wake=Latch(),
             limits=Limits(memory_bytes=1_000_000, drain=self.drain),
             signals=self.signals,
+            tracing=self.tracing,
         )
 
     def supervise(self) -> bool:

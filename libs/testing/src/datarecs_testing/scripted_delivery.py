@@ -36,6 +36,8 @@ class ScriptedWebhookClient:
         """Everything that went out, in order."""
         self.most_in_flight = 0
         self.closed = False
+        self.address_class: str | None = None
+        """Of the address that is refused, where the script answers BLOCKED_ADDRESS."""
         self._answer = answer
         self._under_way: list[OutgoingWebhook] = []
 
@@ -54,7 +56,10 @@ class ScriptedWebhookClient:
         self._under_way = [request for request, end in ends if end is None]
         return [
             WebhookReport(
-                ticket=request.ticket, end=end, response_headers=(("content-type", "text/plain"),)
+                ticket=request.ticket,
+                end=end,
+                response_headers=(("content-type", "text/plain"),),
+                address_class=self.address_class,
             )
             for request, end in ends
             if end is not None

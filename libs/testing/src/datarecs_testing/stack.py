@@ -153,8 +153,13 @@ def given_postgres(url: str, environment: Mapping[str, str]) -> PostgresServer:
     return PostgresServer(login=login, binaries=available[0], process=None)
 
 
-def start_postgres(directory: Path, environment: Mapping[str, str]) -> PostgresServer:
-    """A new server without fsync. As root every parent of `directory` must be searchable."""
+def start_postgres(
+    directory: Path, environment: Mapping[str, str], *, durable: bool = False
+) -> PostgresServer:
+    """A new server, without fsync unless it is to be measured.
+
+    As root every parent of `directory` must be searchable.
+    """
     account = accounts.server_account(effective_uid=os.geteuid())
     home = directory / "pg"
     home.mkdir(mode=0o711)
@@ -166,7 +171,7 @@ def start_postgres(directory: Path, environment: Mapping[str, str]) -> PostgresS
         port=free_test_port(),
         password=secrets.token_urlsafe(16),
         account=account,
-        durable=False,
+        durable=durable,
     )
     postgres.prepare(node, _for_children(environment))
     part = postgres.part(

@@ -20,17 +20,18 @@ from datarecs_core_api.describing import described
 from datarecs_core_api.failures import on_error, problem_of
 from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.problems import response
-from datarecs_core_api.routes import deliveries, keys, resources, results, runs, system
+from datarecs_core_api.routes import deliveries, events, keys, resources, results, runs, system
 from datarecs_core_api.shell import Shell
 from datarecs_runtime.health import Health, ReadyCheck
 from datarecs_runtime.sections import Api
-from datarecs_runtime.tracing import child_of
+from datarecs_runtime.tracing import arrival
 
 METHOD_NOT_ALLOWED = 405
 ROUTERS = (
     resources.router,
     deliveries.router,
     runs.router,
+    events.router,
     results.router,
     keys.router,
     system.router,
@@ -47,7 +48,7 @@ class Service:
     metrics: Metrics
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     max_body_bytes: int = Api().max_body_bytes
-    traceparent: Callable[[str | None], str] = child_of
+    traceparent: Callable[[str | None], str] = arrival
 
 
 def routes() -> FastAPI:

@@ -5,7 +5,7 @@ One function for all routes, so that none forgets a field.
 
 from typing import TypedDict
 
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from datarecs_core.access.principal import Principal
 
@@ -19,12 +19,12 @@ class Asker(TypedDict):
     address: str
 
 
-def address_of(request: Request) -> str:
+def address_of(request: HTTPConnection) -> str:
     """The peer itself; forwarding headers are not believed."""
     return request.client.host if request.client else ""
 
 
-def asker(request: Request, caller: Principal) -> Asker:
+def asker(request: HTTPConnection, caller: Principal) -> Asker:
     return Asker(
         actor=caller.subject,
         actor_kind="key",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from datarecs_application.ports.outside import Clock, Metrics
 from datarecs_application.ports.state import ApiKey, AuditEntry, UnitOfWork, WorkFinder
@@ -37,7 +38,7 @@ class Authenticator:
     failures: SignInFailures
     metrics: Metrics
 
-    def principal(self, request: Request) -> Principal:
+    def principal(self, request: HTTPConnection) -> Principal:
         """The caller.
 
         Raises:
@@ -45,22 +46,14 @@ class Authenticator:
         """
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         presented = parse_key(text.strip()) if scheme.lower() == "bearer" else None
-        names = [f"address {address_of(request)}"]
-        names += [f"key {presented.key_id}"] if presented else []
-        closed_s = self.failures.closed_s(*names)
-        if closed_s:
-            self.metrics.count("auth_failures_total", reason="too_many")
-            raise ProblemError(
-                code=ApiCode.TOO_MANY_REQUESTS,
-                detail="too many failed sign-ins",
-                headers={"Retry-After": str(closed_s)},
-            )
+        names = [f"key {presented.key_id}"] if presented else []
+        self.refuse_after_failures(request, *names)
         stored = None if presented is None else self.finder.resolve_api_key(presented.key_id)
         genuine = presented is not None and is_genuine(
             presented, None if stored is None else stored.secret_sha256
         )
         if stored is None or not genuine or not self._is_live(stored):
-            self.failures.note(*names)
+            self.failures.note(_place_of(request), *names)
             self._record(request, stored, genuine=genuine)
             raise ProblemError(
                 code=SecurityCode.UNAUTHENTICATED,
@@ -69,14 +62,34 @@ class Authenticator:
             )
         return _principal(stored)
 
+    def refuse_after_failures(self, request: HTTPConnection, *names: str) -> None:
+        """Raises ProblemError (429) for an address, or another name, that has failed too often."""
+        closed_s = self.failures.closed_s(_place_of(request), *names)
+        if closed_s:
+            self.metrics.count("auth_failures_total", reason="too_many")
+            raise ProblemError(
+                code=ApiCode.TOO_MANY_REQUESTS,
+                detail="too many failed sign-ins",
+                headers={"Retry-After": str(closed_s)},
+            )
+
+    def note_failure(self, request: HTTPConnection, *, reason: str) -> None:
+        """Somebody at this address showed something that is good for nothing."""
+        self.failures.note(_place_of(request))
+        self.metrics.count("auth_failures_total", reason=reason)
+
+    def holder(self, key_id: str) -> Principal | None:
+        """Whom a key stands for that was shown before; None when it is no longer good."""
+        stored = self.finder.resolve_api_key(key_id)
+        return _principal(stored) if stored is not None and self._is_live(stored) else None
+
     def still(self, caller: Principal) -> bool:
         """Whether the caller's key is still good, for answers that go on for long."""
-        stored = None if caller.key_id is None else self.finder.resolve_api_key(caller.key_id)
-        return stored is not None and self._is_live(stored)
+        return caller.key_id is not None and self.holder(caller.key_id) is not None
 
-    def refused(self, request: Request, caller: Principal, permission: str) -> ProblemError:
+    def refused(self, request: HTTPConnection, caller: Principal, permission: str) -> ProblemError:
         """The 403, after it was written to the audit."""
-        route = f"{request.method} {request.scope['route'].path}"
+        route = f"{request.scope.get('method', 'GET')} {request.scope['route'].path}"
         entry = AuditEntry(
             **asker(request, caller),
             action="access.refuse",
@@ -92,7 +105,7 @@ class Authenticator:
     def _is_live(self, key: ApiKey) -> bool:
         return key.revoked_at is None and key.expires_at > self.clock.now()
 
-    def _record(self, request: Request, key: ApiKey | None, *, genuine: bool) -> None:
+    def _record(self, request: HTTPConnection, key: ApiKey | None, *, genuine: bool) -> None:
         """Counted, and told to the tenant whose key it is; an unknown id belongs to none."""
         outcome = _cause(key, genuine=genuine)
         self.metrics.count("auth_failures_total", reason=outcome)
@@ -108,6 +121,10 @@ class Authenticator:
         )
         with self.unit.begin(key.tenant_id) as tx:
             tx.audit.append(entry)
+
+
+def _place_of(request: HTTPConnection) -> str:
+    return f"address {address_of(request)}"
 
 
 def _cause(key: ApiKey | None, *, genuine: bool) -> str:
@@ -127,7 +144,7 @@ def _principal(key: ApiKey) -> Principal:
     )
 
 
-def authenticator(request: Request) -> Authenticator:
+def authenticator(request: HTTPConnection) -> Authenticator:
     found: Authenticator = request.app.state.authenticator
     return found
 
@@ -156,7 +173,7 @@ AnyPrincipal = Annotated[Principal, needs(None)]
 Reader = Annotated[Principal, needs(Permission.READ)]
 
 
-def key_in_url(request: Request) -> ProblemError | None:
+def key_in_url(request: HTTPConnection) -> ProblemError | None:
     """The refusal of a key where logs and histories keep it, whoever's it is."""
     names = {name.lower() for name in request.query_params}
     if not names & _KEY_NAMES and not _KEY_SHAPE.search(str(request.url)):

@@ -6,11 +6,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from datarecs_application.ports.feed import ChangeFeed
 from datarecs_application.ports.outside import BlobStores, Clock, Ids, SecretStore
-from datarecs_application.ports.state import Queries, UnitOfWork
+from datarecs_application.ports.state import Queries, UnitOfWork, WorkFinder
 from datarecs_core.access.references import ReferenceRules
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.values import TenantId
+from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
 from datarecs_core_api.pagination import Cursors
 from datarecs_runtime.sections import Egress
@@ -22,6 +24,9 @@ class Ports:
 
     unit: UnitOfWork
     queries: Queries
+    changes: ChangeFeed
+    finder: WorkFinder
+    """For whose ticket a socket shows."""
     blobs: BlobStores
     secrets: SecretStore
     clock: Clock
@@ -29,6 +34,8 @@ class Ports:
     random_bytes: Callable[[int], bytes]
     cursors: Cursors
     following: Following
+    feed: Feed
+    base_url: str | None
     profile: Profile
     egress: Egress
     reference_rules: Callable[[TenantId], ReferenceRules]

@@ -14,6 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from datarecs_core_api.outputs import ProblemOut
 from datarecs_core_api.problems import MEDIA_TYPE
 from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_core_api.routes.events import TicketIn
 from datarecs_core_api.routes.keys import KeyIn
 from datarecs_core_api.routes.runs import CancelIn
 from datarecs_core_api.triggering import TriggerIn
@@ -21,7 +22,7 @@ from datarecs_specs.json_schema import json_schema
 from datarecs_specs.kinds import KINDS
 
 Json = dict[str, Any]
-BODIES = (TriggerIn, CancelIn, KeyIn)
+BODIES = (TriggerIn, CancelIn, KeyIn, TicketIn)
 _REF = "#/components/schemas/{model}"
 _PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
 NOT_MODIFIED = "304"

@@ -1,4 +1,4 @@
-"""Who follows a run right now in this process: wake-ups, how many at most, and the end of service.
+"""Who follows a run or a tenant in this process: wake-ups, how many at most, the end of service.
 
 Apart from `live`, which says what a follower is told: this is what all followers share, also those
 that wait for an end with `Prefer: wait`.
@@ -70,6 +70,8 @@ class Following:
         self._lock = Lock()
         self._waiting: dict[str, tuple[LoopWake, ...]] = {}
         self._streams: Counter[tuple[str, str]] = Counter()
+        """By tenant and principal."""
+        self._kinds: Counter[str] = Counter()
 
     @contextmanager
     def watching(self, run_id: str) -> Iterator[LoopWake]:
@@ -96,8 +98,8 @@ class Following:
         self.tell("")
 
     @contextmanager
-    def place(self, caller: Principal) -> Iterator[None]:
-        """One of the streams that a principal and a replica may have open.
+    def place(self, caller: Principal, *, kind: str) -> Iterator[None]:
+        """One of the streams, `sse` or `ws`, that a principal and a replica may have open.
 
         Raises:
             ProblemError: 429, all of them are taken.
@@ -110,19 +112,20 @@ class Following:
                     detail="too many streams are open; close some",
                     headers={"Retry-After": "10"},
                 )
-            self._open(who, 1)
+            self._open(who, kind, 1)
         try:
             yield
         finally:
             with self._lock:
-                self._open(who, -1)
+                self._open(who, kind, -1)
 
-    def _open(self, who: tuple[str, str], more: int) -> None:
+    def _open(self, who: tuple[str, str], kind: str, more: int) -> None:
         """Under the lock."""
         self._streams[who] += more
         if not self._streams[who]:
             del self._streams[who]
-        self._metrics.gauge("feed_connections", self._streams.total(), kind="sse")
+        self._kinds[kind] += more
+        self._metrics.gauge("feed_connections", self._kinds[kind], kind=kind)
 
     def _leave(self, run_id: str, wake: LoopWake) -> None:
         with self._lock:

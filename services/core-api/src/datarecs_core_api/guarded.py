@@ -6,9 +6,10 @@ Checked when the route is registered, so that a process with an open route does 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from fastapi import FastAPI
-from fastapi.routing import APIRoute, iter_route_contexts
+from fastapi import FastAPI, WebSocket
+from fastapi.routing import APIRoute, APIWebSocketRoute, iter_route_contexts
 
+from datarecs_core.access.permissions import Permission
 from datarecs_core_api.auth import Needs
 
 PREFIX = "/api/v1"
@@ -43,8 +44,21 @@ class GuardedRoute(APIRoute):
         }
 
 
+class GuardedSocketRoute(APIWebSocketRoute):
+    """A WebSocket, which its endpoint lets in by a ticket and this permission.
+
+    No dependency can do it: what a socket is refused with is an HTTP answer of its own.
+    """
+
+    def __init__(
+        self, path: str, endpoint: Callable[[WebSocket], Any], *, permission: Permission
+    ) -> None:
+        super().__init__(path, endpoint)
+        self.permission_name = str(permission)
+
+
 def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
-    """(method, path) -> permission of every route; the role and route matrix is made from it.
+    """(method, path) -> permission of every HTTP route; the role and route matrix is made from it.
 
     Raises:
         TypeError: a route below /api/v1 is not guarded.
@@ -55,6 +69,8 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
         if not path.startswith(PREFIX):
             continue
         original = route.original_route
+        if isinstance(original, GuardedSocketRoute):
+            continue
         if not isinstance(original, GuardedRoute):
             raise TypeError(f"{path} asks for no permission")
         for method in route.methods or ():
@@ -70,5 +86,5 @@ def methods_of(app: FastAPI, path: str) -> tuple[str, ...]:
 
 def _matching(app: FastAPI, path: str) -> Iterator[str]:
     for route in iter_route_contexts(app.routes):
-        if route.path_regex.match(path):
-            yield from route.methods or ()
+        if route.methods and route.path_regex.match(path):
+            yield from route.methods

@@ -1,6 +1,6 @@
 """What the API answers, as published models: the schemas of the OpenAPI document.
 
-No field can hold a secret, but for the two that are shown once and end in `Once`. Times are RFC
+No field can hold a secret, but for those that are shown once and end in `Once`. Times are RFC
 3339 in UTC with microseconds, decimals text.
 """
 
@@ -214,6 +214,18 @@ class KeyOnce(KeyOut):
     """The first answer to the making of a key; no later answer holds it."""
 
     key: str
+
+
+class TicketOut(Out):
+    """A ticket for a socket, without the ticket."""
+
+    expires_at: Instant
+
+
+class TicketOnce(TicketOut):
+    """The first answer to the making of a ticket; no later answer holds it."""
+
+    ticket: str
 
 
 class AttemptOut(Out):

@@ -7,8 +7,8 @@ or an address of the platform; `trace_id` finds the rest in the log.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastapi import Request
 from fastapi.responses import JSONResponse
+from starlette.requests import HTTPConnection
 
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
@@ -95,7 +95,7 @@ def input_fault(pointer: str, message: str) -> Fault:
     return Fault(code=ApiCode.INVALID_INPUT.docs_id, pointer=pointer, message=message)
 
 
-def response(request: Request, error: ProblemError) -> JSONResponse:
+def response(request: HTTPConnection, error: ProblemError) -> JSONResponse:
     """The answer; at most 100 faults, the detail says how many there are."""
     code, status = error.code, STATUS[error.code]
     body: dict[str, object] = {

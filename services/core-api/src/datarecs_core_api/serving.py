@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from datarecs_application.ports.outside import Wake
 from datarecs_core_api.following import Following
+from datarecs_core_api.sockets import MAX_MESSAGE_BYTES
 
 DRAIN_S = 10
 """Requests under way get this long; below the grace of the process."""
@@ -27,7 +28,11 @@ class Serving:
             host=host,
             port=port,
             http="h11",
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=MAX_MESSAGE_BYTES,
+            ws_ping_interval=following.pace.ping.total_seconds(),
+            ws_ping_timeout=following.pace.patience.total_seconds(),
+            ws_per_message_deflate=False,  # frames are small, and each socket would keep a window
             lifespan="off",
             proxy_headers=False,  # the peer's own address is what sign-in failures are counted by
             server_header=False,

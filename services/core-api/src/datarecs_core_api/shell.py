@@ -1,14 +1,13 @@
 """Around every request: trace and request id, headers, HEAD, counting, the answer of last resort.
 
-Plain ASGI, because a stream that lasts for hours must pass through untouched.
+Plain ASGI, because a stream or a socket that lasts for hours must pass through untouched.
 """
 
 from collections.abc import Callable
 
 import structlog
-from fastapi import Request
 from starlette.datastructures import MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datarecs_application.ports.outside import Clock, Metrics
@@ -29,6 +28,9 @@ SECURITY_HEADERS = {
 MAX_REQUEST_ID = 128
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 """Others are counted as one, since anybody can invent some."""
+SWITCHING = 101
+_STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
+"""The second answers an upgrade that is refused."""
 
 
 class _HeadDoneError(Exception):
@@ -51,22 +53,23 @@ class Shell:
         self._metrics, self._clock = metrics, clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive)
+        request = HTTPConnection(scope, receive)
         self._identify(request)
-        outgoing = _Outgoing(send, request)
+        method = str(scope.get("method", "GET"))
+        outgoing = _Outgoing(send, request, is_head=method == "HEAD")
         # HEAD is GET without the body: a copy, so that the server still knows what was asked.
-        inner = {**scope, "method": "GET"} if request.method == "HEAD" else scope
+        inner = {**scope, "method": "GET"} if method == "HEAD" else scope
         began = self._clock.monotonic()
         try:
             await self._answer(request, inner, receive, outgoing)
         finally:
-            self._count(request.method, inner, outgoing, self._clock.monotonic() - began)
+            self._count(method, inner, outgoing, self._clock.monotonic() - began)
 
     async def _answer(
-        self, request: Request, inner: Scope, receive: Receive, outgoing: "_Outgoing"
+        self, request: HTTPConnection, inner: Scope, receive: Receive, outgoing: "_Outgoing"
     ) -> None:
         refusal = key_in_url(request)
         if refusal is not None:
@@ -94,7 +97,7 @@ class Shell:
         if not outgoing.streams:
             self._metrics.observe("http_request_seconds", seconds, route=route)
 
-    def _identify(self, request: Request) -> None:
+    def _identify(self, request: HTTPConnection) -> None:
         state = request.state
         state.traceparent = self._traceparent(request.headers.get("traceparent"))
         state.trace_id = state.traceparent.split("-")[1]
@@ -108,21 +111,23 @@ class Shell:
 class _Outgoing:
     """The answer on its way: headers are added, and of HEAD the body is kept back."""
 
-    def __init__(self, send: Send, request: Request) -> None:
-        self._send, self._request = send, request
+    def __init__(self, send: Send, request: HTTPConnection, *, is_head: bool) -> None:
+        self._send, self._request, self._is_head = send, request, is_head
         self.status: int | None = None
         """None until it has begun."""
         self.streams = False
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] == "websocket.accept":
+            self.status, self.streams = SWITCHING, True
+        elif message["type"] in _STARTS:
             self.status = int(message["status"])
             headers = MutableHeaders(scope=message)
             self.streams = headers.get("content-type", "").startswith("text/event-stream")
             headers["X-Request-Id"] = self._request.state.request_id
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
-        elif message["type"] == "http.response.body" and self._request.method == "HEAD":
+        elif message["type"] == "http.response.body" and self._is_head:
             endless = message.get("more_body", False)
             await self._send({"type": "http.response.body", "body": b""})
             if endless:

@@ -9,7 +9,7 @@ from datarecs_application.ports.state import ApiKey, HistoryEntry
 from datarecs_application.resources import Applied
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run, RunError
-from datarecs_core.values import instant_text
+from datarecs_core.values import RunId, TenantId, instant_text
 from datarecs_core.webhooks.delivery import Delivery
 from datarecs_core_api.outputs import (
     AppliedOut,
@@ -72,7 +72,7 @@ def run_etag(run: Run) -> str:
     return f'"{run.run_id}:{run.row_version}.{run.last_sequence}"'
 
 
-def entry_view(run: Run, entry: HistoryEntry) -> dict[str, object]:
+def entry_view(tenant: TenantId, run_id: RunId, entry: HistoryEntry) -> dict[str, object]:
     """One line of a run's history, as `EventOut` describes it; numbers keep their digits.
 
     The bytes of an event on Kafka carry more extensions (trace, cause); what is common is equal.
@@ -83,14 +83,14 @@ def entry_view(run: Run, entry: HistoryEntry) -> dict[str, object]:
         "id": str(entry.event_id),
         "source": entry.source,
         "type": entry.type,
-        "subject": f"run/{run.run_id}",
+        "subject": f"run/{run_id}",
         "time": instant_text(entry.time),
         "datacontenttype": JSON_TYPE,
         **({} if known is None else {"dataschema": known.dataschema}),
         "disposition": str(entry.disposition),
-        "partitionkey": str(run.run_id),
+        "partitionkey": str(run_id),
         "runsequence": f"{entry.sequence:020d}",
-        "tenantid": str(run.tenant_id),
+        "tenantid": str(tenant),
         "data": entry.data,
     }
 

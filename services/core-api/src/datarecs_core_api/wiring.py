@@ -1,17 +1,23 @@
 """core-api, joined top to bottom: REST and live views over the platform database."""
 
+from dataclasses import replace
+
+from datarecs_application.observing import ObservedUnit
+from datarecs_application.ports.outside import Metrics
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import SettingsError
 from datarecs_core_api.app import Service
 from datarecs_core_api.app import build as build_app
 from datarecs_core_api.auth import Authenticator
 from datarecs_core_api.dependencies import Ports
+from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.serving import Serving
 from datarecs_core_api.settings import Settings
 from datarecs_core_api.sign_in import SignInFailures
 from datarecs_events.catalogue import Service as Name
+from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
@@ -22,6 +28,7 @@ from datarecs_runtime.derived_keys import derived_key
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
+from datarecs_runtime.tracing import tracing_of
 from datarecs_storage.blobs import open_blob_stores
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -42,14 +49,16 @@ def build(settings: Settings) -> Process:
     )
     database.refuse_unsafe_login()
     metrics = PrometheusMetrics()
-    following = Following(metrics)
     ready_when = {"database": database.ready}
-    ports = _ports(settings, database, following)
-    clock = SystemClock()
+    ports = _ports(settings, database, metrics)
+    following, feed, clock = ports.following, ports.feed, ports.clock
+    tracing = tracing_of(settings.otel, Name.CORE_API)
+    observed = ObservedUnit(unit=ports.unit, metrics=metrics, clock=clock, tracing=tracing)
+    ports = replace(ports, unit=observed)
     service = Service(
         ports=ports,
         authenticator=Authenticator(
-            finder=PostgresWorkFinder(database),
+            finder=ports.finder,
             unit=ports.unit,
             clock=clock,
             failures=SignInFailures(clock),
@@ -60,30 +69,40 @@ def build(settings: Settings) -> Process:
         max_body_bytes=settings.api.max_body_bytes,
     )
     serving = Serving(build_app(service), following, host=settings.api.host, port=settings.api.port)
-    listener = Listener(url, lambda _, run_id: following.tell(run_id), channels=("datarecs_run",))
+
+    def heard(_channel: str, run_id: str) -> None:
+        following.tell(run_id)
+        feed.hint()
+
+    listener = Listener(url, heard, channels=("datarecs_run",))
     return Process(
         name=Name.CORE_API,
-        loops=(listener, serving) if settings.live.notify else (serving,),
+        loops=(listener, feed, serving) if settings.live.notify else (feed, serving),
+        wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
-        closing=(database.close,),
+        closing=(database.close, tracing.close),
         side=settings.side,
         metrics=metrics,
     )
 
 
-def _ports(settings: Settings, database: Database, following: Following) -> Ports:
-    ids = UuidV7Ids()
+def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
+    ids, clock, changes = UuidV7Ids(), SystemClock(), PostgresChangeFeed(database)
     secrets = TenantSecrets.of(settings.secrets)
     return Ports(
         unit=PostgresUnitOfWork(database, ids),
         queries=PostgresQueries(database),
+        changes=changes,
+        finder=PostgresWorkFinder(database),
         blobs=open_blob_stores(settings.blob.url),
         secrets=secrets,
-        clock=SystemClock(),
+        clock=clock,
         ids=ids,
         random_bytes=random_bytes,
         cursors=Cursors(derived_key(settings.secrets, tenant=None, purpose="cursors")),
-        following=following,
+        following=Following(metrics),
+        feed=Feed(changes, clock, metrics),
+        base_url=settings.base_url,
         profile=settings.profile,
         egress=settings.egress,
         reference_rules=secrets.rules,

@@ -3,13 +3,13 @@
 import sys
 
 from datarecs_email_notifier.settings import Settings
-from datarecs_email_notifier.wiring import build
+from datarecs_email_notifier.wiring import build, redrive
 from datarecs_runtime.service import run_service
 
 
 def main() -> int:
-    """Run until told to stop; the exit code says how it ended."""
-    return run_service("email-notifier", Settings, build)
+    """Run until told to stop, or re-drive dead letters; the exit code says how it ended."""
+    return run_service("email-notifier", Settings, build, commands={"redrive": redrive})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from datarecs_application.loops.mail_sending import MailSending, RelayHealth
@@ -11,6 +11,7 @@ from datarecs_application.ports.delivery import Mailer
 from datarecs_application.ports.outside import Metrics
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.tracing import Tracing
 from datarecs_core.errors.process import SettingsError
 from datarecs_core.notifications.address import ascii_domain
 from datarecs_core.notifications.mail import OnUnknown
@@ -21,14 +22,19 @@ from datarecs_core.values import TenantId
 from datarecs_email_notifier.handlers import Handlers
 from datarecs_email_notifier.settings import Settings
 from datarecs_events.catalogue import Service, Topic
+from datarecs_kafka import redrive_command
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_kafka.consumer import Consumer
+from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
+from datarecs_kafka.remembering import refuse_short_memory
 from datarecs_outbound.maildir import MaildirMailer
 from datarecs_outbound.smtp import RelayAccess, SmtpLimits, SmtpMailer
 from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
+from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reports.mail import MailTemplates
@@ -36,6 +42,7 @@ from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fractio
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.sections import MailTransport
+from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored
 
 
@@ -49,13 +56,18 @@ def build(settings: Settings) -> Process:
         application=Service.EMAIL_NOTIFIER,
     )
     database.refuse_unsafe_login()
-    unit = PostgresUnitOfWork(database, ids)
+    unit, tracing = (
+        PostgresUnitOfWork(database, ids),
+        tracing_of(settings.otel, Service.EMAIL_NOTIFIER),
+    )
     planning = Planning(
         consumer=Service.EMAIL_NOTIFIER,
         specs=StoredSpecs(read_rule),
         policy=_policy(settings),
         ids=ids,
     )
+    archive = PostgresEventArchive(database)
+    refuse_short_memory(archive.memory(Service.EMAIL_NOTIFIER), group=Service.EMAIL_NOTIFIER)
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -63,27 +75,43 @@ def build(settings: Settings) -> Process:
         subscriptions=subscriptions(Handlers(planning, metrics)),
         metrics=metrics,
         clock=clock,
+        archive=archive,
         feed=0,
+        tracing=tracing,
     )
-    senders = _senders(settings, PostgresWorkFinder(database), unit, metrics)
+    senders = _senders(
+        settings, PostgresWorkFinder(database), unit, metrics=metrics, tracing=tracing
+    )
 
-    def heard(_channel: str, _payload: str) -> None:
-        for sender in senders:
+    def heard(_channel: str, payload: str) -> None:
+        for sender in senders if concerns(payload, Woken.WORK) else ():
             sender.wake.set()
 
+    letters = depth_loop(_access(settings), Service.EMAIL_NOTIFIER, metrics=metrics, clock=clock)
     return Process(
         name=Service.EMAIL_NOTIFIER,
         loops=(
             Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",)),
             consumer,
+            letters,
             *senders,
         ),
         ready_when={"database": database.ready, "broker": consumer.ready},
         wakes=[sender.wake for sender in senders],
-        closing=(database.close,),
+        closing=(database.close, tracing.close),
         side=settings.side,
         metrics=metrics,
     )
+
+
+def redrive(settings: Settings, arguments: Sequence[str]) -> int:
+    """Hand the dead letters of this service to its handlers again."""
+    process = build(settings)
+    try:
+        return redrive_command.redrive(process.loops, arguments)
+    finally:
+        for close in process.closing:
+            close()
 
 
 def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
@@ -92,7 +120,12 @@ def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
 
 
 def _senders(
-    settings: Settings, finder: WorkFinder, unit: UnitOfWork, metrics: Metrics
+    settings: Settings,
+    finder: WorkFinder,
+    unit: UnitOfWork,
+    *,
+    metrics: Metrics,
+    tracing: Tracing,
 ) -> list[MailSending]:
     """One loop per connection to the relay; they share what is known of its health."""
     clock = SystemClock()
@@ -115,6 +148,7 @@ def _senders(
             clock=clock,
             wake=Latch(),
             name=f"mail_sending_{number}",
+            tracing=tracing,
         )
         for number, mailer in enumerate(_mailers(settings), start=1)
     ]

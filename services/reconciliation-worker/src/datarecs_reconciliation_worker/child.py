@@ -14,10 +14,13 @@ from pathlib import Path
 from datarecs_application.child_frames import FINISHED, PING, READY, RUN, STOP, Reader
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_events.catalogue import Service
 from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
+from datarecs_runtime.sections import Otel
+from datarecs_runtime.tracing import tracing_of
 from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_storage.blobs import open_blob_stores
 
@@ -33,16 +36,20 @@ def main() -> int:
         return 0
     spark = SparkRuntime.start(_spark_settings(Reader(hello)))
     tools = _tools(Reader(hello), spark)
+    otel = Otel(endpoint=Reader(hello).maybe("otel_endpoint", str))
+    tracing = tracing_of(otel, f"{Service.RECONCILIATION_WORKER}-child")
     channel.send({"type": READY})
     inbox = _Inbox(channel, spark)
     threading.Thread(target=inbox.listen, name="listen", daemon=True).start()
     threading.Thread(target=_ping, args=(channel,), name="ping", daemon=True).start()
     while (frame := inbox.next_run()) is not None:
-        work(read_assignment(frame), tools, FrameTold(channel))
+        with tracing.span("run.work", parent=Reader(frame).maybe("traceparent", str)):
+            work(read_assignment(frame), tools, FrameTold(channel))
         if inbox.stopped.is_set():
             return EXIT_STOPPED
         channel.send({"type": FINISHED})
     spark.close()
+    tracing.close()
     return EXIT_STOPPED if inbox.stopped.is_set() else 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from datarecs_application.assignments import Preparing
 from datarecs_application.loops.heartbeat import Heartbeat
+from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.supervision import Limits as SupervisionLimits
 from datarecs_application.supervision import Supervising
@@ -22,6 +23,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_events.catalogue import Service
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.listener import Listener
+from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_reconciliation_worker.scratch import LocalScratch
@@ -33,6 +35,7 @@ from datarecs_runtime.environment import process_environment
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
+from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored, job_of
 
 CHILD = "datarecs_reconciliation_worker.child"
@@ -65,11 +68,10 @@ def build(settings: Settings) -> Process:
     )
     database.refuse_unsafe_login()
     pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
-    heartbeat = Heartbeat(
-        finder=PostgresWorkFinder(pulse, lease_ttl=ttl),
-        clock=clock,
-        metrics=metrics,
-        every=ttl / 3,
+    heartbeat = _heartbeat(pulse, ttl, metrics)
+    tracing = tracing_of(settings.otel, Service.RECONCILIATION_WORKER)
+    unit = ObservedUnit(
+        unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
     )
     slots = range(settings.worker.max_parallelism)
     wakes = [Latch() for _ in slots]
@@ -79,7 +81,7 @@ def build(settings: Settings) -> Process:
         Supervising(
             name=f"slot_{slot}",
             executor=f"{socket.gethostname()}/{os.getpid()}/{slot}",
-            unit=PostgresUnitOfWork(database, ids),
+            unit=unit,
             finder=PostgresWorkFinder(database, lease_ttl=ttl),
             heartbeat=heartbeat,
             preparing=_preparing(settings),
@@ -94,12 +96,13 @@ def build(settings: Settings) -> Process:
                 memory_bytes=settings.worker.child_memory_mb * 1024 * 1024,
                 drain=timedelta(seconds=settings.worker.drain_s),
             ),
+            tracing=tracing,
         )
         for slot in slots
     ]
 
-    def heard(_channel: str, _payload: str) -> None:
-        for wake in wakes:
+    def heard(_channel: str, payload: str) -> None:
+        for wake in wakes if concerns(payload, Woken.LEASES) else ():
             wake.set()
 
     return Process(
@@ -107,10 +110,20 @@ def build(settings: Settings) -> Process:
         loops=(Listener(url, heard, channels=("datarecs_wake",)), heartbeat, *supervisors),
         ready_when={"database": database.ready, "spark": children[0].ready},
         wakes=wakes,
-        closing=(database.close, pulse.close),
+        closing=(database.close, pulse.close, tracing.close),
         grace=timedelta(seconds=settings.worker.drain_s + 40),
         side=settings.side,
         metrics=metrics,
+    )
+
+
+def _heartbeat(pulse: Database, ttl: timedelta, metrics: PrometheusMetrics) -> Heartbeat:
+    """Over a connection of its own, which no work can hold up."""
+    return Heartbeat(
+        finder=PostgresWorkFinder(pulse, lease_ttl=ttl),
+        clock=SystemClock(),
+        metrics=metrics,
+        every=ttl / 3,
     )
 
 
@@ -162,6 +175,7 @@ def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmCh
             "roots": [str(root) for root in _roots(settings)],
             "profile": settings.profile.value,
             "blob_url": settings.blob.url,
+            "otel_endpoint": settings.otel.endpoint,
         }
     )
     return WarmChild(

@@ -25,10 +25,12 @@ from datarecs_application.comparison import (
 )
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_application.ports.outside import BlobStores, Clock
-from datarecs_core.catalog.layout import differences_part, run_document
+from datarecs_core.catalog.layout import differences_part, digests, run_document
 from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.run_json import Sealing
+from datarecs_core.comparison.run_json import Sealing, outcome_leaves, with_hints
 from datarecs_core.comparison.run_json import run_document as document_of
+from datarecs_core.comparison.sealed import sealed_run
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Source
@@ -38,6 +40,8 @@ from datarecs_core.runs.result_file import NAME, SCHEMA, ChildOutcome
 from datarecs_core.runs.summary import summary_of
 from datarecs_core.values import RunId, TenantId, instant_text
 from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reports.digest_file import digest_file
+from datarecs_reports.likely_causes import hints_document
 from datarecs_specs.documents import job_of
 
 EXTRACTS, DIFFERENCES = "extract", "differences"
@@ -153,13 +157,15 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
 
 
 def store(assigned: Assigned, tools: Tools, found: Answer) -> None:
-    """Differences first, then run.json: whoever sees the document finds what it names."""
+    """Evidence first, then run.json: whoever sees the document finds what it names."""
     blobs = tools.blobs.of(assigned.tenant_id)
+    parts: dict[str, list[Path]] = {}
     for stage in found.outcome.stages:
         location = stage.results.differences.location if stage.results else None
         if location is None:
             continue
-        for number, part in enumerate(sorted(Path(location).glob("*.parquet"))):
+        parts[stage.plan.name] = sorted(Path(location).glob("*.parquet"))
+        for number, part in enumerate(parts[stage.plan.name]):
             key = differences_part(
                 assigned.tenant_id, assigned.run_id, stage.plan.name, bucket=number
             )
@@ -178,7 +184,12 @@ def store(assigned: Assigned, tools: Tools, found: Answer) -> None:
             "times": {"ended_at": instant_text(tools.clock.now())},
         },
     )
-    blobs.put(run_document(assigned.tenant_id, assigned.run_id), canonical_json(document))
+    run = sealed_run(document)
+    if run.digests is not None:
+        leaves = digest_file(outcome_leaves(found.outcome))
+        blobs.put(digests(assigned.tenant_id, assigned.run_id), leaves)
+    told = with_hints(document, hints_document(run, lambda stage: parts.get(stage.name, ())))
+    blobs.put(run_document(assigned.tenant_id, assigned.run_id), canonical_json(told))
 
 
 def _completed(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, object]:
@@ -217,4 +228,6 @@ def _write_result(assigned: Assigned, content: Mapping[str, object]) -> None:
         file.write(json.dumps(document).encode())
         file.flush()
         os.fsync(file.fileno())
+    crash_point(CrashPoint.RESULT_BEFORE_RENAME)
     partial.rename(final)
+    crash_point(CrashPoint.RESULT_AFTER_RENAME)

@@ -3,13 +3,13 @@
 import sys
 
 from datarecs_run_controller.settings import Settings
-from datarecs_run_controller.wiring import build
+from datarecs_run_controller.wiring import build, redrive
 from datarecs_runtime.service import run_service
 
 
 def main() -> int:
-    """Run until told to stop; the exit code says how it ended."""
-    return run_service("run-controller", Settings, build)
+    """Run until told to stop, or re-drive dead letters; the exit code says how it ended."""
+    return run_service("run-controller", Settings, build, commands={"redrive": redrive})
 
 
 if __name__ == "__main__":

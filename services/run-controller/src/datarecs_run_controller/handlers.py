@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from datarecs_application.ports.outside import Metrics
 from datarecs_application.ports.state import Transaction
 from datarecs_application.runs import Heard, record_end, record_progress
 from datarecs_core.runs.events import RunCompleted, RunErrored, RunEvent
@@ -11,7 +10,7 @@ from datarecs_events.codec import Received, read_data
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    metrics: Metrics
+    """What is counted and logged of a run is told by the unit of work, once it is committed."""
 
     def end_run(self, tx: Transaction, received: Received) -> None:
         """run.completed or run.errored: the one place where a run is closed by its execution."""
@@ -25,8 +24,7 @@ class Handlers:
             time=envelope.time,
             data=read_data(received.data),
         )
-        decision = record_end(tx, end, heard)
-        self.metrics.count("run_facts_total", disposition=decision.disposition)
+        record_end(tx, end, heard)
 
     def note_progress(self, tx: Transaction, received: Received) -> None:
         """A sign of life; under Argo the first one says that the run is RUNNING."""

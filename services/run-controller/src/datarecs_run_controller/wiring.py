@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,6 +11,8 @@ from datarecs_application.loops.periodic import Periodic
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.rescue import Rescue
 from datarecs_application.loops.timing import Timing
+from datarecs_application.observing import ObservedUnit
+from datarecs_application.ports.state import UnitOfWork
 from datarecs_core.errors.process import SettingsError
 from datarecs_core.runs.events import (
     RunCancelRequested,
@@ -19,16 +21,22 @@ from datarecs_core.runs.events import (
     RunTriggered,
 )
 from datarecs_events.catalogue import Service, Topic
+from datarecs_kafka import redrive_command
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_kafka.consumer import Consumer
+from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
 from datarecs_kafka.relay import Relay
+from datarecs_kafka.remembering import refuse_short_memory
+from datarecs_postgres import backlog
 from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
-from datarecs_postgres.maintenance import maintain_partitions
+from datarecs_postgres.maintenance import keep_outbox, maintain_partitions
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
+from datarecs_postgres.session import Woken, concerns
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_run_controller.handlers import Handlers
@@ -36,8 +44,11 @@ from datarecs_run_controller.settings import Settings
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
+from datarecs_runtime.tracing import tracing_of
 
 SWEEP = timedelta(seconds=2)
+BUSY = 100
+"""Progress and wishes share a transaction, ends do not: a run is closed as soon as it is heard."""
 
 
 def build(settings: Settings) -> Process:
@@ -45,21 +56,29 @@ def build(settings: Settings) -> Process:
     clock, ids, metrics = SystemClock(), UuidV7Ids(), PrometheusMetrics()
     database = Database(
         settings.database.url.get_secret_value(),
-        limits=Limits(pool_size=settings.database.pool_size),
+        limits=Limits(
+            pool_size=settings.database.pool_size,
+            statement_timeout=timedelta(seconds=settings.database.statement_timeout_s),
+        ),
         notify=settings.live.notify,
         application=Service.RUN_CONTROLLER,
     )
     database.refuse_unsafe_login()
     relay_database = Database(_relay_url(settings), limits=Limits(pool_size=2), application="relay")
-    unit = PostgresUnitOfWork(database, ids)
+    tracing = tracing_of(settings.otel, Service.RUN_CONTROLLER)
+    unit = ObservedUnit(
+        unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
+    )
     wakes = {name: Latch() for name in ("relay", "launching", "timing", "rescue")}
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
         group=Service.RUN_CONTROLLER,
-        subscriptions=subscriptions(Handlers(metrics)),
+        subscriptions=subscriptions(Handlers()),
         metrics=metrics,
         clock=clock,
+        archive=_archive(settings, database),
+        tracing=tracing,
     )
     relay = Relay(
         KafkaLogClient(_relay_access(settings)),
@@ -68,40 +87,88 @@ def build(settings: Settings) -> Process:
         metrics=metrics,
         clock=clock,
         wake=wakes["relay"],
+        tracing=tracing,
     )
-    partitions = Periodic(
-        name="partitions",
-        act=lambda: _partitions(database, metrics),
-        every=timedelta(hours=1),
-        clock=clock,
-    )
-    listener = _listener(settings, tuple(wakes.values()))
+    reader = PostgresOutboxReader(relay_database)
+    listener = _listener(settings, {Woken.OUTBOX: wakes["relay"], Woken.WORK: wakes["launching"]})
     run_loops = _run_loops(PostgresWorkFinder(database), unit, ids, clock, wakes)
     return Process(
         name=Service.RUN_CONTROLLER,
-        loops=(listener, consumer, relay, *run_loops, partitions),
-        ready_when={"database": database.ready, "broker": consumer.ready},
+        loops=(
+            *(listener, consumer, relay, *run_loops),
+            *_housekeeping(settings, database, reader, metrics),
+        ),
+        ready_when={
+            "database": database.ready,
+            "broker": consumer.ready,
+            "outbox": lambda: backlog.sending(reader),
+        },
         wakes=tuple(wakes.values()),
-        closing=(database.close, relay_database.close),
+        closing=(database.close, relay_database.close, tracing.close),
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _archive(settings: Settings, database: Database) -> PostgresEventArchive:
+    """Raises MemoryTooShortError for an outbox that is to be kept too long."""
+    archive = PostgresEventArchive(database)
+    kept = timedelta(days=settings.outbox.retention_days)
+    memory = replace(archive.memory(Service.RUN_CONTROLLER), outbox=kept)
+    refuse_short_memory(memory, group=Service.RUN_CONTROLLER)
+    return archive
+
+
+def _housekeeping(
+    settings: Settings, database: Database, reader: PostgresOutboxReader, metrics: PrometheusMetrics
+) -> tuple[Periodic, ...]:
+    """Partitions each hour, gauges more often."""
+    days = settings.outbox.retention_days
+    partitions = Periodic(
+        name="partitions",
+        act=lambda: _partitions(database, metrics, outbox_days=days),
+        every=timedelta(hours=1),
+        clock=SystemClock(),
+    )
+    gauges = Periodic(
+        name="gauges",
+        act=lambda: _gauges(database, reader, metrics),
+        every=backlog.EVERY,
+        clock=SystemClock(),
+    )
+    letters = depth_loop(
+        _access(settings), Service.RUN_CONTROLLER, metrics=metrics, clock=SystemClock()
+    )
+    return partitions, gauges, letters
+
+
+def redrive(settings: Settings, arguments: Sequence[str]) -> int:
+    """Hand the dead letters of this service to its handlers again."""
+    process = build(settings)
+    try:
+        return redrive_command.redrive(process.loops, arguments)
+    finally:
+        for close in process.closing:
+            close()
 
 
 def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
     """Raw ends, progress, and wishes."""
     return (
         Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), handlers.end_run),
-        Subscription(Topic.RUN_PROGRESS, None, handlers.note_progress),
+        Subscription(Topic.RUN_PROGRESS, None, handlers.note_progress, together=BUSY),
         Subscription(
-            Topic.RUN_PLATFORM, (RunTriggered, RunCancelRequested), handlers.wake_launching
+            Topic.RUN_PLATFORM,
+            (RunTriggered, RunCancelRequested),
+            handlers.wake_launching,
+            together=BUSY,
         ),
     )
 
 
 def _run_loops(
     finder: PostgresWorkFinder,
-    unit: PostgresUnitOfWork,
+    unit: UnitOfWork,
     ids: UuidV7Ids,
     clock: SystemClock,
     wakes: Mapping[str, Latch],
@@ -134,17 +201,26 @@ def _run_loops(
     return launching, timing, rescue
 
 
-def _listener(settings: Settings, wakes: tuple[Latch, ...]) -> Listener:
-    def heard(_channel: str, _payload: str) -> None:
-        for wake in wakes:
-            wake.set()
+def _listener(settings: Settings, wakes: Mapping[Woken, Latch]) -> Listener:
+    """Timers and leases fall due by time, so their loops only poll."""
+
+    def heard(_channel: str, payload: str) -> None:
+        for who, wake in wakes.items():
+            if concerns(payload, who):
+                wake.set()
 
     return Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",))
 
 
-def _partitions(database: Database, metrics: PrometheusMetrics) -> None:
+def _partitions(database: Database, metrics: PrometheusMetrics, *, outbox_days: int) -> None:
+    keep_outbox(database, days=outbox_days)
     for table, rows in maintain_partitions(database).items():
         metrics.gauge("partition_default_rows", rows, table=table)
+
+
+def _gauges(database: Database, reader: PostgresOutboxReader, metrics: PrometheusMetrics) -> None:
+    backlog.tell_runs(database, metrics)
+    backlog.tell_outbox(reader, metrics)
 
 
 def _relay_url(settings: Settings) -> str:

@@ -4,12 +4,12 @@ import sys
 
 from datarecs_runtime.service import run_service
 from datarecs_webhook_service.settings import Settings
-from datarecs_webhook_service.wiring import build
+from datarecs_webhook_service.wiring import build, redrive
 
 
 def main() -> int:
-    """Run until told to stop; the exit code says how it ended."""
-    return run_service("webhook-service", Settings, build)
+    """Run until told to stop, or re-drive dead letters; the exit code says how it ended."""
+    return run_service("webhook-service", Settings, build, commands={"redrive": redrive})
 
 
 if __name__ == "__main__":

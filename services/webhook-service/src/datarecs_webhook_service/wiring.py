@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 
@@ -16,21 +16,25 @@ from datarecs_core.errors.process import SettingsError
 from datarecs_core.resources.resource import Kind
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_events.catalogue import Service, subscriptions_of
+from datarecs_kafka import redrive_command
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_kafka.consumer import Consumer
+from datarecs_kafka.depth import depth_loop
 from datarecs_kafka.handling import Subscription
+from datarecs_kafka.remembering import refuse_short_memory
 from datarecs_outbound.dialling import Dialling
 from datarecs_outbound.http import GuardedHttp, GuardedTransport
 from datarecs_outbound.webhook import GuardedWebhookClient
 from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
-from datarecs_runtime.tracing import child_of
+from datarecs_runtime.tracing import child_of, tracing_of
 from datarecs_specs.documents import decode_stored
 from datarecs_webhook_service.handlers import Handlers
 from datarecs_webhook_service.settings import Settings
@@ -49,9 +53,14 @@ def build(settings: Settings) -> Process:
         application=Service.WEBHOOK_SERVICE,
     )
     database.refuse_unsafe_login()
-    unit = PostgresUnitOfWork(database, ids)
+    unit, tracing = (
+        PostgresUnitOfWork(database, ids),
+        tracing_of(settings.otel, Service.WEBHOOK_SERVICE),
+    )
     specs = StoredSpecs(read_endpoint)
     handlers = Handlers(specs=specs, ids=ids, base_url=_base_url(settings), metrics=metrics)
+    archive = PostgresEventArchive(database)
+    refuse_short_memory(archive.memory(Service.WEBHOOK_SERVICE), group=Service.WEBHOOK_SERVICE)
     consumer = Consumer(
         KafkaLogClient(_access(settings)),
         unit,
@@ -59,7 +68,9 @@ def build(settings: Settings) -> Process:
         subscriptions=subscriptions(handlers),
         metrics=metrics,
         clock=clock,
+        archive=archive,
         feed=0,
+        tracing=tracing,
     )
     sending = WebhookSending(
         PostgresWorkFinder(database),
@@ -80,15 +91,26 @@ def build(settings: Settings) -> Process:
         max_in_flight=settings.webhook.max_in_flight,
         claim_batch=settings.webhook.claim_batch,
     )
+    letters = depth_loop(_access(settings), Service.WEBHOOK_SERVICE, metrics=metrics, clock=clock)
     return Process(
         name=Service.WEBHOOK_SERVICE,
-        loops=(consumer, sending),
+        loops=(consumer, sending, letters),
         ready_when={"database": database.ready, "broker": consumer.ready},
-        closing=(database.close,),
+        closing=(database.close, tracing.close),
         grace=GRACE,
         side=settings.side,
         metrics=metrics,
     )
+
+
+def redrive(settings: Settings, arguments: Sequence[str]) -> int:
+    """Hand the dead letters of this service to its handlers again."""
+    process = build(settings)
+    try:
+        return redrive_command.redrive(process.loops, arguments)
+    finally:
+        for close in process.closing:
+            close()
 
 
 def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:

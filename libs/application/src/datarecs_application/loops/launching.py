@@ -16,6 +16,7 @@ from datarecs_application.ports.execution import Launcher
 from datarecs_application.ports.outside import Ids, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.runs import launch_run
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.values import RunId, TenantId
 
 log = structlog.get_logger()
@@ -65,3 +66,4 @@ class Launching:
             log.exception("run_launch_failed")
         else:
             self.signals.reached("launched")
+            crash_point(CrashPoint.SUBMIT_AFTER_COMMIT)

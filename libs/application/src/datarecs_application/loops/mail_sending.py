@@ -25,6 +25,8 @@ from datarecs_application.ports.delivery import (
 )
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
+from datarecs_application.tracing import UNTRACED, Tracing
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.delivery import DeliveryCode
 from datarecs_core.notifications.mail import (
@@ -99,6 +101,7 @@ class MailSending:
     wake: Wake
     name: str = "mail_sending"
     signals: StepSignals = field(default_factory=Silent)
+    tracing: Tracing = UNTRACED
 
     def run(self, stop: Wake) -> None:
         """Send until `stop`; the mail that is being said is finished first."""
@@ -143,15 +146,19 @@ class MailSending:
             self._say(leased)
 
     def _say(self, leased: LeasedMail) -> None:
-        outcome = self.mailer.send(
-            leased.outgoing, may_send_data=lambda: self._may_send_data(leased)
-        )
+        ids = {"run_id": str(leased.run_id), "delivery_id": str(leased.delivery_id)}
+        with self.tracing.span("mail.send", parent=leased.traceparent, **ids):
+            outcome = self.mailer.send(
+                leased.outgoing, may_send_data=lambda: self._may_send_data(leased)
+            )
         self.signals.reached(SAID)
+        crash_point(CrashPoint.DELIVER_AFTER_SEND)
         if isinstance(outcome, Withheld):
             log.warning("mail_lease_lost", delivery_id=str(leased.delivery_id))
         fact = self._fact(outcome)
         mail = self._recorded(leased, fact, self._attempt(leased, outcome))
         self.signals.reached(RECORDED)
+        crash_point(CrashPoint.DELIVER_AFTER_MARK)
         if mail is not None:
             self._ended(mail, leased)
 

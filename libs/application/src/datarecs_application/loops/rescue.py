@@ -61,5 +61,7 @@ class Rescue:
         except StoreBusyError as cause:
             log.warning("lease_rescue_repeats", code=cause.code.name)
             return 0
-        log.warning("attempt_lost", attempt=lease.attempt, lease_epoch=lease.lease_epoch)
+        except Exception:  # one run's defect must not stop the others; its lease stays expired
+            log.exception("lease_rescue_failed")
+            return 0
         return 1

@@ -11,6 +11,7 @@ from datarecs_application.ports.execution import Launcher
 from datarecs_application.ports.outside import Ids, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
 from datarecs_application.runs import DueTimer, fire_timer
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.values import TenantId
 
 log = structlog.get_logger()
@@ -51,6 +52,8 @@ class Timing:
         try:
             with self.unit.begin(tenant, feed=FEED_NUMBERS) as tx:
                 fire_timer(tx, due, self.launcher, self.ids)
+                crash_point(CrashPoint.TIMER_IN_TX)
+            crash_point(CrashPoint.TIMER_AFTER_COMMIT)
         except StoreUnavailableError:
             raise
         except StoreBusyError as cause:

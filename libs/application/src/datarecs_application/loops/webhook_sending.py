@@ -23,6 +23,7 @@ from datarecs_application.webhooks import (
     record_ends,
     show_status,
 )
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_core.webhooks.delivery import Delivery
@@ -157,6 +158,7 @@ class WebhookSending:
         prepared = self._prepared.pop(report.ticket, None)
         if prepared is None:
             return
+        crash_point(CrashPoint.DELIVER_AFTER_SEND)
         self._measure(report.end, report.phases.get("total", 0) / 1000)
         if report.address_class is not None:
             self.metrics.count("egress_blocked_total", 1, **{"class": report.address_class})
@@ -202,6 +204,7 @@ class WebhookSending:
         self._count(settled)
         self._show_status(tenant, endpoint, settled)
         self.signals.reached(RECORDED)
+        crash_point(CrashPoint.DELIVER_AFTER_MARK)
 
     def _show_status(self, tenant: TenantId, endpoint: ResourceUid, settled: Settled) -> None:
         """After the commit and by itself: deliveries never wait for a resource's row."""

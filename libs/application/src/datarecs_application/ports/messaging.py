@@ -1,6 +1,6 @@
 """The event log: what a consumer and a producer of Kafka are to us, and nothing more."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple, Protocol
@@ -111,3 +111,30 @@ class LogClient(Protocol):
 
     def producer(self) -> LogProducer:
         """acks=all, idempotent within the process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventMemory:
+    """How long the platform remembers events."""
+
+    outbox: timedelta
+    """Sent events are kept so long."""
+    inbox: timedelta
+    """Marks of received events are kept so long."""
+    heard: bool
+    """The group has a mark of any event at all: it is not new."""
+
+
+class EventArchive(Protocol):
+    """The outbox as a consumer may read it again when the log has forgotten."""
+
+    def memory(self, group: str) -> EventMemory: ...
+
+    def unheard(self, group: str, topic: str, types: Collection[str]) -> Iterator[LogRecord]:
+        """Sent events of these types without a mark of the group, in the order of the outbox.
+
+        `partition` is -1 and `offset` the position in the outbox. Marks are looked at while it
+        goes on, so a second pass gives only what is still missing.
+
+        Raises StoreUnavailableError, StoreBusyError: begin again.
+        """

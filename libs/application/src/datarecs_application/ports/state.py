@@ -9,6 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates
+from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.runs.model import Disposition, Run
@@ -297,6 +298,8 @@ class Transaction(Protocol):
     @property
     def secrets(self) -> SealedSecrets: ...
     @property
+    def tickets(self) -> SocketTickets: ...
+    @property
     def deliveries(self) -> Deliveries: ...
     @property
     def mails(self) -> Mails: ...
@@ -394,6 +397,9 @@ class WorkFinder(Protocol):
     def resolve_api_key(self, key_id: str) -> ApiKey | None:
         """A stored key by its public id, before a tenant is known; revoked and expired included."""
 
+    def resolve_session(self, sha256: bytes) -> TenantId | None:
+        """Whose socket ticket has this hash, before a tenant is known; expired included."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
@@ -415,8 +421,11 @@ class OutboxReader(Protocol):
 
     def release_shards(self, owner: str) -> None: ...
 
-    def unsent(self, shard: int, limit: int) -> list[OutboxRow]:
-        """Rows neither sent nor parked, by position."""
+    def unsent(self, limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
+        """Rows neither sent nor parked: of each shard so many at most, by position.
+
+        All shards in one question, since most of them have nothing most of the time.
+        """
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:
         """Only rows still unsent; safe to repeat."""

@@ -51,6 +51,18 @@ API_KEY = Table(
     info={"doc": "API keys; the secret itself is not kept."},
 )
 
+WS_TICKET = Table(
+    "ws_ticket",
+    METADATA,
+    tenant_column(),
+    column("ticket_sha256", LargeBinary(), "hash of the 32 random bytes' text"),
+    column("key_id", TEXT, "the key that asked for it"),
+    column("expires_at", INSTANT, "no longer accepted from here on"),
+    PrimaryKeyConstraint("tenant_id", "ticket_sha256"),
+    Index("ws_ticket_hash", "ticket_sha256"),
+    info={"doc": "Tickets that let one WebSocket in; used ones and expired ones go."},
+)
+
 IDEMPOTENCY_KEY = Table(
     "idempotency_key",
     METADATA,

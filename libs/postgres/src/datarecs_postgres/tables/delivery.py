@@ -59,6 +59,7 @@ OUTBOX = Table(
         postgresql_where=text("sent_at IS NULL AND parked_at IS NULL"),
     ),
     Index("outbox_unsent_event", "event_id", postgresql_where=text("sent_at IS NULL")),
+    Index("outbox_age", "created_at", postgresql_using="brin"),
     postgresql_partition_by="RANGE (created_at)",
     info={"doc": "Events that wait for the relay, and those it sent; daily partitions."},
 )

@@ -111,6 +111,7 @@ RUN_EVENT = Table(
         ["tenant_id", "run_id"], ["run.tenant_id", "run.run_id"], ondelete="CASCADE"
     ),
     Index("run_event_feed", "rv"),
+    Index("run_event_tenant_feed", "tenant_id", "rv"),
     info={"doc": "History of a run: every fact it received and every event it emitted."},
 )
 

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Annotated
 
-import structlog
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import ConfigDict
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +14,7 @@ from datarecs_application.ports.state import AuditEntry, HistoryEntry, RunFilter
 from datarecs_application.runs import CancelOutcome, request_cancel, trigger_run
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
+from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
@@ -40,23 +40,28 @@ from datarecs_core_api.inputs import (
     ShortText,
     canonical_uuid,
 )
-from datarecs_core_api.live import LiveResponse, Stream, terminal_within
+from datarecs_core_api.live import Stream, terminal_within
 from datarecs_core_api.outputs import EventPage, LaneOut, Page, RunOut, TimelineOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
+from datarecs_core_api.streaming import (
+    EVENT_SCHEMA,
+    LAST_NUMBER,
+    MEDIA_TYPE,
+    LiveResponse,
+    last_seen,
+    opened,
+)
 from datarecs_core_api.triggering import TriggerIn, command_of
 from datarecs_core_api.views import entry_view, run_etag, run_view
 from datarecs_events.event_types import PREFIX
 from datarecs_specs.kinds import KINDS
 
-log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=GuardedRoute)
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Prefer = Annotated[str | None, Header(description="`wait=N`, N from 1 to 30 seconds.")]
 MAX_WAIT_S = 30
 ACCEPTED = 202
-SEQUENCES = 2**63 - 1
-"""The largest number an entry can have."""
 
 
 class CancelIn(In):
@@ -151,8 +156,7 @@ async def trigger(
         once, request, body.canonical, unit=use.unit, caller=caller, act=act
     )
     if "Idempotency-Replayed" not in answer.headers:
-        run_id = answer.headers["Location"].rpartition("/")[2]
-        log.info("run_triggered", tenant_id=str(caller.tenant_id), run_id=run_id)
+        crash_point(CrashPoint.TRIGGER_AFTER_COMMIT)
     return await _waited(use, caller, answer, prefer)
 
 
@@ -199,6 +203,7 @@ async def cancel(
     answer = await run_in_threadpool(
         once, request, body.canonical, unit=use.unit, caller=caller, act=act
     )
+    crash_point(CrashPoint.CANCEL_AFTER_COMMIT)
     return await _waited(use, caller, answer, prefer)
 
 
@@ -284,7 +289,7 @@ def get_run(
     responses={
         200: {
             "model": EventPage,
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {MEDIA_TYPE: {"schema": EVENT_SCHEMA}},
         },
         406: {},
     },
@@ -294,7 +299,7 @@ async def run_events(
     caller: Reader,
     request: Request,
     use: Using,
-    after: Annotated[int, Query(ge=0, le=SEQUENCES)] = 0,
+    after: Annotated[int, Query(ge=0, le=LAST_NUMBER)] = 0,
     limit: Limit = MAX_LIMIT,
     accept: Annotated[str, Header()] = "*/*",
     last_event_id: Annotated[str | None, Header()] = None,
@@ -305,7 +310,7 @@ async def run_events(
     if media is None:
         detail = "this route answers application/json or text/event-stream"
         raise ProblemError(code=ApiCode.NOT_ACCEPTABLE, detail=detail)
-    if media == "text/event-stream":
+    if media == MEDIA_TYPE:
         keys = authenticator(request)
         stream = Stream(
             queries=use.queries,
@@ -313,14 +318,16 @@ async def run_events(
             caller=caller,
             may_see=lambda: keys.still(caller),
             run_id=run.run_id,
-            after=_seen(last_event_id, after),
+            after=last_seen(last_event_id, after),
         )
-        return LiveResponse(await stream.started(), patience=use.following.pace.patience)
+        place = use.following.place(caller, kind="sse")
+        events = await opened(place, stream.frames())
+        return LiveResponse(events, patience=use.following.pace.patience)
     entries = await run_in_threadpool(
         lambda: use.queries.run_events(caller.tenant_id, run.run_id, after=after, limit=limit)
     )
     page = {
-        "items": [entry_view(run, entry) for entry in entries],
+        "items": [entry_view(run.tenant_id, run.run_id, entry) for entry in entries],
         "next": entries[-1].sequence if len(entries) == limit else None,
     }
     return Response(exact_json(page), media_type="application/json")
@@ -359,14 +366,6 @@ def _moment(entry: HistoryEntry) -> Moment:
 def _media(accept: str) -> str | None:
     """Which of the two answers is wanted; a stream only when it is named."""
     wanted = {one.split(";")[0].strip().lower() for one in accept.split(",")}
-    if "text/event-stream" in wanted:
-        return "text/event-stream"
+    if MEDIA_TYPE in wanted:
+        return MEDIA_TYPE
     return "application/json" if wanted & {"application/json", "application/*", "*/*"} else None
-
-
-def _seen(last_event_id: str | None, after: int) -> int:
-    """The header wins: a client that reconnects repeats its first URL."""
-    text = (last_event_id or "").strip()
-    if not (text.isascii() and text.isdigit()):
-        return after
-    return min(int(text[:20]), SEQUENCES)

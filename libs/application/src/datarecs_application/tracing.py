@@ -1,0 +1,96 @@
+"""Spans: what a use case or a loop tells about the time it took, below the trace of its run.
+
+Its own module because everybody who writes the outbox hands the trace on, while whether anybody
+listens is decided in one place, `datarecs_runtime.tracing`. Untraced, nothing is kept or measured,
+and ids travel on as they came: they join log lines and events of one story by themselves.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+_TRACEPARENT = re.compile(
+    r"00-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})"
+)
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
+
+
+class Tracing(Protocol):
+    """Names of spans are those of spec run-lifecycle 17; attributes are ids, names and numbers."""
+
+    def span(
+        self, name: str, *, parent: str | None, **attributes: str | int
+    ) -> AbstractContextManager[str | None]:
+        """The block's work as a span; gives the traceparent that work further down continues.
+
+        Inside the block, spans told on the same thread for the same trace stand below this one. An
+        exception that leaves the block marks the span as failed.
+        """
+
+    def told(
+        self,
+        name: str,
+        *,
+        parent: str | None,
+        seconds: float,
+        begins: bool = False,
+        **attributes: str | int,
+    ) -> None:
+        """A span that has just ended.
+
+        Args:
+            name: what was done.
+            parent: traceparent of the span above.
+            seconds: how long it took, by the monotonic clock.
+            begins: the span itself is the one that `parent` names, the first of its trace.
+            attributes: ids, names and numbers.
+        """
+
+    def close(self) -> None:
+        """Send what is left, for a few seconds at most. Call once, when the process ends."""
+
+
+class Untraced:
+    """Nobody listens; a parent is handed on as it came."""
+
+    @contextmanager
+    def span(
+        self,
+        name: str,  # noqa: ARG002  the port's shape
+        *,
+        parent: str | None,
+        **attributes: str | int,  # noqa: ARG002  the port's shape
+    ) -> Iterator[str | None]:
+        yield parent
+
+    def told(
+        self,
+        name: str,
+        *,
+        parent: str | None,
+        seconds: float,
+        begins: bool = False,
+        **attributes: str | int,
+    ) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+UNTRACED = Untraced()
+
+
+def trace_id_of(traceparent: str | None) -> str | None:
+    """The 32 hexadecimal characters that logs bind as `trace_id`; None when malformed."""
+    found = parts_of(traceparent)
+    return found[0] if found else None
+
+
+def parts_of(traceparent: str | None) -> tuple[str, str, str] | None:
+    """Trace, span and flags of a W3C traceparent; None when malformed."""
+    found = _TRACEPARENT.fullmatch(traceparent or "")
+    if found is None or found["trace"] == _NO_TRACE or found["span"] == _NO_SPAN:
+        return None
+    return found["trace"], found["span"], found["flags"]

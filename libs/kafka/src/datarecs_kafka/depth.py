@@ -1,0 +1,68 @@
+"""How many dead letters of a group wait for a re-drive, as its metrics tell.
+
+Apart from the consumer because it looks at the position of another group, the re-drive's own,
+without joining it: a member that only looks would take partitions away from the one that works.
+"""
+
+from datetime import timedelta
+
+import structlog
+from kafka import KafkaConsumer
+
+from datarecs_application.loops.periodic import Periodic
+from datarecs_application.ports.messaging import Partition
+from datarecs_application.ports.outside import Clock, Metrics
+from datarecs_core.errors.messaging import LogAccessDeniedError, LogUnavailableError
+from datarecs_events.catalogue import dead_letter_topic
+from datarecs_kafka.access import BrokerAccess, connecting
+from datarecs_kafka.client import CONSUMER_SETTINGS, KafkaLogConsumer
+
+log = structlog.get_logger()
+
+EVERY = timedelta(seconds=60)
+"""How often the broker is asked: an operator's rhythm, and each question is a connection."""
+
+
+def dead_letters_waiting(access: BrokerAccess, group: str) -> int:
+    """Records of `<group>.dlq` that `<group>.redrive` has not come to yet.
+
+    Raises LogUnavailableError, LogAccessDeniedError.
+    """
+    topic = dead_letter_topic(group)
+    with connecting(access) as network:
+        inner = KafkaConsumer(
+            group_id=f"{group}.redrive",
+            kafka_client=network,
+            **access.settings(),
+            **CONSUMER_SETTINGS,
+        )
+    reader = KafkaLogConsumer(inner, access)
+    try:
+        reader.require([topic])
+        parts = [Partition(topic, number) for number in inner.partitions_for_topic(topic) or ()]
+        return sum(_behind(reader, part) for part in parts)
+    finally:
+        reader.close()
+
+
+def tell_depth(access: BrokerAccess, group: str, metrics: Metrics) -> None:
+    """Set the gauge; a broker that is away is told of by those who need it."""
+    try:
+        metrics.gauge("dlq_depth", dead_letters_waiting(access, group), group=group)
+    except (LogUnavailableError, LogAccessDeniedError) as cause:
+        log.warning("dead_letters_not_counted", group=group, code=cause.code.name)
+
+
+def depth_loop(access: BrokerAccess, group: str, *, metrics: Metrics, clock: Clock) -> Periodic:
+    """A loop of the group's own service."""
+    return Periodic(
+        name="dead_letters",
+        act=lambda: tell_depth(access, group, metrics),
+        every=EVERY,
+        clock=clock,
+    )
+
+
+def _behind(reader: KafkaLogConsumer, part: Partition) -> int:
+    done = max(reader.committed(part) or 0, reader.begin_offset(part))
+    return max(reader.end_offset(part) - done, 0)

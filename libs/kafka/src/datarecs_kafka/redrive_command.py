@@ -1,0 +1,61 @@
+"""`datarecs-<service> redrive`: the arguments, and what became of the dead letters, in words.
+
+Apart from re-drive itself, which a test drives without a command line.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+
+from datarecs_core.errors.base import DatarecsError
+from datarecs_kafka.consumer import Consumer
+from datarecs_kafka.redrive import RedriveReport, RedriveWish
+
+DONE, SOME_FAILED, CUT_OFF = 0, 1, 75
+
+
+def redrive(loops: Iterable[object], arguments: Sequence[str]) -> int:
+    """Hand the dead letters of a service to its handlers again.
+
+    Args:
+        loops: of the service's process, which is not started.
+        arguments: of the command line, behind `redrive`.
+
+    Returns:
+        0; 1 when letters failed again; 75 when broker or database went away, and it can be
+        repeated.
+    """
+    wish = wish_of(arguments)
+    (consumer,) = [loop for loop in loops if isinstance(loop, Consumer)]
+    work = consumer.redrive()
+    try:
+        work.run(wish)
+    except DatarecsError as cause:
+        if not cause.retryable:
+            raise
+        sys.stderr.write(f"{cause.code.docs_id} cut off: {cause}; run it again\n")
+        sys.stdout.write(told(work.report))
+        return CUT_OFF
+    sys.stdout.write(told(work.report))
+    return SOME_FAILED if work.report.failed else DONE
+
+
+def wish_of(arguments: Sequence[str]) -> RedriveWish:
+    parser = argparse.ArgumentParser(
+        prog="redrive", description="Hand dead letters to the same handlers again."
+    )
+    parser.add_argument("--reason", help="only those set aside for this reason")
+    parser.add_argument("--id", help="only the event of this id")
+    parser.add_argument("--limit", type=int, help="at most so many")
+    parser.add_argument("--discard", action="store_true", help="drop them instead")
+    given = parser.parse_args(arguments)
+    return RedriveWish(
+        reason=given.reason, event_id=given.id, limit=given.limit, discard=given.discard
+    )
+
+
+def told(report: RedriveReport) -> str:
+    return (
+        f"handled {report.handled}, failed again {report.failed}, discarded {report.discarded},"
+        f" left alone {report.kept}, unreadable {report.unreadable}\n"
+    )

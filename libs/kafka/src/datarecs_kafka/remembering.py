@@ -1,0 +1,27 @@
+"""Whether a group remembers what it has heard for longer than it can hear it again.
+
+Apart from the consumer because it is asked once, before anything is served: a mark that goes before
+its event would let the event take effect twice.
+"""
+
+from datetime import timedelta
+
+from datarecs_application.ports.messaging import EventMemory
+from datarecs_core.errors.messaging import MemoryTooShortError
+from datarecs_events.catalogue import DEAD_LETTER_TOPICS, TOPICS, dead_letter_topic
+
+MARGIN = timedelta(days=7)
+
+
+def refuse_short_memory(memory: EventMemory, *, group: str) -> None:
+    """Compare with the outbox, the event topics and the group's dead letters.
+
+    Raises:
+        MemoryTooShortError: marks are not kept a week longer than all of them.
+    """
+    own = [one for one in DEAD_LETTER_TOPICS if one.name == dead_letter_topic(group)]
+    longest = max(memory.outbox, *(topic.retention for topic in (*TOPICS, *own)))
+    if memory.inbox < longest + MARGIN:
+        raise MemoryTooShortError(
+            inbox_days=memory.inbox.days, events_days=longest.days, margin_days=MARGIN.days
+        )

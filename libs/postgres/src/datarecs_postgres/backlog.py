@@ -1,0 +1,42 @@
+"""How much waits: runs that are not terminal and events that are not sent, over all tenants.
+
+Numbers alone, for the gauges of run-controller; apart from `maintenance`, which changes things.
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import func, select
+
+from datarecs_application.ports.outside import Metrics
+from datarecs_postgres.database import Database
+from datarecs_postgres.outbox_reader import PostgresOutboxReader
+
+EVERY = timedelta(seconds=15)
+"""How often gauges are set: half of what a scraper usually waits."""
+PATIENCE = timedelta(seconds=60)
+"""A relay whose oldest event waits longer is not ready."""
+
+
+def tell_runs(database: Database, metrics: Metrics) -> None:
+    """Runs by status. The database is of the login datarecs_controller."""
+    found = func.datarecs.run_backlog().table_valued("status", "runs", "oldest_seconds", "overdue")
+    overdue = 0
+    for row in database.call(select(found)):
+        metrics.gauge("runs_active", row.runs, status=row.status)
+        metrics.gauge("run_oldest_seconds", row.oldest_seconds, status=row.status)
+        overdue += row.overdue
+    metrics.gauge("runs_overdue", overdue)
+
+
+def tell_outbox(reader: PostgresOutboxReader, metrics: Metrics) -> None:
+    """The whole outbox, whichever relay has its shards, and also while the relay is stuck."""
+    backlog = reader.backlog()
+    metrics.gauge("outbox_unsent", backlog.unsent)
+    metrics.gauge("outbox_oldest_unsent_seconds", backlog.oldest_unsent.total_seconds())
+    metrics.gauge("outbox_parked", backlog.parked)
+
+
+def sending(reader: PostgresOutboxReader) -> str | None:
+    """None while events leave in time, else why not; fits `Process.ready_when`."""
+    age = reader.backlog().oldest_unsent
+    return None if age < PATIENCE else f"the oldest event waits for {int(age.total_seconds())} s"

@@ -1,0 +1,105 @@
+"""Reading the run feed: the one cursor that skips no slower writer (spec resources-scheduler 4).
+
+Writers draw their numbers with the transaction id (`draw_rv`); a reader takes what is older than
+every transaction still under way. Apart from `queries`, whose lists need no such order.
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import BigInteger, ColumnElement, Text, cast, func, select, true
+
+from datarecs_application.ports.feed import EventFilter, FeedEntry, FeedLook
+from datarecs_core.values import JobId, RunId, TenantId
+from datarecs_postgres.database import Database
+from datarecs_postgres.history import entry_of
+from datarecs_postgres.session import Session
+from datarecs_postgres.tables.runs import RUN, RUN_EVENT
+
+FEED = "run"
+
+
+class PostgresChangeFeed:
+    """Port ChangeFeed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def head(self) -> int:
+        newest = func.datarecs.feed_after(FEED, None, 1).table_valued("tenant_id", "rv")
+        rows = self._database.call(select(newest.c.rv))
+        return int(rows[0].rv) if rows else 0
+
+    def look(self, *, after: int, limit: int) -> FeedLook:
+        """One statement, hence one snapshot: what it calls ended is what it has shown."""
+        snapshot = func.pg_current_snapshot()
+        horizon = select(
+            _number(func.pg_snapshot_xmin(snapshot)).label("ended"),
+            _number(func.pg_snapshot_xmax(snapshot)).label("begun"),
+        ).subquery()
+        shown = func.datarecs.feed_after(FEED, after, limit).table_valued("tenant_id", "rv")
+        rows = self._database.call(
+            select(horizon, shown.c.tenant_id, shown.c.rv)
+            .select_from(horizon.outerjoin(shown, true()))
+            .order_by(shown.c.rv)
+        )
+        found = tuple((TenantId(row.tenant_id), row.rv) for row in rows if row.rv is not None)
+        return FeedLook(found=found, ended=rows[0].ended, begun=rows[0].begun)
+
+    def entries(
+        self, tenant: TenantId, where: EventFilter, *, after: int, upto: int, limit: int
+    ) -> list[FeedEntry]:
+        with self._database.transaction(tenant, read_only=True) as session:
+            rows = session.execute(
+                select(RUN_EVENT, RUN.c.job_id)
+                .join(RUN, _same_run())
+                .where(session.own(RUN_EVENT), RUN_EVENT.c.rv > after, RUN_EVENT.c.rv <= upto)
+                .where(*_conditions(where))
+                .order_by(RUN_EVENT.c.rv)
+                .limit(limit)
+            ).all()
+        return [
+            FeedEntry(run_id=RunId(row.run_id), job_id=JobId(row.job_id), entry=entry_of(row))
+            for row in rows
+        ]
+
+    def is_expired(self, tenant: TenantId, after: int, *, age: timedelta) -> bool:
+        if after > self.head():
+            return True
+        with self._database.transaction(tenant, read_only=True) as session:
+            missed = self._is_old(session, RUN_EVENT.c.rv > after, age, newest=False)
+            if missed is None or missed:
+                return bool(missed)
+            seen = self._is_old(session, RUN_EVENT.c.rv <= after, age, newest=True)
+        return after > 0 and seen is not False
+
+    @staticmethod
+    def _is_old(
+        session: Session, where: ColumnElement[bool], age: timedelta, *, newest: bool
+    ) -> bool | None:
+        """Whether the tenant's event nearest to the cursor on one side is old; None: no event."""
+        rv = RUN_EVENT.c.rv
+        return session.execute(
+            select(RUN_EVENT.c.time < func.now() - age)
+            .where(session.own(RUN_EVENT), where)
+            .order_by(rv.desc() if newest else rv)
+            .limit(1)
+        ).scalar()
+
+
+def _conditions(where: EventFilter) -> list[ColumnElement[bool]]:
+    wanted: list[ColumnElement[bool]] = []
+    if where.types:
+        wanted.append(RUN_EVENT.c.type.in_(sorted(where.types)))
+    if where.job_id is not None:
+        wanted.append(RUN.c.job_id == where.job_id)
+    return wanted
+
+
+def _same_run() -> ColumnElement[bool]:
+    same: ColumnElement[bool] = RUN.c.tenant_id == RUN_EVENT.c.tenant_id
+    return same & (RUN.c.run_id == RUN_EVENT.c.run_id)
+
+
+def _number(xid8: ColumnElement[str]) -> ColumnElement[int]:
+    """A transaction id with its epoch as a number; PostgreSQL casts it by way of text alone."""
+    return cast(cast(xid8, Text), BigInteger)

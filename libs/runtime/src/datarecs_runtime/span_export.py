@@ -1,0 +1,160 @@
+"""Spans on their way to an OpenTelemetry collector over OTLP/HTTP.
+
+The only module that knows OpenTelemetry, imported only when an endpoint is configured. Spans leave
+in batches on a thread of their own; a collector that is away costs spans, never a run.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Self
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from datarecs_application.tracing import parts_of
+from datarecs_runtime.redaction import is_secret_key, redact
+from datarecs_runtime.tracing import caller_of
+
+Attributes = Mapping[str, str | int]
+
+PATH = "/v1/traces"
+EXPORT_TIMEOUT_S = 3.0
+NANOSECONDS = 1_000_000_000
+
+
+class _Ids(RandomIdGenerator):
+    """Random, unless the next span has been given its ids beforehand."""
+
+    def __init__(self) -> None:
+        self.given: ContextVar[SpanContext | None] = ContextVar("given", default=None)
+
+    def generate_trace_id(self) -> int:
+        given = self.given.get()
+        return given.trace_id if given else super().generate_trace_id()
+
+    def generate_span_id(self) -> int:
+        given = self.given.get()
+        return given.span_id if given else super().generate_span_id()
+
+
+class ExportedTracing:
+    """Port Tracing."""
+
+    def __init__(self, service: str, processor: SpanProcessor) -> None:
+        """Spans go to the processor, under the service's name."""
+        self._ids = _Ids()
+        self._provider = TracerProvider(
+            resource=Resource({SERVICE_NAME: service}),
+            id_generator=self._ids,
+            shutdown_on_exit=False,  # the process's own drain closes it
+        )
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("datarecs")
+
+    @classmethod
+    def to(cls, endpoint: str, service: str) -> Self:
+        """To the collector at this address, such as `http://collector:4318`."""
+        import requests  # noqa: PLC0415  importing it opens a socket
+
+        direct = requests.Session()
+        direct.trust_env = False  # proxies and logins are settings, not the environment's
+        exporter = OTLPSpanExporter(
+            endpoint.rstrip("/") + PATH,
+            headers={},
+            timeout=EXPORT_TIMEOUT_S,
+            compression=Compression.Gzip,
+            session=direct,
+        )
+        return cls(service, BatchSpanProcessor(exporter, schedule_delay_millis=1000))
+
+    @contextmanager
+    def span(
+        self, name: str, *, parent: str | None, **attributes: str | int
+    ) -> Iterator[str | None]:
+        with self._tracer.start_as_current_span(
+            name,
+            context=self._below(parent),
+            attributes=_safe(attributes),
+            record_exception=False,  # its text may hold what no trace may hold
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield _text(span.get_span_context())
+            except BaseException as error:
+                span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+                raise
+
+    def told(
+        self,
+        name: str,
+        *,
+        parent: str | None,
+        seconds: float,
+        begins: bool = False,
+        **attributes: str | int,
+    ) -> None:
+        ended = time.time_ns()
+        own = _context_of(parent) if begins else None
+        above = self._below(caller_of(parent) if begins else parent)
+        token = self._ids.given.set(own)
+        try:
+            span = self._tracer.start_span(
+                name,
+                context=above,
+                attributes=_safe(attributes),
+                start_time=ended - int(seconds * NANOSECONDS),
+            )
+        finally:
+            self._ids.given.reset(token)
+        span.end(end_time=ended)
+
+    def close(self) -> None:
+        self._provider.force_flush(int(EXPORT_TIMEOUT_S * 1000))
+        self._provider.shutdown()
+
+    def _below(self, parent: str | None) -> Context | None:
+        """None: below the span that is under way; it belongs to the same trace."""
+        above = _context_of(parent)
+        if above is None:
+            return Context()
+        if trace.get_current_span().get_span_context().trace_id == above.trace_id:
+            return None
+        return set_span_in_context(NonRecordingSpan(above), Context())
+
+
+def _context_of(traceparent: str | None) -> SpanContext | None:
+    parts = parts_of(traceparent)
+    if parts is None:
+        return None
+    ids, flags = (int(parts[0], 16), int(parts[1], 16)), TraceFlags(int(parts[2], 16))
+    return SpanContext(*ids, is_remote=True, trace_flags=flags)
+
+
+def _text(context: SpanContext) -> str:
+    ids = f"{trace.format_trace_id(context.trace_id)}-{trace.format_span_id(context.span_id)}"
+    return f"00-{ids}-{context.trace_flags:02x}"
+
+
+def _safe(attributes: Attributes) -> Attributes:
+    """Ids, names and numbers, under the product's prefix; the last net is that of logs."""
+    return {
+        f"datarecs.{name}": redact(value) if isinstance(value, str) else value
+        for name, value in attributes.items()
+        if not is_secret_key(name)
+    }

@@ -1,0 +1,232 @@
+"""The whole platform for many cases: callers that do not give up, and the ledger at the end.
+
+The services die at any time and are started again; the outside world (callers, mail relay, webhook
+receivers) lives in the test's own process and never dies.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import httpx
+
+from datarecs_application.ports.messaging import Sent
+from datarecs_core.resources.resource import API_VERSION, Kind
+from datarecs_kafka import topics
+from datarecs_kafka.client import KafkaLogClient
+from datarecs_postgres.roles import MIGRATE
+from datarecs_postgres.tenants import create_tenant
+from datarecs_specs.kinds import KINDS
+from datarecs_testing.crashes import killing, waits
+from datarecs_testing.crashes.furnishing import RECIPIENTS, furnish
+from datarecs_testing.crashes.ledger import CANCELLED, FINALISED, Expected, Verdict, settle
+from datarecs_testing.crashes.observing import Observer
+from datarecs_testing.crashes.processes import GROUPS, Processes
+from datarecs_testing.crashes.wire import Wire, topics_of
+from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.receiver import Receiver, webhook_receiver
+from datarecs_testing.smtp_server import smtp_relay
+from datarecs_testing.stack import KafkaBroker
+
+COMPLETED, STOPPED = frozenset({"COMPLETED"}), frozenset({"CANCELLED"})
+
+
+@dataclass(kw_only=True)
+class House(Processes):
+    """Made by `crash_house`."""
+
+    key: str = field(repr=False)
+    receivers: Mapping[str, Receiver]
+    runs: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Every run that was asked for, with the statuses it may end in."""
+    told: set[str] = field(default_factory=set)
+    """Faults that a test has reported already; the ledger is over everything that ever happened."""
+
+    def __post_init__(self) -> None:
+        groups = tuple(GROUPS.values())
+        self.wire = Wire(broker=self.broker, tenant=self.tenant, groups=groups)
+        self.orders = killing.Orders(self.folder / killing.FOLDER)
+        self.observer = Observer(
+            database=self.database,
+            tenant=self.tenant,
+            wire=self.wire,
+            relay=self.relay.script,
+            receivers=self.receivers,
+        )
+        self.client = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.port}",
+            headers={"Authorization": f"Bearer {self.key}"},
+            timeout=10,
+        )
+
+    # --- callers
+
+    def declare(self, kind: Kind, name: str, spec: Mapping[str, object]) -> None:
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": str(kind),
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        self._asked(f"/api/v1/{KINDS[kind].path}", body, expected={201, 409})
+
+    def trigger(self, job: str = "same", *, ends: frozenset[str] = COMPLETED) -> str:
+        """Ask until it is answered, under one key; the run's id."""
+        headers = {"Idempotency-Key": secrets.token_hex(8)}
+        answer = self._asked(f"/api/v1/jobs/{job}/runs", {}, expected={202}, headers=headers)
+        run_id = str(answer["run_id"])
+        self.runs[run_id] = ends
+        return run_id
+
+    def cancel(self, run_id: str) -> None:
+        """Ask until it is answered; a run that has ended meanwhile is no fault."""
+        self._asked(f"/api/v1/runs/{run_id}/cancel", {}, expected={200, 202, 409})
+
+    def poison(self, topic: str) -> None:
+        """A record that nobody can ever handle: an end without its payload."""
+        identity = secrets.token_hex(8)
+        self.wire.poison.add(identity)
+        headers = {
+            "ce_id": identity,
+            "ce_specversion": "1.0",
+            "ce_source": "/datarecs/core-api",
+            "ce_type": FINALISED,
+            "ce_tenantid": str(self.tenant),
+            "content-type": "application/json",
+        }
+        producer = KafkaLogClient(self.broker.access).producer()
+        pairs = [(name, value.encode()) for name, value in headers.items()]
+        ack = producer.send(topic, key=b"poison", value=b"{}", headers=pairs)
+        assert isinstance(ack.wait(timedelta(seconds=30)), Sent)
+        producer.close()
+
+    def outcome(self, run_id: str) -> tuple[str, str | None, str | None]:
+        """Status, error code and detail code, as the row says them."""
+        ((status, code, detail),) = self.database.ask(
+            "SELECT status, error_code, error_detail_code FROM datarecs.run WHERE run_id = %s",
+            (run_id,),
+        )
+        return status, code, detail
+
+    def statuses(self, run_ids: Iterable[str]) -> list[str]:
+        return [self.outcome(one)[0] for one in run_ids]
+
+    def _asked(
+        self,
+        path: str,
+        body: Mapping[str, object],
+        *,
+        expected: set[int],
+        headers: Mapping[str, str] | None = None,
+        patience_s: float = 120,
+    ) -> dict[str, Any]:
+        ends, told = monotonic() + patience_s, "nothing"
+        while monotonic() < ends:
+            self.tend()
+            try:
+                answer = self.client.post(path, json=body, headers=headers)
+            except httpx.TransportError as cause:
+                told = repr(cause)
+            else:
+                if answer.status_code in expected:
+                    found: dict[str, Any] = answer.json()
+                    return found
+                told = answer.text
+                assert answer.status_code >= 409, f"{path} answered {told}"
+            self.rest()
+        raise AssertionError(f"{path} was not answered: {told}")
+
+    # --- the end
+
+    def until(self, holds: Callable[[], bool], *, patience_s: float = 180) -> None:
+        """Wait for something, and keep everything running meanwhile."""
+        ends = monotonic() + patience_s
+        while not holds():
+            assert monotonic() < ends, f"not within {patience_s} s; {self.observer.waiting()}"
+            self.tend()
+            self.rest()
+
+    def settle(self, *, patience_s: float = 240) -> Verdict:
+        """Wait until nothing moves any more, then settle the ledger.
+
+        Args:
+            patience_s: how long nothing may change while something still waits.
+        """
+        before, ends, next_push = self.observer.waiting(), monotonic() + patience_s, 0.0
+        while not self._at_rest():
+            assert monotonic() < ends, f"no change for {patience_s} s: {self._told()}"
+            self.tend()
+            if monotonic() >= next_push:
+                waits.end_pauses(self.database)
+                next_push = monotonic() + 1
+            self.rest()
+            if (now := self.observer.waiting()) != before:
+                before, ends = now, monotonic() + patience_s
+        return settle(self.expected(), self.observer.seen())
+
+    def expected(self) -> Expected:
+        return Expected(
+            runs=dict(self.runs),
+            recipients=RECIPIENTS,
+            endpoints={"all": None, "ends": frozenset({FINALISED, CANCELLED})},
+            poison=frozenset(self.wire.poison),
+            poisoned_groups=frozenset(GROUPS.values()),
+        )
+
+    def _at_rest(self) -> bool:
+        if self.observer.waiting():
+            return False
+        return self.wire.catch_up() == 0 and not self.observer.waiting()
+
+    def _told(self) -> str:
+        last = [
+            f"{log.name}: {log.read_text(errors='replace')[-600:]}"
+            for log in sorted(self.folder.glob("*.log"))
+        ]
+        return "\n".join([str(self.observer.waiting()), str(self.deaths[-5:]), *last])
+
+
+@contextmanager
+def crash_house(
+    folder: Path,
+    database: PreparedDatabase,
+    broker: KafkaBroker,
+    **chosen: Any,  # noqa: ANN401  further fields of House
+) -> Iterator[House]:
+    """The platform with its declarations, all processes started, until the block ends."""
+    principals = {name: secrets.token_urlsafe(12) for name in (*GROUPS.values(), "relay")}
+    principals[topics.OPERATORS] = secrets.token_urlsafe(12)
+    topics.apply(
+        broker.bootstrap,
+        username=broker.username,
+        password=broker.password,
+        principals=principals,
+        local=True,
+    )
+    tenant, key = create_tenant(database.url(MIGRATE), f"crash-{secrets.token_hex(4)}")
+    for name in (killing.FOLDER, "blobs", "scratch"):
+        (folder / name).mkdir(parents=True)
+    with ExitStack() as held:
+        house = House(
+            folder=folder,
+            database=database,
+            broker=broker,
+            principals=principals,
+            tenant=tenant,
+            key=key,
+            receivers={name: held.enter_context(webhook_receiver()) for name in ("all", "ends")},
+            relay=held.enter_context(smtp_relay()),
+            **chosen,
+        )
+        held.callback(house.client.close)
+        held.callback(house.stop)
+        for group in GROUPS.values():
+            broker.skip_backlog(group, sorted(topics_of(group)))
+        house.wire.start()
+        furnish(house)
+        yield house

@@ -1,0 +1,267 @@
+"""The ledger: what must have come of the expected runs, held against what really did.
+
+Pure, so that each fault it can find is shown by a test of its own. A repetition on the wire is no
+fault while it is the same id and the same bytes; it is counted. An effect (an end, a mail, a
+webhook) happens once, by the identity its receiver goes by.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+FINALISED = "io.datarecs.reconciliation.run.finalised"
+CANCELLED = "io.datarecs.reconciliation.run.cancelled"
+ENDS = frozenset({FINALISED, CANCELLED})
+ONCE = ENDS | {
+    f"io.datarecs.reconciliation.run.{name}"
+    for name in ("triggered", "queued", "queue_errored", "cancel_requested", "completed", "errored")
+}
+"""What the history of one run holds at most once, however often something was repeated."""
+TERMINAL = frozenset({"COMPLETED", "ERRORED", "CANCELLED", "QUEUE_ERRORED"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What was asked for; whoever asks writes it down before the answer counts."""
+
+    runs: Mapping[str, frozenset[str]]
+    """Run id -> statuses it may end in."""
+    recipients: frozenset[str] = frozenset()
+    """Who gets one mail about each finalised run."""
+    endpoints: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    """Endpoint -> event types it hears of; None for all of runs."""
+    poison: frozenset[str] = frozenset()
+    """Ids of records that must be set aside by every group of `poisoned_groups`."""
+    poisoned_groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeen:
+    """A row of `run`."""
+
+    run_id: str
+    status: str
+    last_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A row of `run_event`, in the order of its sequence."""
+
+    run_id: str
+    sequence: int
+    event_id: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A row of the outbox."""
+
+    event_id: str
+    type: str
+    sent: bool
+    caused_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """One thing that left the platform: a record, a mail, a request."""
+
+    where: str
+    """Topic, recipient or endpoint."""
+    identity: str
+    """By which its receiver knows a repetition."""
+    content: str
+    """A digest of its bytes."""
+    subject: str = ""
+    """Of a record: key; of a mail: run id."""
+    sequence: int = 0
+    """Of a record: `runsequence`, 0 where it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Everything that can be looked at, once nothing moves any more."""
+
+    runs: tuple[RunSeen, ...]
+    history: tuple[Fact, ...]
+    outbox: tuple[Told, ...]
+    records: tuple[Copy, ...]
+    """In the order of their partitions, which is that of each key."""
+    dead_letters: tuple[Copy, ...] = ()
+    """`where` is the group."""
+    mails: tuple[Copy, ...] = ()
+    requests: tuple[Copy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    faults: tuple[str, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.faults
+
+
+def settle(expected: Expected, seen: Seen) -> Verdict:
+    """Every fault, in a stable order, and the counts for the report."""
+    faults = (
+        *_runs(expected, seen),
+        *_history(seen),
+        *_causes(seen),
+        *_relayed(seen),
+        *_ends_told(seen),
+        *_in_order(seen.records),
+        *_dead_letters(expected, seen),
+        *_mails(expected, seen),
+        *_requests(expected, seen),
+    )
+    return Verdict(faults=tuple(sorted(set(faults))), counts=_counts(seen))
+
+
+def _runs(expected: Expected, seen: Seen) -> Iterator[str]:
+    found = {one.run_id: one for one in seen.runs}
+    ends = _ends(seen)
+    for run_id in expected.runs.keys() | found.keys():
+        run, allowed = found.get(run_id), expected.runs.get(run_id)
+        if run is None or allowed is None:
+            yield f"run {run_id}: {'lost' if run is None else 'nobody asked for it'}"
+            continue
+        if run.status not in allowed:
+            yield f"run {run_id}: {run.status}, may be {', '.join(sorted(allowed))}"
+        wanted = [CANCELLED] if run.status == "CANCELLED" else [FINALISED]
+        if run.status in TERMINAL and ends[run_id] != wanted:
+            yield f"run {run_id}: {run.status} with the ends {ends[run_id]}"
+
+
+def _ends(seen: Seen) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for fact in seen.history:
+        if fact.type in ENDS:
+            found[fact.run_id].append(fact.type)
+    return found
+
+
+def _history(seen: Seen) -> Iterator[str]:
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for fact in seen.history:
+        numbers[fact.run_id].append(fact.sequence)
+    for run in seen.runs:
+        found = numbers[run.run_id]
+        if found != list(range(1, len(found) + 1)) or run.last_sequence != len(found):
+            yield f"run {run.run_id}: sequences {found}, the row says {run.last_sequence}"
+    times = Counter((fact.run_id, fact.type) for fact in seen.history if fact.type in ONCE)
+    yield from (
+        f"run {run}: {count} times {kind}" for (run, kind), count in times.items() if count > 1
+    )
+
+
+def _causes(seen: Seen) -> Iterator[str]:
+    known = {fact.event_id for fact in seen.history} | {one.event_id for one in seen.outbox}
+    for one in seen.outbox:
+        if one.caused_by is not None and one.caused_by not in known:
+            yield f"event {one.event_id} ({one.type}): caused by {one.caused_by}, which is nowhere"
+
+
+def _relayed(seen: Seen) -> Iterator[str]:
+    copies = _copies(seen.records)
+    told = {one.event_id for one in seen.outbox}
+    for one in seen.outbox:
+        if not one.sent or one.event_id not in copies:
+            yield f"event {one.event_id} ({one.type}): never on the wire, marked sent: {one.sent}"
+    for identity, found in copies.items():
+        if identity not in told:
+            yield f"record {identity}: on the wire, never told"
+        yield from _differing("record", identity, found)
+
+
+def _ends_told(seen: Seen) -> Iterator[str]:
+    """By effect: the distinct ids of ends under one key."""
+    kinds = {one.event_id: one.type for one in seen.outbox}
+    ends: dict[str, set[str]] = defaultdict(set)
+    for record in seen.records:
+        if kinds.get(record.identity) in ENDS:
+            ends[record.subject].add(record.identity)
+    yield from (
+        f"run {run}: {len(ids)} ends on the wire" for run, ids in ends.items() if len(ids) > 1
+    )
+
+
+def _in_order(records: Iterable[Copy]) -> Iterator[str]:
+    """What is new about a key comes in its order; repetitions may come at any time."""
+    newest: dict[tuple[str, str], int] = {}
+    known: set[str] = set()
+    for one in records:
+        if one.identity in known or not one.sequence:
+            continue
+        known.add(one.identity)
+        line = (one.where, one.subject)
+        if one.sequence <= newest.get(line, 0):
+            yield f"record {one.identity}: {one.sequence} after {newest[line]} of {one.subject}"
+        newest[line] = one.sequence
+
+
+def _dead_letters(expected: Expected, seen: Seen) -> Iterator[str]:
+    for group in expected.poisoned_groups | {one.where for one in seen.dead_letters}:
+        copies = _copies(one for one in seen.dead_letters if one.where == group)
+        wanted = expected.poison if group in expected.poisoned_groups else frozenset()
+        yield from (f"{group}: {one} was not set aside" for one in wanted - copies.keys())
+        yield from (f"{group}: {one} was set aside" for one in copies.keys() - wanted)
+        for identity, found in copies.items():
+            yield from _differing(f"dead letter of {group}", identity, found)
+
+
+def _mails(expected: Expected, seen: Seen) -> Iterator[str]:
+    finalised = {run for run, ends in _ends(seen).items() if FINALISED in ends}
+    wanted = {(run, who) for run in finalised for who in expected.recipients}
+    by_line: dict[tuple[str, str], list[Copy]] = defaultdict(list)
+    for mail in seen.mails:
+        by_line[mail.subject, mail.where].append(mail)
+    yield from (f"run {run}: no mail to {who}" for run, who in wanted - by_line.keys())
+    yield from (f"run {run}: a mail to {who}" for run, who in by_line.keys() - wanted)
+    for (run, who), found in by_line.items():
+        if len({one.identity for one in found}) > 1:
+            yield f"run {run}: {len(found)} different mails to {who}"
+        yield from _differing("mail", f"{run} to {who}", found)
+
+
+def _requests(expected: Expected, seen: Seen) -> Iterator[str]:
+    in_runs = {fact.event_id for fact in seen.history}
+    of_runs = [one for one in seen.outbox if one.event_id in in_runs]
+    for endpoint, types in expected.endpoints.items():
+        wanted = {one.event_id for one in of_runs if types is None or one.type in types}
+        copies = _copies(one for one in seen.requests if one.where == endpoint)
+        yield from (f"{endpoint}: {one} was not delivered" for one in wanted - copies.keys())
+        yield from (f"{endpoint}: {one} was delivered" for one in copies.keys() - wanted)
+        for identity, found in copies.items():
+            yield from _differing(f"request to {endpoint}", identity, found)
+
+
+def _copies(things: Iterable[Copy]) -> Mapping[str, list[Copy]]:
+    found: dict[str, list[Copy]] = defaultdict(list)
+    for one in things:
+        found[one.identity].append(one)
+    return found
+
+
+def _differing(what: str, identity: str, copies: Iterable[Copy]) -> Iterator[str]:
+    if len({one.content for one in copies}) > 1:
+        yield f"{what} {identity}: its copies differ"
+
+
+def _counts(seen: Seen) -> Mapping[str, int]:
+    statuses = Counter(f"runs {run.status}" for run in seen.runs)
+    repeated = {
+        "records": seen.records,
+        "dead letters": seen.dead_letters,
+        "mails": seen.mails,
+        "requests": seen.requests,
+    }
+    counts = {"runs": len(seen.runs), **dict(sorted(statuses.items())), "events": len(seen.outbox)}
+    counts["events with a cause"] = sum(one.caused_by is not None for one in seen.outbox)
+    for name, copies in repeated.items():
+        distinct = len({(one.where, one.identity) for one in copies})
+        counts |= {name: distinct, f"{name} repeated": len(copies) - distinct}
+    return counts

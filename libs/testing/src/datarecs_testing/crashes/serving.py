@@ -1,0 +1,68 @@
+"""Database and broker of a crash test that is no pytest session: the same servers, made the same.
+
+Apart from the house because a session of pytest has servers already; the soak, which kills them,
+wants its own.
+"""
+
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from datarecs_postgres.bootstrap import bootstrap_database
+from datarecs_postgres.migrate import upgrade
+from datarecs_postgres.roles import LOGINS, MIGRATE
+from datarecs_runtime.environment import process_environment
+from datarecs_testing import stack
+from datarecs_testing.database import PreparedDatabase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """Running, migrated, and nobody else's."""
+
+    folder: Path
+    postgres: stack.PostgresServer
+    database: PreparedDatabase
+    broker: stack.KafkaBroker
+    programs: stack.BrokerPrograms
+
+
+@contextmanager
+def own_servers() -> Iterator[Servers]:
+    """For as long as the block lasts; everything they wrote goes with it."""
+    environment = process_environment()
+    with tempfile.TemporaryDirectory(prefix="datarecs-crash-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o711)  # the database account passes through it
+        programs = stack.find_broker_programs(folder, environment)
+        server = stack.start_postgres(folder, environment)
+        try:
+            broker = stack.start_kafka(folder, environment, programs)
+            try:
+                yield Servers(
+                    folder=folder,
+                    postgres=server,
+                    database=_prepared(server),
+                    broker=broker,
+                    programs=programs,
+                )
+            finally:
+                _ended(broker.jvm)
+        finally:
+            _ended(server.process)
+
+
+def _prepared(server: stack.PostgresServer) -> PreparedDatabase:
+    passwords = {role: secrets.token_urlsafe(12) for role in LOGINS}
+    database = PreparedDatabase(admin_url=server.fresh_database(), passwords=passwords)
+    bootstrap_database(database.admin_url, passwords)
+    upgrade(database.url(MIGRATE))
+    return database
+
+
+def _ended(process: stack.ServerProcess | None) -> None:
+    if process is not None:
+        process.stop()

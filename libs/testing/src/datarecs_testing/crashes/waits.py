@@ -1,0 +1,60 @@
+"""What a killed process leaves behind ends at once: its leases, and the pauses after them.
+
+The database's clock decides about leases, so a test that wants to see what follows moves the stored
+instants back, as if that time had passed. Only leases of processes that are provably gone are
+ended: those of living ones would be fenced, which is another test.
+"""
+
+from collections.abc import Mapping
+from typing import LiteralString
+
+from datarecs_testing.database import PreparedDatabase
+
+_LEASES: LiteralString = """
+    UPDATE run_lease SET lease_until = now() - interval '6 seconds'
+        WHERE split_part(lease_owner, '/', 2) = %(pid)s;
+    UPDATE relay_shard SET lease_until = now() WHERE split_part(owner, '/', 2) = %(pid)s;
+    DELETE FROM relay_owner WHERE split_part(owner, '/', 2) = %(pid)s;
+    UPDATE email_delivery SET lease_until = now(), due_at = now(), claimed_until = NULL
+        WHERE split_part(lease_owner, '/', 2) = %(pid)s AND state = 'SENDING';
+    UPDATE webhook_delivery SET lease_until = now()
+        WHERE split_part(lease_owner, '/', 2) = %(pid)s AND state = 'LEASED';
+"""
+_PAUSES: LiteralString = """
+    UPDATE run SET next_reconcile_at = now() WHERE next_reconcile_at > now();
+    UPDATE run_lease SET due_at = now()
+        WHERE lease_owner IS NULL AND due_at > now() AND due_at < '9000-01-01';
+    UPDATE run_timer SET claimed_until = NULL WHERE claimed_until > now();
+    UPDATE email_delivery SET due_at = now() WHERE state <> 'SENDING' AND due_at > now();
+    UPDATE email_delivery SET claimed_until = NULL
+        WHERE state <> 'SENDING' AND claimed_until > now();
+    UPDATE webhook_delivery SET due_at = now() WHERE state = 'PENDING' AND due_at > now();
+    UPDATE webhook_endpoint_state SET next_claim_at = now(), paused_until = NULL
+        WHERE next_claim_at > now();
+"""
+
+
+def end_leases(database: PreparedDatabase, pid: int) -> None:
+    """Everything the dead process held may be taken by others; owners begin with `host/pid`."""
+    _each(database, _LEASES, {"pid": str(pid)})
+
+
+def end_pauses(database: PreparedDatabase) -> None:
+    """What waits for its next try is due; nothing that somebody holds is touched."""
+    _each(database, _PAUSES, {})
+
+
+def make_timers_due(database: PreparedDatabase, *reasons: str) -> int:
+    """Timers of these reasons fire now; how many."""
+    with database.connect() as connection:
+        return connection.execute(
+            "UPDATE datarecs.run_timer SET due_at = now() WHERE reason = ANY(%s)", (list(reasons),)
+        ).rowcount
+
+
+def _each(database: PreparedDatabase, statements: LiteralString, values: Mapping[str, str]) -> None:
+    """One commit each, so that no two tables are locked at once."""
+    with database.connect() as connection:
+        connection.execute("SET search_path = datarecs")
+        for statement in statements.split(";\n")[:-1]:
+            connection.execute(statement, values)

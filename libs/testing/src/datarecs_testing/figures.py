@@ -1,0 +1,172 @@
+"""Figures of benchmarks: real servers to measure on, medians, and how they are shown.
+
+Its own module because every benchmark owes the same beside a number: how often it was measured,
+on what, under which load, and against which target. Nothing here asserts; a timed test is flaky.
+"""
+
+import math
+import os
+import re
+import secrets
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+import psycopg
+
+from datarecs_postgres.bootstrap import bootstrap_database
+from datarecs_postgres.migrate import upgrade
+from datarecs_postgres.roles import LOGINS, MIGRATE
+from datarecs_postgres.urls import conninfo
+from datarecs_runtime.environment import process_environment
+from datarecs_testing import stack
+from datarecs_testing.builders import A_TENANT, B_TENANT
+from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.stack import KafkaBroker, PostgresServer
+
+FSYNC_PROBES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """A durable database server, and a broker where one is measured."""
+
+    postgres: PostgresServer
+    folder: Path
+    passwords: dict[str, str] = field(repr=False)
+    broker: KafkaBroker | None = None
+
+    def database(self) -> PreparedDatabase:
+        """A fresh one with the schema at head and the tenants A and B."""
+        made = PreparedDatabase(admin_url=self.postgres.fresh_database(), passwords=self.passwords)
+        bootstrap_database(made.admin_url, self.passwords)
+        upgrade(made.url(MIGRATE))
+        made.add_tenant("a", A_TENANT)
+        made.add_tenant("b", B_TENANT)
+        return made
+
+
+@contextmanager
+def servers(*, kafka: bool) -> Iterator[Servers]:
+    """Started for the block, in a folder of their own, with fsync on."""
+    environment = process_environment()
+    with ExitStack() as held:
+        name = held.enter_context(
+            tempfile.TemporaryDirectory(prefix="datarecs-bench-", ignore_cleanup_errors=True)
+        )
+        folder = Path(name)
+        folder.chmod(0o711)
+        postgres = stack.start_postgres(folder, environment, durable=True)
+        if postgres.process is not None:
+            held.callback(postgres.process.stop)
+        broker = None
+        if kafka:
+            programs = stack.find_broker_programs(folder, environment)
+            broker = stack.start_kafka(folder, environment, programs)
+            if broker.jvm is not None:
+                held.callback(broker.jvm.stop)
+        passwords = {role: secrets.token_urlsafe(12) for role in LOGINS}
+        yield Servers(postgres=postgres, folder=folder, passwords=passwords, broker=broker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number, measured several times."""
+
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    target: float | None = None
+    more_is_better: bool = False
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def met(self) -> bool | None:
+        if self.target is None:
+            return None
+        wanted = self.median >= self.target if self.more_is_better else self.median <= self.target
+        return bool(wanted)
+
+
+def repeated(rounds: int, measure: Callable[[], float]) -> tuple[float, ...]:
+    return tuple(measure() for _ in range(rounds))
+
+
+def per_second(count: int, work: Callable[[], object]) -> float:
+    """`count` things, done by the work, in a second."""
+    began = perf_counter()
+    work()
+    return count / (perf_counter() - began)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(len(ordered) * share) - 1, 0)]
+
+
+def commits_per_second(database: PreparedDatabase) -> float:
+    """What one client of this machine's disk can do: the smallest transaction there is."""
+    with psycopg.connect(conninfo(database.admin_url), autocommit=True) as connection:
+        connection.execute("CREATE TABLE probe (n integer)")
+
+        def commit() -> None:
+            for number in range(FSYNC_PROBES):
+                connection.execute("INSERT INTO probe VALUES (%s)", (number,))
+
+        return per_second(FSYNC_PROBES, commit)
+
+
+def page(title: str, figures: Sequence[Figure], about: Sequence[tuple[str, str]]) -> str:
+    """Figures and machine as Markdown."""
+    lines = [f"## {title}", ""]
+    lines += [f"- {name}: {value}" for name, value in about]
+    lines += [
+        "",
+        "| what | median | lowest | highest | target |",
+        "| --- | --: | --: | --: | --: |",
+    ]
+    for one in figures:
+        cells = [
+            _number(value, one.unit) for value in (one.median, min(one.values), max(one.values))
+        ]
+        lines.append(f"| {one.name} | {' | '.join(cells)} | {_target(one)} |")
+    return "\n".join(lines) + "\n"
+
+
+def replace_part(path: Path, part: str) -> None:
+    """Put this part into a page, in place of the one with the same title."""
+    title = part.partition("\n")[0]
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    head, *parts = re.split(r"(?m)^(?=## )", old)
+    kept = [one.rstrip("\n") for one in parts if not one.startswith(f"{title}\n")]
+    texts = [head.rstrip("\n"), *kept, part.rstrip("\n")]
+    path.write_text("\n\n".join(filter(None, texts)) + "\n", encoding="utf-8")
+
+
+def machine(load_before: float) -> list[tuple[str, str]]:
+    """What a number depends on besides the code."""
+    after = os.getloadavg()[0]
+    return [
+        ("cores", str(os.cpu_count())),
+        ("load before and after", f"{load_before:.1f}, {after:.1f}"),
+    ]
+
+
+def _number(value: float, unit: str) -> str:
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f} {unit}"
+
+
+def _target(one: Figure) -> str:
+    if one.target is None:
+        return ""
+    sign = "≥" if one.more_is_better else "≤"
+    return f"{sign} {one.target:,.0f} {one.unit}, {'met' if one.met else 'missed'}"

@@ -1,0 +1,196 @@
+"""The one reader of the run feed in this process, and what it hands to those who follow a tenant.
+
+One look serves every follower: a notification wakes it, a poll each second is the backstop, and
+while nobody follows it asks nothing. Apart from `tenant_live`, which says what one client is told.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+
+import structlog
+
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.feed import ChangeFeed, EventFilter, FeedEntry, FeedLook
+from datarecs_application.ports.outside import Clock, Metrics, Wake
+from datarecs_core.values import TenantId
+from datarecs_core_api.following import LoopWake
+from datarecs_core_api.frames import Frame, a_frame
+from datarecs_core_api.views import entry_view
+from datarecs_runtime.clock import Latch
+
+log = structlog.get_logger()
+
+BUFFER = 256
+"""Frames one client may be behind; then it is let go and comes back where it was."""
+PAGE = 200
+"""Below BUFFER, so that a burst alone makes nobody slow."""
+POLL = timedelta(seconds=1)
+PAUSE = timedelta(milliseconds=20)
+"""Between two looks, however many notifications come."""
+EVERYTHING = EventFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """An entry and the frame that tells it."""
+
+    found: FeedEntry
+    frame: Frame
+
+    @property
+    def rv(self) -> int:
+        return self.found.entry.rv
+
+
+def item_of(tenant: TenantId, found: FeedEntry) -> Item:
+    view = entry_view(tenant, found.run_id, found.entry)
+    return Item(found=found, frame=a_frame("event", view, number=found.entry.rv))
+
+
+class Buffer:
+    """What the feed has read and one client has not taken yet."""
+
+    def __init__(self, tenant: TenantId, where: EventFilter, wake: LoopWake) -> None:
+        self.tenant, self._where, self._wake = tenant, where, wake
+        self.since = 0
+        """Everything above this number comes through here; set when it joins the feed."""
+        self.is_lost = False
+        """More came than it holds: what it was given is incomplete."""
+        self._seen = 0
+        self._items: list[Item] = []
+        self._lock = Lock()
+
+    def begin(self, since: int) -> None:
+        """Empty, and complete from this number on."""
+        with self._lock:
+            self.since = self._seen = since
+            self._items, self.is_lost = [], False
+
+    def put(self, items: Sequence[Item]) -> None:
+        """From the feed's thread; what came before is left out."""
+        with self._lock:
+            new = [one for one in items if one.rv > self._seen]
+            if not new:
+                return
+            self._seen = new[-1].rv
+            self._items += [one for one in new if self._where.admits(one.found)]
+            if len(self._items) > BUFFER:
+                self.is_lost = True
+                self._items = []
+        self._wake.set()
+
+    def taken(self) -> tuple[list[Item], int]:
+        """What is there, and the number up to which that is all."""
+        with self._lock:
+            items, self._items = self._items, []
+            return items, self._seen
+
+
+class Feed:
+    """A loop. Safe from several threads."""
+
+    name = "feed"
+
+    def __init__(self, source: ChangeFeed, clock: Clock, metrics: Metrics) -> None:
+        self._source, self._clock, self._metrics = source, clock, metrics
+        self.wake: Wake = Latch()
+        """Set by `hint`, by a new follower and at the end of the process."""
+        self._reading = Lock()
+        self._joining = Lock()
+        self._buffers: tuple[Buffer, ...] = ()
+        self._head = 0
+        self._is_hinted = False
+        self._awaited = 0
+        """Below this number was every transaction that had begun at the last notification."""
+        self._rest = POLL
+        """Until the next look that nobody asks for."""
+
+    def hint(self) -> None:
+        """Something was committed: look now. From any thread."""
+        self._is_hinted = True
+        self.wake.set()
+
+    def join(self, buffer: Buffer) -> None:
+        """Fill the buffer from here on; again, when it was lost.
+
+        Waits for the database, so it is not called on an event loop.
+        """
+        with self._reading:
+            if not self._buffers:
+                self._head = self._source.head()
+            buffer.begin(self._head)
+            with self._joining:
+                others = (one for one in self._buffers if one is not buffer)
+                self._buffers = (*others, buffer)
+        self.wake.set()
+
+    def leave(self, buffer: Buffer) -> None:
+        """Safe to repeat, and for one that never joined."""
+        with self._joining:
+            self._buffers = tuple(one for one in self._buffers if one is not buffer)
+
+    def run(self, stop: Wake) -> None:
+        """Look after each notification, but not more often than PAUSE allows, and each second.
+
+        The process sets `wake` together with `stop`.
+        """
+        while not stop.is_set():
+            self.wake.clear()
+            try:
+                found = self.read()
+            except (StoreUnavailableError, StoreBusyError) as cause:
+                log.warning("feed_waits", code=cause.code.name)
+                self._clock.wait(POLL, until=stop)
+                continue
+            if found < PAGE:
+                self._clock.wait(PAUSE, until=stop)
+                self._clock.wait(self._rest, until=self.wake)
+
+    def read(self) -> int:
+        """One look: how many numbers it found, of all tenants.
+
+        Raises:
+            StoreUnavailableError, StoreBusyError: nobody was told anything twice; repeat it.
+        """
+        with self._reading:
+            buffers = self._buffers
+            if not buffers:
+                return 0
+            hinted, self._is_hinted = self._is_hinted, False
+            look = self._source.look(after=self._head, limit=PAGE)
+            self._rest = self._rest_after(look, hinted=hinted)
+            if look.found:
+                self._pass_on(look, buffers)
+                self._head = look.found[-1][1]
+            return len(look.found)
+
+    def _rest_after(self, look: FeedLook, *, hinted: bool) -> timedelta:
+        """How long until the next look that no notification asks for.
+
+        What was announced may be held up by an older transaction, whose end nobody announces: it
+        is waited for in steps that grow with the time already waited.
+        """
+        if hinted:
+            self._awaited = look.begun
+        if look.ended >= self._awaited:
+            return POLL
+        return PAUSE if hinted or look.found else min(self._rest * 2, POLL)
+
+    def _pass_on(self, look: FeedLook, buffers: Sequence[Buffer]) -> None:
+        last = look.found[-1][1]
+        changed = {tenant for tenant, _ in look.found}
+        items: Mapping[TenantId, list[Item]] = {
+            tenant: self._items(tenant, upto=last)
+            for tenant in {buffer.tenant for buffer in buffers} & changed
+        }
+        for buffer in buffers:
+            buffer.put(items.get(buffer.tenant, []))
+
+    def _items(self, tenant: TenantId, *, upto: int) -> list[Item]:
+        found = self._source.entries(tenant, EVERYTHING, after=self._head, upto=upto, limit=PAGE)
+        if found:
+            behind = self._clock.now() - found[0].entry.time
+            self._metrics.gauge("feed_lag_seconds", max(0.0, behind.total_seconds()))
+        return [item_of(tenant, one) for one in found]

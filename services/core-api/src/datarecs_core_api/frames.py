@@ -1,0 +1,51 @@
+"""What a live view tells, as data: one frame, as a server-sent event or as a message of a socket.
+
+Apart from `live` and `tenant_live`, which decide what is told: both forms of a frame say the same.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from datarecs_core_api.exact_json import exact_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One thing a client is told; encoded once, however many clients it goes to."""
+
+    event: str
+    data: str
+    """JSON; numbers keep their digits."""
+    number: int | None = None
+    """The place a client goes on from."""
+
+    def as_sse(self) -> bytes:
+        head = f"event: {self.event}\n"
+        place = "" if self.number is None else f"id: {self.number}\n"
+        return f"{head}{place}data: {self.data}\n\n".encode()
+
+    def as_message(self, run_id: UUID) -> str:
+        """One socket may follow several runs, so each message names its own."""
+        members = {"event": self.event, "run_id": str(run_id), "id": self.number}
+        told = json.dumps({name: value for name, value in members.items() if value is not None})
+        return f'{told[:-1]}, "data": {self.data}}}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A place without anything to tell: a browser keeps it and goes on from there."""
+
+    number: int
+
+    def as_sse(self) -> bytes:
+        return f"id: {self.number}\n\n".encode()
+
+
+Told = Sequence[Frame | Mark]
+"""What goes out in one piece; empty when there was nothing for so long that a ping is due."""
+
+
+def a_frame(event: str, data: object, *, number: int | None = None) -> Frame:
+    return Frame(event=event, data=exact_json(data), number=number)

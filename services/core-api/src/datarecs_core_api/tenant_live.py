@@ -1,0 +1,115 @@
+"""Live view of a tenant: the events of all its runs in commit order, for one client.
+
+Frames: `event` (number = rv), and `reset` when what the client missed is older than a day: it lists
+again, and goes on from the number of that frame. What was missed is read from the table, what comes
+then is taken from the process's one reader of the feed (spec run-lifecycle 15).
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from datetime import timedelta
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.feed import ChangeFeed, EventFilter
+from datarecs_core.access.principal import Principal
+from datarecs_core_api.feed import PAGE, Buffer, Feed, item_of
+from datarecs_core_api.following import Following, LoopWake
+from datarecs_core_api.frames import Mark, Told, a_frame
+from datarecs_core_api.streaming import Due
+
+REACH = timedelta(hours=24)
+"""How far back a client may resume."""
+TENANT_WIDE = "feed"
+"""What its followers wait for in `Following`; no run has such an id."""
+
+
+class TenantStream:
+    """One client that follows its tenant; use it once, on an event loop."""
+
+    def __init__(
+        self,
+        source: ChangeFeed,
+        feed: Feed,
+        following: Following,
+        *,
+        caller: Principal,
+        may_see: Callable[[], bool],
+    ) -> None:
+        """`may_see` tells whether the caller's key is still good; asked while the stream lasts."""
+        self._source, self._feed, self._following = source, feed, following
+        self._tenant, self._may_see = caller.tenant_id, may_see
+        self._at = 0
+        """Number up to which the client has been told all it wants."""
+
+    async def frames(self, where: EventFilter, *, after: int | None) -> AsyncGenerator[Told, None]:
+        """Every event after `after` exactly once, in order; None: what comes from now on.
+
+        It ends when the client is 256 frames behind, the process drains, the key is revoked or the
+        database goes away: the client comes back with the last number it saw.
+        """
+        self._check = Due(self._following.pace.check)
+        with self._following.watching(TENANT_WIDE) as wake:
+            buffer = Buffer(self._tenant, where, wake)
+            try:
+                await run_in_threadpool(self._feed.join, buffer)
+                if opening := await self._opening(buffer.since, after):
+                    yield opening
+                for phase in (self._missed(where, buffer), self._live(buffer, wake)):
+                    async with aclosing(phase):
+                        async for told in phase:
+                            yield told
+            except (StoreUnavailableError, StoreBusyError):
+                return
+            finally:
+                self._feed.leave(buffer)
+
+    async def _opening(self, since: int, after: int | None) -> Told:
+        """Where the client stands from now on, told to it when it is not where it said."""
+        if after is None:
+            self._at = since
+            return (Mark(number=since),)
+        expired = partial(self._source.is_expired, self._tenant, after, age=REACH)
+        if await run_in_threadpool(expired):
+            self._at = since
+            return (a_frame("reset", {"after": since}, number=since),)
+        self._at = after
+        return ()
+
+    async def _missed(self, where: EventFilter, buffer: Buffer) -> AsyncGenerator[Told, None]:
+        """From the table, until the buffer has all that follows."""
+        while self._at < buffer.since and await self._goes_on():
+            upto = buffer.since
+            read = partial(self._source.entries, after=self._at, upto=upto, limit=PAGE)
+            page = await run_in_threadpool(read, self._tenant, where)
+            self._at = page[-1].entry.rv if len(page) == PAGE else upto
+            if page:
+                yield tuple(item_of(self._tenant, one).frame for one in page)
+            if self._at == upto and buffer.is_lost:
+                await run_in_threadpool(self._feed.join, buffer)
+
+    async def _live(self, buffer: Buffer, wake: LoopWake) -> AsyncGenerator[Told, None]:
+        pace = self._following.pace
+        ping, marked = Due(pace.ping), self._at
+        while await self._goes_on():
+            items, upto = buffer.taken()
+            if buffer.is_lost:
+                return
+            news = tuple(one.frame for one in items if one.rv > self._at)
+            self._at = max(self._at, upto)
+            if news:
+                ping.begin()
+                marked = self._at
+                yield news
+            elif ping.has_come():
+                yield (Mark(number=self._at),) if self._at > marked else ()
+                marked = self._at
+            else:
+                await wake.arrived(pace.poll)
+
+    async def _goes_on(self) -> bool:
+        if self._following.is_over:
+            return False
+        return not self._check.has_come() or await run_in_threadpool(self._may_see)

@@ -1,0 +1,157 @@
+"""A lake table in the child: pinned there, read there, and sealed with its snapshot."""
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from datarecs_application.assignments import Prepared, Preparing
+from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_connectors.registry import open_connector
+from datarecs_core.catalog.layout import run_document
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.documents import to_document
+from datarecs_core.jobs.definition import Source
+from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
+from datarecs_core.runs.result_file import NAME
+from datarecs_core.values import RunId
+from datarecs_memory.blob_store import MemoryBlobStores
+from datarecs_memory.engine import MemoryEngine
+from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.wiring import StoredSpecs
+from datarecs_reconciliation_worker.work import Tools, read_assignment, work
+from datarecs_runtime.frames import SupervisorChannel
+from datarecs_specs.documents import job_of
+from datarecs_testing.builders import A_TENANT, a_run, an_id
+from datarecs_testing.clock import ManualClock
+from datarecs_testing.lake import Lake, a_lake, delete_equal
+from datarecs_testing.platform import NoSecrets
+
+RUN_ID = RunId(an_id())
+SPEC = {
+    "sources": [
+        {"name": "ledger", "kind": "csv", "connection": "here", "path": "ledger.csv"},
+        {"name": "table", "kind": "iceberg", "connection": "lake", "relation": "books.words"},
+    ],
+    "stages": [
+        {"name": "how-many", "type": "counts"},
+        {"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"},
+    ],
+}
+WORDS = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "word", StringType(), required=False),
+)
+
+
+@dataclass
+class Child:
+    lake: Lake
+    opened: dict[str, Connector] = field(default_factory=dict)
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def connect(
+        self, source: Source, connection: Connection | None, secrets: Mapping[str, str]
+    ) -> Connector:
+        around = self.lake.surroundings
+        self.opened[source.name] = open_connector(source, connection, secrets, surroundings=around)
+        return self.opened[source.name]
+
+    def engine(self, _plan: ComparisonPlan, _key: bytes, _directory: Path) -> Engine:
+        return MemoryEngine(lambda scan: self.opened[scan.source].rows(scan))
+
+    def work(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Result file and, if there is one, run.json."""
+        attempt = self.lake.folder / "attempt"
+        attempt.mkdir()
+        secrets = attempt / "credentials.json"
+        secrets.write_text(json.dumps({"break_key": "00" * 32}))
+        files = Connection(type=ConnectionType.FILES, config=FilesConfig(root="."))
+        connections = {"here": files, "lake": self.lake.connection}
+        frame = {
+            "tenant_id": str(A_TENANT),
+            "run_id": str(RUN_ID),
+            "job_id": str(an_id()),
+            "job": "ledger-vs-table",
+            "spec_hash": "sha256:" + 64 * "0",
+            "spec": SPEC,
+            "parameters": {},
+            "attempt": 1,
+            "lease_epoch": 7,
+            "started_at": None,
+            "connections": {name: to_document(one) for name, one in connections.items()},
+            "pins": {"by_source": {}},
+            "folder": str(attempt),
+            "triggered_by": "ana",
+            "credentials_file": str(secrets),
+        }
+        blobs = MemoryBlobStores(self.clock)
+        tools = Tools(
+            connect=self.connect,
+            engine=self.engine,
+            blobs=blobs,
+            clock=self.clock,
+            versions={"tzdata": "2026f"},
+        )
+        channel = SupervisorChannel(io.BytesIO(), io.BytesIO())
+        work(read_assignment(frame), tools, FrameTold(channel))
+        result = json.loads((attempt / NAME).read_bytes())
+        if result["outcome"] != "COMPLETED":
+            return result, None
+        return result, json.loads(blobs.of(A_TENANT).get(run_document(A_TENANT, RUN_ID)))
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Child]:
+    with ExitStack() as closing:
+        lake = a_lake(tmp_path / "lake", closing)
+        (lake.folder / "ledger.csv").write_text("id,word\n1,a\n2,b\n")
+        table = lake.table("words", WORDS, pa.table({"id": [1, 2, 3], "word": ["a", "b", "c"]}))
+        delete_equal(table, pa.table({"id": [3]}))
+        yield Child(lake)
+
+
+def test_a_table_without_its_deleted_rows_matches_and_its_snapshot_is_sealed(
+    child: Child,
+) -> None:
+    result, document = child.work()
+    assert (result["outcome"], result["result"]) == ("COMPLETED", "MATCHED")
+    assert document is not None
+    pin = document["proof"]["sources"][1]["pin"]
+    current = child.lake.catalog.load_table("books.words").current_snapshot()
+    assert current is not None
+    assert pin["snapshot_id"] == str(current.snapshot_id)
+    assert str(child.lake.folder) not in json.dumps(document["proof"])
+
+
+def test_a_table_that_is_not_there_leaves_no_verdict(child: Child) -> None:
+    child.lake.catalog.drop_table("books.words")
+    result, document = child.work()
+    assert (result["outcome"], document) == ("ERRORED", None)
+    assert "books.words" in json.dumps(result)
+    assert "QUERY_ERROR" in json.dumps(result)
+
+
+def test_the_supervisor_opens_no_table(child: Child) -> None:
+    """It holds the platform's credentials, and metadata is a file of the customer."""
+
+    def connect(source: Source, _found: Connection | None, _secrets: object) -> Connector:
+        raise AssertionError(source.name)
+
+    secured = replace(child.lake.connection, auth={"password": "env:DATARECS_CONN_A_LAKE"})
+    prepared = Prepared(
+        run=a_run(), job=job_of("job", SPEC), connections={"lake": secured}, secrets={}
+    )
+    preparing = Preparing(
+        decode=StoredSpecs(), secrets=NoSecrets(), connect=connect, break_key=lambda _: "00"
+    )
+    with ExitStack() as held:
+        assert preparing.pin(prepared, held) == {}

@@ -1,0 +1,274 @@
+"""Figures of the live feed on a real database, fsync on: from a commit to the client that is told.
+
+core-api and the clients are processes of their own; writers are here. Of each event the moment at
+which its COMMIT returned is kept, and each client notes when it has read it, by the machine's one
+monotonic clock.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+
+import structlog
+
+from datarecs_core.values import RunId
+from datarecs_postgres.database import Database, Limits
+from datarecs_postgres.roles import API, CONTROLLER
+from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_runtime.clock import SystemClock, UuidV7Ids
+from datarecs_testing.api_process import Running, a_key, running_api
+from datarecs_testing.builders import A_TENANT, a_run
+from datarecs_testing.conformance.runs import a_fact
+from datarecs_testing.conformance.stores import triggered
+from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.figures import (
+    Figure,
+    commits_per_second,
+    machine,
+    page,
+    quantile,
+    replace_part,
+    servers,
+)
+from datarecs_testing.load import paced
+
+WRITES_PER_S, WRITERS = 100, 8
+PER_RUN, TENANT_WIDE, PER_PRINCIPAL = 90, 10, 20
+SETTLE = timedelta(seconds=3)
+"""After the last write, for what is still on its way; what comes later counts as lost."""
+MS = 1000
+EVENT_ID = re.compile(rb'"id":"([0-9a-f-]{36})"')
+
+
+Told = tuple[str, float, bool]
+"""An event's id, when it was read, and whether by a client of the whole tenant."""
+
+
+Round = tuple[dict[str, list[float]], float]
+"""Milliseconds from commit to client, of clients of one run and of the tenant; milliseconds of
+core-api's processor time for one event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One stream: whose key it shows and what it follows."""
+
+    key: str
+    path: str
+
+    @property
+    def is_wide(self) -> bool:
+        return self.path.endswith("/events/stream")
+
+
+async def follow(port: int, client: Client, begun: asyncio.Semaphore, told: list[Told]) -> None:
+    """Note every event until the stream ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = (
+        f"GET {client.path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+        f"Authorization: Bearer {client.key}\r\n\r\n"
+    )
+    writer.write(head.encode())
+    if b" 200 " not in await reader.readline():
+        raise RuntimeError("a stream was refused")
+    while not (await reader.readline()).startswith(b"retry"):
+        pass
+    begun.release()
+    while line := await reader.readline():
+        if line.startswith(b"data: ") and (found := EVENT_ID.search(line)):
+            told.append((found[1].decode(), monotonic(), client.is_wide))
+    writer.close()
+
+
+async def follow_all(port: int, clients: Sequence[Client]) -> None:
+    """The second process: tells that all have begun, and all they read when told to end."""
+    begun, told = asyncio.Semaphore(0), list[Told]()
+    tasks = [asyncio.create_task(follow(port, one, begun, told)) for one in clients]
+    for _ in clients:
+        await begun.acquire()
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+    for task in tasks:
+        if task.done():
+            task.result()
+            raise RuntimeError("a stream ended")
+        task.cancel()
+    json.dump(told, sys.stdout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followers:
+    """The process of the clients."""
+
+    process: subprocess.Popen[str]
+
+    def told(self) -> list[Told]:
+        """Everything they have read; they are gone then."""
+        text, _ = self.process.communicate("end\n", timeout=60)
+        return [(event_id, at, wide) for event_id, at, wide in json.loads(text)]
+
+
+@contextmanager
+def followers(port: int, clients: Sequence[Client]) -> Iterator[Followers]:
+    """Begun for the block; clients come as one line of JSON."""
+    command = [sys.executable, __file__, "--follow", str(port)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("no pipes")
+    try:
+        process.stdin.write(json.dumps([[one.key, one.path] for one in clients]) + "\n")
+        process.stdin.flush()
+        if process.stdout.readline() != "begun\n":
+            raise RuntimeError("the clients did not begin")
+        yield Followers(process=process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def clients_of(database: PreparedDatabase, runs: Sequence[RunId]) -> list[Client]:
+    """90 on a run each, 10 on the tenant, no more than 20 of a principal."""
+    paths = [f"/api/v1/runs/{run_id}/events?after=1" for run_id in runs]
+    paths += ["/api/v1/events/stream"] * TENANT_WIDE
+    keys = [a_key(database, f"u-{number}") for number in range(-(-len(paths) // PER_PRINCIPAL))]
+    return [Client(key=keys[number % len(keys)], path=path) for number, path in enumerate(paths)]
+
+
+def new_runs(database: PreparedDatabase) -> list[RunId]:
+    """Runs that nobody works on."""
+    with closing(Database(database.url(API))) as api:
+        unit, runs = PostgresUnitOfWork(api, UuidV7Ids()), [a_run() for _ in range(PER_RUN)]
+        for run in runs:
+            with unit.begin(A_TENANT, feed=1) as tx:
+                tx.runs.add(run)
+                tx.outbox.append(triggered(run))
+    return [run.run_id for run in runs]
+
+
+def written(database: PreparedDatabase, runs: Sequence[RunId], seconds: int) -> Mapping[str, float]:
+    """100 events a second over all runs: when each was committed, by its id."""
+    limits = Limits(pool_size=WRITERS)
+    committed: dict[str, float] = {}
+    pending: list[Future[None]] = []
+    with (
+        closing(Database(database.url(CONTROLLER), limits=limits)) as login,
+        ThreadPoolExecutor(WRITERS) as pool,
+    ):
+        unit, ids = PostgresUnitOfWork(login, UuidV7Ids()), UuidV7Ids()
+
+        def write(number: int) -> None:
+            fact = a_fact(event_id=ids.new())
+            with unit.begin(A_TENANT, feed=1) as tx:
+                tx.runs.record(runs[number % len(runs)], fact)
+            committed[str(fact.event_id)] = monotonic()
+
+        paced(
+            lambda number: pending.append(pool.submit(write, number)),
+            per_second=WRITES_PER_S,
+            count=seconds * WRITES_PER_S,
+        )
+        for one in pending:
+            one.result()
+    return committed
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def one_round(database: PreparedDatabase, api: Running, seconds: int) -> Round:
+    """The writes, and what came of them."""
+    runs = new_runs(database)
+    with followers(api.port, clients_of(database, runs)) as clients:
+        before = cpu_s(api.service.process.pid)
+        committed = written(database, runs, seconds)
+        used = cpu_s(api.service.process.pid) - before
+        SystemClock().wait(SETTLE)
+        told = clients.told()
+    late: dict[str, list[float]] = {"run": [], "tenant": []}
+    for event_id, at, wide in told:
+        if event_id in committed:
+            late["tenant" if wide else "run"].append(max(at - committed[event_id], 0.0) * MS)
+    wanted = (len(committed), len(committed) * TENANT_WIDE)
+    if (len(late["run"]), len(late["tenant"])) != wanted:
+        raise RuntimeError(f"{wanted} were to be told, {[len(one) for one in late.values()]} were")
+    return late, used / len(committed) * MS
+
+
+def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, str]]]:
+    """Everything, on one database server and one core-api."""
+    load_before = os.getloadavg()[0]
+    found: dict[str, list[float]] = {}
+    with servers(kafka=False) as running:
+        database = running.database()
+        with running_api(database, running.folder) as api:
+            for _ in range(rounds):
+                late, used = one_round(database, api, seconds)
+                found.setdefault("cpu", []).append(used)
+                every = [one for values in late.values() for one in values]
+                for name, values in {**late, "all": every}.items():
+                    found.setdefault(f"{name} p50", []).append(quantile(values, 0.5))
+                    found.setdefault(f"{name} p99", []).append(quantile(values, 0.99))
+        about = [
+            *machine(load_before),
+            ("commits of one client per second (fsync)", f"{commits_per_second(database):.0f}"),
+            ("writes", f"{WRITES_PER_S}/s, one event each, over {PER_RUN} runs"),
+            ("clients", f"{PER_RUN} of one run each, {TENANT_WIDE} of the tenant"),
+            ("rounds", f"{rounds}, each {seconds} s"),
+        ]
+    return [
+        Figure(name=title, unit="ms", values=tuple(found[name]), target=target)
+        for name, (title, target) in TOLD.items()
+    ], about
+
+
+TOLD: Mapping[str, tuple[str, float | None]] = {
+    "run p50": ("commit → client of one run, p50", None),
+    "run p99": ("commit → client of one run, p99", None),
+    "tenant p50": ("commit → client of the tenant, p50", None),
+    "tenant p99": ("commit → client of the tenant, p99", None),
+    "all p50": ("commit → client, p50", None),
+    "all p99": ("commit → client, p99", 50),
+    "cpu": ("processor time of core-api for one event and all its clients", None),
+}
+"""Title and target, by figure."""
+
+
+def main() -> int:
+    """Print the figures as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=10, help="of each round")
+    parser.add_argument("--write", type=Path, help="a page whose part on the live feed to replace")
+    parser.add_argument("--follow", type=int, metavar="PORT", help="be the clients")
+    asked = parser.parse_args()
+    if asked.follow:
+        clients = [Client(key=key, path=path) for key, path in json.loads(sys.stdin.readline())]
+        asyncio.run(follow_all(asked.follow, clients))
+        return 0
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    found, about = figures(asked.rounds, asked.seconds)
+    text = page("Live feed", found, about)
+    sys.stdout.write(text)
+    if asked.write:
+        replace_part(asked.write, text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -73,9 +73,9 @@ class Platform:
             replace(self.access, username=principal, password=PRINCIPALS[principal])
         )
 
-    def relay(self) -> Relay:
+    def relay(self, *, delivery: timedelta = timedelta(seconds=30)) -> Relay:
         return Relay(
-            self.client("relay"),
+            replace(self.client("relay"), delivery=delivery),
             MemoryOutboxReader(self.store),
             owner="this-test",
             metrics=self.metrics,
@@ -259,6 +259,35 @@ def test_a_killed_broker_delays_and_loses_nothing(
         kafka_broker.jvm.restart()
         platform.wait_for_effects(200)
     assert sorted(platform.handled) == sorted(ids)
+
+
+@pytest.mark.case("L12")
+@pytest.mark.usefixtures("careless_sockets")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_outage_beyond_the_time_of_delivery_loses_nothing_and_ends_with_the_broker(
+    platform: Platform, kafka_broker: KafkaBroker
+) -> None:
+    """What expired on its way must not stop what comes after it: the library's producer does."""
+    if kafka_broker.jvm is None:
+        pytest.skip("the broker is not ours to kill")
+    keys = [f"run-{number % 20}" for number in range(100)]
+    relay = platform.relay(delivery=timedelta(seconds=5))
+    with running(relay, platform.consumer()):
+        ids = platform.write(keys)
+        platform.wait_for_effects(10)
+        kafka_broker.jvm.kill()
+        ids += platform.write(keys)
+        for _ in range(600):
+            if platform.metrics.total("outbox_published_total", topic=INFRA, outcome="failed"):
+                break
+            platform.clock.wait(timedelta(milliseconds=50))
+        ids += platform.write(keys)
+        kafka_broker.jvm.restart()
+        platform.wait_for_effects(len(ids))
+    assert sorted(platform.handled) == sorted(ids)
+    for first in range(20):
+        of_key = ids[first::20]
+        assert [one for one in platform.handled if one in of_key] == of_key
 
 
 def test_the_relay_carries_thousands_a_second(platform: Platform) -> None:

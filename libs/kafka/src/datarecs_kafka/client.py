@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
@@ -61,8 +62,6 @@ PRODUCER_SETTINGS: Mapping[str, object] = MappingProxyType(
     {
         "acks": "all",
         "enable_idempotence": True,  # covers one process only; the inbox covers the rest
-        "delivery_timeout_ms": 30_000,
-        "request_timeout_ms": 10_000,
         "max_block_ms": 10_000,
         "linger_ms": 0,
         "max_request_size": 1_048_576,
@@ -70,6 +69,8 @@ PRODUCER_SETTINGS: Mapping[str, object] = MappingProxyType(
         "metrics_enabled": False,
     }
 )
+PATIENCE = timedelta(seconds=5)
+"""Beyond the time of delivery; an outcome that has not come by then never does."""
 CALL_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 5.0
 
@@ -108,6 +109,8 @@ class KafkaLogClient:
     poll_interval: timedelta = timedelta(minutes=5)
     """A member that has not polled for so long is taken out of its group, and others repeat what
     it has not committed. Ten times the longest batch."""
+    delivery: timedelta = timedelta(seconds=30)
+    """How long the library tries to deliver a record, over as many requests as it takes."""
 
     def consumer(self, *, group: str, topics: Sequence[str]) -> "KafkaLogConsumer":
         """Raises LogUnavailableError, LogAccessDeniedError for a topic that is not visible."""
@@ -130,7 +133,7 @@ class KafkaLogClient:
 
     def producer(self) -> "KafkaLogProducer":
         """Connects at the first send."""
-        return KafkaLogProducer(self.access)
+        return KafkaLogProducer(self.access, delivery=self.delivery)
 
 
 class KafkaLogConsumer:
@@ -259,11 +262,13 @@ class KafkaLogProducer:
     """Sends as one principal.
 
     A refusal of the broker kills the library's producer for good, and every later record would
-    inherit that refusal; so it is replaced before the next send.
+    inherit that refusal; so it is replaced before the next send. So is one whose record was not
+    delivered in time: after such an outage the library takes further records, and neither sends
+    them nor gives them up.
     """
 
-    def __init__(self, access: BrokerAccess) -> None:
-        self._access = access
+    def __init__(self, access: BrokerAccess, *, delivery: timedelta) -> None:
+        self._access, self._delivery = access, delivery
         self._inner: KafkaProducer | None = None
         self._spoiled = False
 
@@ -289,7 +294,7 @@ class KafkaLogProducer:
             return _Settled(NotSent(_reason(cause), permanent=False))
         except KafkaError as cause:  # `send` blocks on metadata
             raise LogUnavailableError(where=self._access.bootstrap, cause=_reason(cause)) from cause
-        return _Pending(future, self)
+        return _Pending(future, self, monotonic() + (self._delivery + PATIENCE).total_seconds())
 
     def _ready(self) -> KafkaProducer:
         if self._spoiled:
@@ -297,12 +302,16 @@ class KafkaLogProducer:
         if self._inner is None:
             with connecting(self._access) as network:
                 self._inner = KafkaProducer(
-                    kafka_client=network, **self._access.settings(), **PRODUCER_SETTINGS
+                    kafka_client=network,
+                    **self._access.settings(),
+                    **PRODUCER_SETTINGS,
+                    delivery_timeout_ms=_ms(self._delivery),
+                    request_timeout_ms=_ms(self._delivery / 3),
                 )
         return self._inner
 
     def spoil(self) -> None:
-        """The library's producer answers everything with its first refusal from now on."""
+        """The library's producer is of no use any more; the next send is another one's."""
         self._spoiled = True
 
     def close(self) -> None:
@@ -339,16 +348,20 @@ class _Settled:
 class _Pending:
     future: Any
     producer: KafkaLogProducer
+    until: float
+    """By the monotonic clock: behind the library's own limit, so nothing will come any more."""
 
     def done(self) -> bool:
-        return bool(self.future.is_done)
+        return bool(self.future.is_done) or monotonic() > self.until
 
     def wait(self, timeout: timedelta) -> SendOutcome:
         """A refusal stands in the future alone."""
+        limit = 0.0 if self.done() else timeout.total_seconds()
         try:
-            written = self.future.get(timeout.total_seconds())
+            written = self.future.get(limit)
         except KafkaError as cause:
-            if self.done() and not isinstance(cause, RetriableError):
+            overdue = isinstance(cause, KafkaTimeoutError)
+            if self.done() and (overdue or not isinstance(cause, RetriableError)):
                 self.producer.spoil()
             return NotSent(_reason(cause), permanent=isinstance(cause, _NEVER_TAKEN))
         return Sent(written.partition, written.offset)

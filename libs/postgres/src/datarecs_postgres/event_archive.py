@@ -19,7 +19,8 @@ from datarecs_postgres.database import Database
 from datarecs_postgres.failures import sqlstate
 from datarecs_postgres.tables.delivery import OUTBOX
 
-SLICE = timedelta(hours=1)
+SLICE, LONGEST_SLICE = timedelta(hours=1), timedelta(days=1)
+"""Of time that is looked through at once; longer where nothing is missing."""
 PAGE = 1_000
 _NOT_MIGRATED = {"3F000", "42883", "42501"}
 """No schema, no such function, or not yet opened to this role."""
@@ -51,10 +52,14 @@ class PostgresEventArchive:
         kept = self.memory(group).outbox
         (now,) = self._database.call(select(func.clock_timestamp().label("now")))
         until: datetime = aware(now.now)
-        since = until - kept
+        since, step = until - kept, SLICE
         while since < until:
-            yield from self._slice(topic, types, since, min(since + SLICE, until))
-            since += SLICE
+            count = 0
+            for record in self._slice(topic, types, since, min(since + step, until)):
+                count += 1
+                yield record
+            since += step
+            step = SLICE if count else min(step * 2, LONGEST_SLICE)
 
     def _slice(
         self, topic: str, types: Collection[str], since: datetime, until: datetime

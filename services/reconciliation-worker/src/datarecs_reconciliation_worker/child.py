@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 
 from datarecs_application.child_frames import FINISHED, PING, READY, RUN, STOP, Reader
@@ -102,10 +103,21 @@ def _spark_settings(hello: Reader) -> SparkSettings:
     )
 
 
+def egress_policy_of(hello: Reader) -> Policy:
+    """The supervisor's own: a driver dials from here."""
+    allowed, denied = hello.of("allowed_cidrs", list), hello.of("denied_cidrs", list)
+    return Policy(
+        purpose=Purpose.CONNECTION,
+        profile=Profile(hello.of("profile", str)),
+        allowed_cidrs=tuple(map(ip_network, allowed)),
+        denied_cidrs=tuple(map(ip_network, denied)),
+    )
+
+
 def _tools(hello: Reader, spark: SparkRuntime) -> Tools:
     surroundings = Surroundings(
         roots=tuple(Path(root) for root in hello.of("roots", list)),
-        policy=Policy(purpose=Purpose.CONNECTION, profile=Profile(hello.of("profile", str))),
+        policy=egress_policy_of(hello),
         now=SystemClock().now,
     )
     return Tools(

@@ -16,7 +16,7 @@ from datarecs_application.supervision import Supervising
 from datarecs_application.warm_child import WarmChild
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
-from datarecs_core.hashing import canonical_json
+from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.resources.connection import Connection
 from datarecs_core.resources.resource import Kind
@@ -129,14 +129,7 @@ def _heartbeat(pulse: Database, ttl: timedelta, metrics: PrometheusMetrics) -> H
 
 def _preparing(settings: Settings) -> Preparing:
     surroundings = Surroundings(
-        roots=_roots(settings),
-        policy=Policy(
-            purpose=Purpose.CONNECTION,
-            profile=settings.profile,
-            allowed_cidrs=settings.egress.allowed_cidrs.connection,
-            denied_cidrs=settings.egress.denied_cidrs,
-        ),
-        now=SystemClock().now,
+        roots=_roots(settings), policy=egress_policy(settings), now=SystemClock().now
     )
 
     def connect(
@@ -154,6 +147,16 @@ def _preparing(settings: Settings) -> Preparing:
     )
 
 
+def egress_policy(settings: Settings) -> Policy:
+    """What connections may dial, in this process and in its child."""
+    return Policy(
+        purpose=Purpose.CONNECTION,
+        profile=settings.profile,
+        allowed_cidrs=settings.egress.allowed_cidrs.connection,
+        denied_cidrs=settings.egress.denied_cidrs,
+    )
+
+
 def _roots(settings: Settings) -> tuple[Path, ...]:
     """In profile `local` the project directory may be read; elsewhere only what is named."""
     if settings.files.roots or settings.profile is not Profile.LOCAL:
@@ -165,22 +168,27 @@ def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmCh
     environment = {
         name: value for name, value in process_environment().items() if name in INHERITED
     }
-    hello = canonical_json(
-        {
-            "master": settings.spark.master,
-            "driver_memory": settings.spark.driver_memory,
-            "java_home": None if settings.java.home is None else str(settings.java.home),
-            "java_options": settings.java.options,
-            "scratch": str(scratch),
-            "roots": [str(root) for root in _roots(settings)],
-            "profile": settings.profile.value,
-            "blob_url": settings.blob.url,
-            "otel_endpoint": settings.otel.endpoint,
-        }
-    )
     return WarmChild(
         make=lambda: SpawnedChild([sys.executable, "-m", CHILD], environment),
-        hello=hello,
+        hello=canonical_json(hello_frame(settings, scratch)),
         clock=clock,
         recycle_after=settings.worker.recycle_after,
     )
+
+
+def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
+    """What the child is told of the place before it gets any run."""
+    policy = egress_policy(settings)
+    return {
+        "master": settings.spark.master,
+        "driver_memory": settings.spark.driver_memory,
+        "java_home": None if settings.java.home is None else str(settings.java.home),
+        "java_options": settings.java.options,
+        "scratch": str(scratch),
+        "roots": [str(root) for root in _roots(settings)],
+        "profile": policy.profile.value,
+        "allowed_cidrs": [str(network) for network in policy.allowed_cidrs],
+        "denied_cidrs": [str(network) for network in policy.denied_cidrs],
+        "blob_url": settings.blob.url,
+        "otel_endpoint": settings.otel.endpoint,
+    }

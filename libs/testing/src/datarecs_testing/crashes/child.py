@@ -17,10 +17,10 @@ from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core import crashing
 from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection
 from datarecs_memory.engine import MemoryEngine
+from datarecs_reconciliation_worker.child import egress_policy_of
 from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
@@ -60,9 +60,7 @@ class Bench:
     ) -> Connector:
         surroundings = Surroundings(
             roots=tuple(Path(root) for root in self.hello.of("roots", list)),
-            policy=Policy(
-                purpose=Purpose.CONNECTION, profile=Profile(self.hello.of("profile", str))
-            ),
+            policy=egress_policy_of(self.hello),
             now=SystemClock().now,
         )
         made = open_connector(source, connection, secrets, surroundings=surroundings)

@@ -26,6 +26,7 @@ def path(
     tmp_path: Path,
 ) -> Iterator[RealPath]:
     kafka_broker.skip_backlog("run-controller", [Topic.RUN_INFRA])
+    kafka_broker.skip_backlog("email-notifier", [Topic.RUN_PLATFORM])
     with ExitStack() as open_things:
         real = RealPath(
             database=database,

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from datarecs_core.comparison.canonical import Tag, Value, number, number_text
+from datarecs_core.comparison.canonical import NULL, Tag, Value, number, number_text
 from datarecs_spark.canonical import tag_of
 from datarecs_spark.forms import Form, FormKind
 
@@ -68,6 +68,13 @@ def invalid_of(payload: bytes) -> Value:
     """The INVALID value behind its encoding's payload: the source's encoded name, raw bytes."""
     size = 5 + int.from_bytes(payload[1:5])
     return Value(Tag.INVALID, (payload[5:size].decode(), payload[size:]))
+
+
+def cell(form: Form, plain: object, payload: bytes | None) -> Value:
+    """The canonical value of a cell that Arrow holds: INVALID, NULL or a value."""
+    if payload is not None:
+        return invalid_of(payload)
+    return NULL if plain is None else decoded(form, plain)
 
 
 def represented(value: Value, form: Form) -> object:

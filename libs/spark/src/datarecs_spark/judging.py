@@ -29,7 +29,7 @@ from datarecs_core.comparison.results import Difference, Outcome
 from datarecs_core.jobs.vocabulary import NanRule, StageType
 from datarecs_core.values import EXACT
 from datarecs_spark.agreeing import Agreeing, Plain
-from datarecs_spark.decoding import decoded, from_text, invalid_of
+from datarecs_spark.decoding import cell, from_text
 from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.grouping import compared_measures
 from datarecs_spark.layout import Layout, MeasureLayout
@@ -87,6 +87,10 @@ class Judge:
         self._key = [(each.form, self._column(each.name, each.payload)) for each in layout.keys]
         self._typed = [self._at[label] for label in layout.key_names]
         self._measures = [self._measure(each) for each in layout.measures]
+        self._ordered = [
+            (measure, field, self._column(field.name, field.payload, field.raw_order))
+            for measure, field in (compared_measures(layout) if self.pairs_rows else ())
+        ]
         self._rows: list[Row] = []
 
     def _column(self, value: str, payload: str, before: str = "") -> _Column:
@@ -189,12 +193,12 @@ class Judge:
     def _named(self, row: Row) -> tuple[object, bytes, bool, Row]:
         """What sorts a row, its values' encoding, whether it equals no other, and the row."""
         values, before, strict = [], [], False
-        for measure, field in compared_measures(self.layout):
-            value = _value(field.form, row, self._column(field.name, field.payload))
+        for measure, field, column in self._ordered:
+            value = _value(field.form, row, column)
             values.append(value)
             strict |= value.is_nan and measure.plan.rules.nan is NanRule.UNEQUAL
-            if field.changes:
-                written = row[self._at[field.raw_order]]
+            if column.before is not None:
+                written = row[column.before]
                 before.append((written is not None, written))
         return (
             ([canonical_order(value) for value in values], before),
@@ -275,8 +279,4 @@ def _payload(row: Row, column: _Column) -> bytes | None:
 
 
 def _value(form: Form, row: Row, column: _Column) -> Value:
-    payload = _payload(row, column)
-    if payload is not None:
-        return invalid_of(payload)
-    plain = row[column.value]
-    return NULL if plain is None else decoded(form, plain)
+    return cell(form, row[column.value], _payload(row, column))

@@ -22,7 +22,7 @@ from datarecs_core.comparison.fingerprints import (
 from datarecs_core.comparison.grouping import Cell
 from datarecs_core.comparison.results import BucketSum
 from datarecs_core.comparison.row_digests import row_values
-from datarecs_spark.decoding import decoded, invalid_of
+from datarecs_spark.decoding import cell
 from datarecs_spark.fingerprints import bucket_totals
 from datarecs_spark.forms import Form
 from datarecs_spark.layout import Layout
@@ -87,7 +87,7 @@ class _Groups:
     def __init__(self, layout: Layout, columns: Sequence[str], key: bytes) -> None:
         self.layout, self.key = layout, key
         self.at = {label: at for at, label in enumerate(columns)}
-        self.measures = sorted((each for each in layout.compared), key=lambda each: each.plan.name)
+        self.measures = sorted(layout.compared, key=lambda each: each.plan.name)
         self.plans = [each.plan for each in self.measures]
         self.found: dict[tuple[int, int], list[int]] = {}
 
@@ -112,10 +112,7 @@ class _Groups:
 
     def _value(self, form: Form, row: tuple[Any, ...], label: str, payload: str) -> Value:
         at = self.at.get(payload)
-        if at is not None and row[at] is not None:
-            return invalid_of(row[at])
-        plain = row[self.at[label]]
-        return NULL if plain is None else decoded(form, plain)
+        return cell(form, row[self.at[label]], None if at is None else row[at])
 
     def told(self) -> str:
         return json.dumps(

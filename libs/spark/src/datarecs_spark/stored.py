@@ -87,7 +87,7 @@ def from_differences(
 ) -> pa.Table:
     """Stored rows of differences; `keys` holds their key columns as Arrow gave them."""
     schema = schema_of(layout)
-    natives = {label: _native_of(layout, label) for label in layout.key_names}
+    natives = {label: native_of(layout, label) for label in layout.key_names}
     batch = pa.RecordBatch.from_arrays(
         [
             *(
@@ -109,7 +109,8 @@ def from_differences(
     return pa.table(columns, schema=schema)
 
 
-def _native_of(layout: Layout, label: str) -> pa.DataType:
+def native_of(layout: Layout, label: str) -> pa.DataType:
+    """The type of a key column, or of its companion with payloads."""
     forms = {field.name: native(field.form) for field in layout.keys}
     return forms.get(label, pa.binary())
 

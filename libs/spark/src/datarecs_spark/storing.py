@@ -23,12 +23,11 @@ from datarecs_core.documents import to_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted, MeasureTally
-from datarecs_spark.decoding import native
 from datarecs_spark.judging import JudgedGroup, Row, repeated_in
 from datarecs_spark.layout import Layout
 from datarecs_spark.samples import BestRows
 from datarecs_spark.sort_keys import size_key_of
-from datarecs_spark.stored import differences_of, from_differences, schema_of
+from datarecs_spark.stored import differences_of, from_differences, native_of, schema_of
 
 SHOWN_KEYS = 3
 _BATCH = 10_000
@@ -54,7 +53,7 @@ class Stores:
         self.counted = Counted(len(plan.layout.sources))
         self._best = BestRows(plan.layout.stage.caps.sample_per_class)
         self._parts = Part(Path(plan.directory), attempt, schema_of(plan.layout))
-        names = [(label, _native(plan.layout, label)) for label in plan.layout.key_names]
+        names = [(label, native_of(plan.layout, label)) for label in plan.layout.key_names]
         scope = None if plan.scope_directory is None else Path(plan.scope_directory)
         self._scope = None if scope is None else Part(scope, attempt, pa.schema(names))
         self._judged: list[tuple[Difference, Row]] = []
@@ -194,8 +193,3 @@ def attempt_name() -> str:
     if context is None:
         raise RuntimeError("the sink runs inside a task")
     return f"{context.partitionId():05d}-{context.taskAttemptId()}"
-
-
-def _native(layout: Layout, label: str) -> pa.DataType:
-    forms = {field.name: native(field.form) for field in layout.keys}
-    return forms.get(label, pa.binary())

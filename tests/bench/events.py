@@ -51,7 +51,7 @@ from datarecs_testing.load import (
     settled,
 )
 from datarecs_testing.metrics import RecordedMetrics
-from datarecs_testing.real_path import RealPath, principals_of
+from datarecs_testing.real_path import RealPath
 from datarecs_testing.stack import KafkaBroker
 
 RELAYED, KEYS = 20_000, 2_000
@@ -235,7 +235,7 @@ def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, st
     with servers(kafka=True) as running, ExitStack() as held:
         if running.broker is None:
             raise RuntimeError("no broker was asked for")
-        passwords = principals_of(running.broker)
+        passwords = running.broker.apply_catalogue()
         relayed = [relay_rate(running, running.broker) for _ in range(rounds)]
         database = running.database()
         database.ask("UPDATE datarecs.tenant SET running_limit = 100000")

@@ -8,14 +8,14 @@ import pytest
 
 from datarecs_events.catalogue import Topic
 from datarecs_testing.database import PreparedDatabase
-from datarecs_testing.real_path import RealPath, principals_of
+from datarecs_testing.real_path import RealPath
 from datarecs_testing.stack import KafkaBroker
 
 
 @pytest.fixture(scope="session")
 def principals(kafka_broker: KafkaBroker) -> Mapping[str, str]:
     """Passwords by principal, once topics and rights are in effect."""
-    return principals_of(kafka_broker)
+    return kafka_broker.apply_catalogue()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from datarecs_core.errors.messaging import LogUnavailableError
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_kafka.groups import remove_members
-from datarecs_kafka.topics import apply
 from datarecs_testing.stack import KafkaBroker, free_test_port
 
 GROUP = "run-controller"
@@ -22,9 +21,9 @@ def test_the_successor_of_a_killed_member_does_not_wait_for_its_session(
     kafka_broker: KafkaBroker,
 ) -> None:
     admin = {"username": kafka_broker.username, "password": kafka_broker.password}
-    apply(kafka_broker.bootstrap, **admin, principals={GROUP: "secret"}, local=True)
+    passwords = kafka_broker.apply_catalogue()
     client = KafkaLogClient(
-        BrokerAccess(bootstrap=kafka_broker.bootstrap, username=GROUP, password="secret")
+        BrokerAccess(bootstrap=kafka_broker.bootstrap, username=GROUP, password=passwords[GROUP])
     )
     silent = client.consumer(group=GROUP, topics=[TOPIC])
     while not silent.assignment():

@@ -32,14 +32,13 @@ from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_runtime.clock import SystemClock, UuidV7Ids
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.signals import Signals
-from datarecs_testing.stack import KafkaBroker
+from datarecs_testing.stack import PASSWORDS, KafkaBroker
 
 pytestmark = pytest.mark.integration
 
 GROUP = "run-controller"
 INFRA = str(Topic.RUN_INFRA)
 DLQ = f"{GROUP}.dlq"
-PRINCIPALS = {name: f"{name}-password" for name in ("relay", GROUP)}
 SHORT = timedelta(milliseconds=200)
 
 
@@ -70,7 +69,7 @@ class Platform:
 
     def client(self, principal: str) -> KafkaLogClient:
         return KafkaLogClient(
-            replace(self.access, username=principal, password=PRINCIPALS[principal])
+            replace(self.access, username=principal, password=PASSWORDS[principal])
         )
 
     def relay(self, *, delivery: timedelta = timedelta(seconds=30)) -> Relay:
@@ -161,13 +160,7 @@ def running(*loops: Loop) -> Iterator[None]:
 @pytest.fixture
 def platform(access: BrokerAccess, kafka_broker: KafkaBroker) -> Platform:
     """The catalogue's topics stand, and the group has read everything that is there."""
-    topics.apply(
-        access.bootstrap,
-        username=access.username,
-        password=access.password,
-        principals=PRINCIPALS,
-        local=True,
-    )
+    kafka_broker.apply_catalogue()
     kafka_broker.skip_backlog(GROUP, [INFRA])
     return Platform(access)
 

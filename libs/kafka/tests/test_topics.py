@@ -12,14 +12,13 @@ from datarecs_events.catalogue import DEAD_LETTER_TOPICS, TOPICS, Service, Topic
 from datarecs_kafka import topics
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
-from datarecs_testing.stack import KafkaBroker
+from datarecs_testing.stack import PASSWORDS, KafkaBroker
 
 pytestmark = pytest.mark.integration
 
 ACK = timedelta(seconds=35)
 EVENT_TOPICS = [one.name for one in TOPICS]
 SERVICES = ["run-controller", "email-notifier", "webhook-service"]
-PRINCIPALS = {name: f"{name}-password" for name in ["relay", *SERVICES, "operators"]}
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +28,13 @@ def applied(kafka_broker: KafkaBroker) -> tuple[str, ...]:
         kafka_broker.bootstrap,
         username=kafka_broker.username,
         password=kafka_broker.password,
-        principals=PRINCIPALS,
+        principals=PASSWORDS,
         local=True,
     )
 
 
 def client_of(access: BrokerAccess, principal: str) -> KafkaLogClient:
-    return KafkaLogClient(replace(access, username=principal, password=PRINCIPALS[principal]))
+    return KafkaLogClient(replace(access, username=principal, password=PASSWORDS[principal]))
 
 
 def poll_for_a_while(consumer: LogConsumer) -> None:
@@ -60,7 +59,7 @@ def test_a_second_apply_changes_nothing(access: BrokerAccess) -> None:
         access.bootstrap,
         username=access.username,
         password=access.password,
-        principals=PRINCIPALS,
+        principals=PASSWORDS,
         local=True,
     )
     assert again == ()

@@ -19,7 +19,6 @@ from datarecs_events.catalogue import Topic
 from datarecs_events.codec import Stamp, encode
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
-from datarecs_kafka.topics import apply
 from datarecs_postgres.database import Database
 from datarecs_postgres.roles import API, CONTROLLER, MAIL
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
@@ -33,7 +32,6 @@ from datarecs_testing.stack import KafkaBroker
 
 pytestmark = pytest.mark.integration
 
-PASSWORD = "email-notifier-password"
 RULE = NotificationRule(
     to=(Recipient(address="ana@example.com"), Recipient(address="x@elsewhere.example")),
     notify=Notify.EVERY_RUN,
@@ -50,20 +48,14 @@ def relay() -> Iterator[TestRelay]:
 def settings(
     database: PreparedDatabase, kafka_broker: KafkaBroker, relay: TestRelay
 ) -> dict[str, str]:
-    apply(
-        kafka_broker.bootstrap,
-        username=kafka_broker.username,
-        password=kafka_broker.password,
-        principals={"email-notifier": PASSWORD},
-        local=True,
-    )
+    passwords = kafka_broker.apply_catalogue()
     return {
         "DATARECS_PROFILE": "local",
         "DATARECS_BASE_URL": "https://recs.example.com",
         "DATARECS_DATABASE__URL": database.url(MAIL),
         "DATARECS_KAFKA__BOOTSTRAP": kafka_broker.bootstrap,
         "DATARECS_KAFKA__USERNAME": "email-notifier",
-        "DATARECS_KAFKA__PASSWORD": PASSWORD,
+        "DATARECS_KAFKA__PASSWORD": passwords["email-notifier"],
         "DATARECS_MAIL__HOST": relay.host,
         "DATARECS_MAIL__PORT": str(relay.port),
         "DATARECS_MAIL__SECURITY": "none",

@@ -22,7 +22,6 @@ from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_events.codec import Stamp, encode
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
-from datarecs_kafka.topics import apply
 from datarecs_postgres.database import Database
 from datarecs_postgres.roles import API, WEBHOOK
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
@@ -39,7 +38,6 @@ from datarecs_testing.stack import KafkaBroker
 pytestmark = pytest.mark.integration
 
 KEK = base64.b64encode(bytes(range(32))).decode()
-PASSWORD = "webhook-service-password"
 SOON = Retry(delays=(timedelta(seconds=1),) * 3)
 
 
@@ -74,20 +72,14 @@ def house(database: PreparedDatabase, kafka_broker: KafkaBroker) -> Iterator[Hou
 
 @pytest.fixture
 def settings(database: PreparedDatabase, kafka_broker: KafkaBroker) -> dict[str, str]:
-    apply(
-        kafka_broker.bootstrap,
-        username=kafka_broker.username,
-        password=kafka_broker.password,
-        principals={"webhook-service": PASSWORD},
-        local=True,
-    )
+    passwords = kafka_broker.apply_catalogue()
     return {
         "DATARECS_PROFILE": "local",
         "DATARECS_BASE_URL": "http://127.0.0.1:8080",
         "DATARECS_DATABASE__URL": database.url(WEBHOOK),
         "DATARECS_KAFKA__BOOTSTRAP": kafka_broker.bootstrap,
         "DATARECS_KAFKA__USERNAME": "webhook-service",
-        "DATARECS_KAFKA__PASSWORD": PASSWORD,
+        "DATARECS_KAFKA__PASSWORD": passwords["webhook-service"],
         "DATARECS_SECRETS__KEK": KEK,
         "HTTPS_PROXY": "http://127.0.0.1:9",
         "ALL_PROXY": "http://127.0.0.1:9",

@@ -29,7 +29,6 @@ from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import JobId, RunId
 from datarecs_events.catalogue import Topic
 from datarecs_events.codec import Received, decode
-from datarecs_kafka import topics
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_postgres.database import Database
 from datarecs_postgres.queries import PostgresQueries
@@ -44,26 +43,12 @@ from datarecs_testing.scripted_child import ChildSide, ScriptedChild
 from datarecs_testing.service_process import ServiceProcess, running_service
 from datarecs_testing.stack import KafkaBroker
 
-PRINCIPALS = ("run-controller", "relay", "email-notifier", "webhook-service", "operators")
 API, CONTROLLER, RELAY, WORKER = (
     "datarecs_api",
     "datarecs_controller",
     "datarecs_relay",
     "datarecs_worker_run",
 )
-
-
-def principals_of(broker: KafkaBroker) -> Mapping[str, str]:
-    """Passwords by principal, once topics and rights are in effect."""
-    passwords = {name: secrets.token_urlsafe(12) for name in PRINCIPALS}
-    topics.apply(
-        broker.bootstrap,
-        username=broker.username,
-        password=broker.password,
-        principals=passwords,
-        local=True,
-    )
-    return passwords
 
 
 def leave_result(frame: Mapping[str, object], result: str = "MATCHED") -> None:

@@ -17,9 +17,16 @@ from datarecs_cli.stack import accounts, classes, jars, java, kafka, ports, post
 from datarecs_cli.stack.failures import PostgresMissingError
 from datarecs_cli.stack.part import Part, start_ready
 from datarecs_cli.stack.psql import Login
+from datarecs_kafka import topics
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_kafka.groups import remove_members
+
+PASSWORDS: Mapping[str, str] = {
+    name: f"{name}-password"
+    for name in ("run-controller", "relay", "email-notifier", "webhook-service", topics.OPERATORS)
+}
+"""By principal. Every test gives a principal the same one: the session's tests share the broker."""
 
 FIRST_TEST_PORT = 20_000
 """Test servers stay below the range from which the system takes outgoing ports, so that a killed
@@ -108,6 +115,17 @@ class KafkaBroker:
         return BrokerAccess(
             bootstrap=self.bootstrap, username=self.username, password=self.password
         )
+
+    def apply_catalogue(self) -> Mapping[str, str]:
+        """Bring topics, rights and PASSWORDS into effect; those passwords. Idempotent."""
+        topics.apply(
+            self.bootstrap,
+            username=self.username,
+            password=self.password,
+            principals=PASSWORDS,
+            local=True,
+        )
+        return PASSWORDS
 
     def forget_members(self, group: str) -> None:
         """What the local stack does before it restarts a service; else 45 s pass first."""

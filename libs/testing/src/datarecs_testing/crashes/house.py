@@ -17,7 +17,6 @@ import httpx
 
 from datarecs_application.ports.messaging import Sent
 from datarecs_core.resources.resource import API_VERSION, Kind
-from datarecs_kafka import topics
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_postgres.roles import MIGRATE
 from datarecs_postgres.tenants import create_tenant
@@ -199,15 +198,7 @@ def crash_house(
     **chosen: Any,  # noqa: ANN401  further fields of House
 ) -> Iterator[House]:
     """The platform with its declarations, all processes started, until the block ends."""
-    principals = {name: secrets.token_urlsafe(12) for name in (*GROUPS.values(), "relay")}
-    principals[topics.OPERATORS] = secrets.token_urlsafe(12)
-    topics.apply(
-        broker.bootstrap,
-        username=broker.username,
-        password=broker.password,
-        principals=principals,
-        local=True,
-    )
+    principals = broker.apply_catalogue()
     tenant, key = create_tenant(database.url(MIGRATE), f"crash-{secrets.token_hex(4)}")
     for name in (killing.FOLDER, "blobs", "scratch"):
         (folder / name).mkdir(parents=True)

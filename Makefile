@@ -5,6 +5,9 @@ MEMBERS := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml
 SOURCES := $(subst $() ,:,$(addsuffix /src,$(MEMBERS)))
 INSTALL := $(BIN)/python -m datarecs_cli.stack.installing
 PYTEST := $(BIN)/pytest -q
+# Two at once: a test of a server waits more than it works.
+BY_TEST := -n 2 --dist worksteal
+BY_FILE := -n 2 --dist loadfile
 export MYPYPATH := $(SOURCES)
 T ?= libs services tests/architecture tests/contract tests/docs
 K ?=
@@ -86,12 +89,12 @@ printed: setup
 	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check
 
 alone: setup
-	@$(PYTEST) -m $(ALONE)
+	@$(PYTEST) $(BY_TEST) -m $(ALONE)
 
 test: check ## all of it: check, then real Postgres, Kafka and Spark
-	@$(PYTEST) -m "integration and not e2e and not spark"
-	@$(PYTEST) -m "spark and not e2e"
-	@$(PYTEST) -m e2e
+	@$(PYTEST) $(BY_FILE) -m "integration and not e2e and not spark"
+	@$(PYTEST) $(BY_TEST) -m "spark and not e2e"
+	@$(PYTEST) $(BY_FILE) -m e2e
 
 crash: setup ## kill at every named place, twice, then the ledger
 	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash

@@ -1,9 +1,11 @@
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datarecs_cli.stack.failures import PortBusyError
-from datarecs_cli.stack.ports import SPAN, PortWish, assign, next_free
+from datarecs_cli.stack.ports import SPAN, Claims, PortWish, assign, next_free
 
 WISHES = (
     PortWish(name="api", default=8080),
@@ -55,3 +57,15 @@ def test_the_next_free_port_is_the_first_that_is_neither_busy_nor_given(
     found = next_free(first, free=lambda port: port not in busy)
     free = [port for port in range(first, first + SPAN + 1) if port not in busy]
     assert found == (free[0] if free else None)
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(sys.platform != "linux", reason="claims are Linux's")
+def test_two_platforms_that_start_at_once_are_never_given_the_same_port() -> None:
+    first, second = Claims(), Claims()
+    port = next_free(40_000, free=first.take)
+    assert port is not None
+    assert not second.take(port), "nobody listens there yet, and yet it is given"
+    first.release()
+    assert second.take(port)
+    second.release()

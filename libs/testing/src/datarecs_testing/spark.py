@@ -72,7 +72,8 @@ def spark_runtime(
             master="local[2]",
             driver_memory="1g",
             java_home=str(found.home),
-            java_options=classes.of_spark(found),
+            # Questions this small are over before the second compiler's work pays.
+            java_options=f"{classes.of_spark(found)} -XX:TieredStopAtLevel=1",
             scratch=folder / "scratch",
         )
     )

@@ -5,6 +5,7 @@ port that somebody named is a promise to others, so it never moves.
 """
 
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,37 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+class Claims:
+    """Ports that were given and perhaps are not listened on yet: no other platform takes them.
+
+    Held by names of abstract sockets, which end with the process. Only Linux has them; elsewhere
+    two platforms that start in the same moment may still meet.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def take(self, port: int) -> bool:
+        """Whether the port is free and now ours, until `release`."""
+        if not is_free(port):
+            return False
+        if sys.platform != "linux":
+            return True
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0datarecs-port-{port}")
+        except OSError:
+            name.close()
+            return False
+        self._held.append(name)
+        return True
+
+    def release(self) -> None:
+        """Give all back; safe to repeat."""
+        while self._held:
+            self._held.pop().close()
 
 
 def next_free(

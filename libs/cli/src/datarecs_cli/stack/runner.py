@@ -60,6 +60,7 @@ class Platform:
         self._lock = DirectoryLock(self.layout.lock_file)
         self._secrets = LocalSecrets(self.layout.secrets)
         self._state = State()
+        self._claims = ports.Claims()
         self._java: java.Java | None = None
         self._tenant_id = ""
         self._broker_password: str | None = None
@@ -126,6 +127,7 @@ class Platform:
             return ()
         self._remember(phase=Phase.STOPPING)
         killed = self.supervisor.stop()
+        self._claims.release()
         self._remember(phase=Phase.STOPPED, supervisor=None, parts={})
         self._lock.release()
         return killed
@@ -164,7 +166,7 @@ class Platform:
             ports.PortWish(name=service.side_port_name, default=service.side_port)
             for service in self.options.services
         ]
-        given = ports.assign(wishes, self._state.ports)
+        given = ports.assign(wishes, self._state.ports, free=self._claims.take)
         for wish in wishes:
             if given[wish.name] != (wish.named or wish.default):
                 self._report.note(

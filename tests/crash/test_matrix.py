@@ -12,9 +12,11 @@ from functools import partial
 import pytest
 
 from datarecs_core.crashing import CrashPoint
+from datarecs_core.resources.resource import Kind
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.crashes import waits
 from datarecs_testing.crashes.child import HELD, PROCESS
+from datarecs_testing.crashes.furnishing import job_over
 from datarecs_testing.crashes.house import COMPLETED, STOPPED, House
 from datarecs_testing.crashes.killing import EXIT
 from datarecs_testing.crashes.processes import API, CONTROLLER, GROUPS, MAIL, WEBHOOK, WORKER
@@ -47,6 +49,13 @@ ALWAYS = (
     (CrashPoint.SUBMIT_AFTER_CALL, 1),
 )
 """What acceptance cases name."""
+PHASES = (
+    (CrashPoint.EXTRACT_MID, CrashPoint.LEASE_AFTER_COMMIT),
+    (CrashPoint.COMPARE_MID, CrashPoint.CHILD_STARTED),
+    (CrashPoint.RESULT_BEFORE_RENAME, CrashPoint.FINISH_IN_TX),
+    (CrashPoint.RESULT_AFTER_RENAME, CrashPoint.FINISH_AFTER_COMMIT),
+)
+"""Where the child dies while a run is worked on, and where its supervisor does."""
 SAMPLE = 3
 CASES = [(point, hit) for point in CrashPoint for hit in (1, 2)]
 
@@ -146,6 +155,27 @@ def test_a_run_whose_worker_is_killed_in_three_attempts_ends_crashed(house: Hous
         (run, "%run.errored"),
     )
     assert told == [(0,)]
+
+
+@pytest.mark.case("P59")
+def test_child_and_supervisor_killed_in_every_phase_leave_the_proof_of_an_undisturbed_run(
+    house: House,
+) -> None:
+    """Nothing of an attempt that died is read: one partial extract would change the counts."""
+    patient = {"attempts": 10, "retry_on": ["CRASHED"]}
+    house.declare(Kind.RECONCILIATION_JOB, "patient", job_over(("a", "b", "c"), execution=patient))
+    runs = [house.trigger("patient")]
+    for phase in PHASES:
+        orders = [
+            house.orders.give(process, point, hit=1)
+            for process, point in zip((PROCESS, WORKER), phase, strict=True)
+        ]
+        runs.append(house.trigger("patient"))
+        for order in orders:
+            house.until(partial(ended, house, order))
+    assert settled(house) == ()
+    assert set(house.statuses(runs)) == {"COMPLETED"}
+    assert len({house.proof(run) for run in runs}) == 1
 
 
 def ended(house: House, order: str) -> bool:

@@ -1,12 +1,14 @@
-"""What a child says of a failure."""
+"""What a child says of a failure, and of rows that it reads again."""
 
 from errno import EACCES, ENOSPC
 
 import pytest
 
-from datarecs_application.child_frames import failure_words
+from datarecs_application.child_frames import event_frame, failure_words, outdates, read_event
 from datarecs_core.errors.security import SecretUnavailableError
 from datarecs_core.errors.storage import BlobStoreUnavailableError
+from datarecs_core.runs.events import RunExtractionCompleted
+from datarecs_testing.builders import a_run
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,23 @@ def test_a_defects_words_are_not_repeated() -> None:
     """They may hold values of rows or paths of the machine."""
     words = failure_words(ValueError("row 4711 holds 12.50"))
     assert words["message"] == "unexpected ValueError"
+
+
+@pytest.mark.case("P57")
+def test_rows_that_are_read_again_are_told_with_their_stage() -> None:
+    frame = event_frame("extraction_completed", extraction_index=1, rows_extracted=7)
+    plain, again = read_event(a_run(), frame), read_event(a_run(), {**frame, "stage_name": "rows"})
+    assert isinstance(plain, RunExtractionCompleted)
+    assert isinstance(again, RunExtractionCompleted)
+    assert (plain.stage_name, again.stage_name) == (None, "rows")
+
+
+def test_a_later_count_of_the_same_stage_stands_for_an_earlier_one() -> None:
+    def count(stage: str, rows: int) -> dict[str, object]:
+        return event_frame("rows_processed", stage_name=stage, row_count=rows, mismatch_count=0)
+
+    started = event_frame("stage_started", stage_name="bank")
+    assert outdates(count("bank", 9), count("bank", 3))
+    assert not outdates(count("cash", 9), count("bank", 3))
+    assert not outdates(started, count("bank", 3))
+    assert not outdates(started, started)

@@ -1,7 +1,10 @@
 """One run from pins to verdict: the order of what is told, and what leaves no verdict."""
 
+import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -16,19 +19,39 @@ from datarecs_application.comparison import (
     answer,
 )
 from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.outside import Wake
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.payload import ComparisonPayload
 from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.run_json import Sealing, proof_hash, run_document
 from datarecs_core.comparison.scan import Pin, Scan
+from datarecs_core.comparison.verification import verify_document
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
-from datarecs_core.jobs.definition import Measure, ReconciliationJob, Source, Stage
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import (
+    Confirm,
+    Dimension,
+    Measure,
+    ReconciliationJob,
+    Source,
+    Stage,
+)
 from datarecs_core.jobs.vocabulary import Function, OnUnmatched, SourceKind, StageType
 from datarecs_memory.engine import MemoryEngine
 from datarecs_testing.clock import ManualClock
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 COUNTS = Stage(name="counts", type=StageType.COUNTS)
+ROWS = Stage(
+    name="rows",
+    type=StageType.ROW,
+    dimensions=(Dimension(name="id"),),
+    measures=(Measure(name="amount"),),
+    confirm=Confirm(after=timedelta(minutes=2), attempts=3),
+)
+STOP = object()
+"""Somebody asks the run to stop."""
 
 
 class Teller:
@@ -43,17 +66,20 @@ class Teller:
     def stage_started(self, stage: str) -> None:
         self.heard.append(f"stage.started {stage}")
 
-    def extraction_started(self, index: int, kind: str) -> None:
-        self.heard.append(f"extraction.started {index} {kind}")
+    def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
+        self.heard.append(f"extraction.started {index} {stage or kind}")
 
-    def extraction_completed(self, index: int, rows: int) -> None:
-        self.heard.append(f"extraction.completed {index} {rows}")
+    def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
+        self.heard.append(f"extraction.completed {index} {rows}{f' {stage}' if stage else ''}")
 
-    def extraction_errored(self, index: int, error: Exception) -> None:
+    def extraction_errored(self, index: int, error: Exception, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
         self.heard.append(f"extraction.errored {index} {type(error).__name__}")
 
     def comparison_started(self, stage: str, sources: int) -> None:
         self.heard.append(f"comparison.started {stage} {sources}")
+
+    def waiting(self, stage: str, groups: int, length: timedelta) -> None:
+        self.heard.append(f"waiting {stage} {groups} {length.total_seconds():g}")
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
         self.heard.append(f"rows_processed {stage} {rows} {mismatches}")
@@ -82,7 +108,9 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
     )
 
     def asked(
-        *stages: Stage, before_engine: Callable[[], object] = lambda: None
+        *stages: Stage,
+        before_engine: Callable[[], object] = lambda: None,
+        meanwhile: Callable[[int], object] = lambda _: None,
     ) -> tuple[Answer | Exception, list[str]]:
         connectors: dict[str, Connector] = {}
 
@@ -101,7 +129,11 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
         job = ReconciliationJob(name="job", sources=sources, stages=stages)
         teller = Teller()
         means = Means(
-            connect=connect, engine=engine, clock=ManualClock(), extracts=str(tmp_path / "x")
+            connect=connect,
+            engine=engine,
+            clock=_Clock(meanwhile),
+            extracts=str(tmp_path / "x"),
+            stop=threading.Event(),
         )
         question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
         try:
@@ -112,6 +144,20 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
     (tmp_path / "a.csv").write_text("id,amount\n1,1.00\n2,2.00\n")
     (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.50\n")
     return asked
+
+
+class _Clock(ManualClock):
+    """Port Clock; while somebody waits for the nth time, something happens."""
+
+    def __init__(self, meanwhile: Callable[[int], object]) -> None:
+        super().__init__(by_itself=True)
+        self.meanwhile, self.waits = meanwhile, 0
+
+    def wait(self, duration: timedelta, *, until: Wake | None = None) -> bool:
+        self.waits += 1
+        if self.meanwhile(self.waits) is STOP and until is not None:
+            until.set()
+        return super().wait(duration, until=until)
 
 
 def _rows(connectors: Mapping[str, Connector], scan: Scan) -> Iterator[tuple[object, ...]]:
@@ -155,6 +201,7 @@ def test_a_later_stage_reads_no_source_again_and_decides_the_run(ask: Ask) -> No
     assert heard[-1] == "stage.completed total UNMATCHED"
 
 
+@pytest.mark.case("F20")
 def test_a_stage_after_a_stop_is_skipped_without_an_event(ask: Ask) -> None:
     first = Stage(
         name="total",
@@ -187,3 +234,105 @@ def test_a_file_that_changes_while_it_is_compared_leaves_no_verdict(
     found, _ = ask(COUNTS, before_engine=change)
     assert isinstance(found, ExtractionFailedError)
     assert type(found.__cause__).__name__ == "SnapshotLostError"
+
+
+@pytest.mark.case("P57")
+@pytest.mark.case("P45")
+def test_a_row_that_lands_between_the_pins_is_in_flight_and_a_break_stays(
+    ask: Ask, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("id,amount\n1,1.00\n2,2.00\n3,3.00\n")
+
+    def land(look: int) -> None:
+        changed = "id,amount\n1,9.00\n2,2.50\n" + "3,3.00\n" * (look > 1)
+        (tmp_path / "b.csv").write_text(changed)
+
+    found, heard = ask(ROWS, meanwhile=land)
+    assert isinstance(found, Answer)
+    (stage,) = found.outcome.stages
+    assert stage.results is not None
+    told = stage.results.confirmed
+    assert told is not None
+    counts = stage.results.counts
+    assert (told.in_flight_resolved, len(told.looks)) == (1, 3)
+    assert (told.first.rows_unmatched, told.first.source_row_counts) == (2, (3, 2))
+    assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
+    assert counts.rows_matched == 2  # key 1 agreed at first: nobody has read it again
+    assert found.outcome.verdict is Verdict.UNMATCHED
+    assert [each.code for each in stage.warnings] == ["IN_FLIGHT_RESOLVED"]
+    begin = heard.index("comparison.started rows 2")
+    assert heard[begin + 1 : begin + 6] == [
+        "waiting rows 2 120",
+        "extraction.started 1 rows",
+        "extraction.completed 1 2 rows",
+        "waiting rows 2 120",
+        "extraction.started 1 rows",
+    ]
+    assert heard[-3:] == [
+        "rows_processed rows 6 1",
+        "comparison.completed rows UNMATCHED",
+        "stage.completed rows UNMATCHED",
+    ]
+
+
+@pytest.mark.case("P57")
+def test_both_counts_and_every_pin_stand_in_run_json_and_are_verified(
+    ask: Ask, tmp_path: Path
+) -> None:
+    def land(_look: int) -> None:
+        (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.00\n")
+
+    found, _ = ask(ROWS, meanwhile=land)
+    assert isinstance(found, Answer)
+    assert found.outcome.verdict is Verdict.MATCHED
+    sealing = Sealing(versions={}, key_id="k1")
+    document = json.loads(
+        canonical_json(run_document(found.plan, found.outcome, sealing=sealing, run={}))
+    )
+    assert verify_document(document).findings == ()
+    stage = document["proof"]["stages"][0]
+    told = stage["confirmed"]
+    assert told["in_flight_resolved"] == 1
+    assert (told["first_counts"]["rows_unmatched"], stage["counts"]["rows_unmatched"]) == (1, 0)
+    pins = [pin["digest"] for pin in told["looks"][0]["pins"]]
+    first = [source["pin"]["digest"] for source in document["proof"]["sources"]]
+    assert [pin == other for pin, other in zip(pins, first, strict=True)] == [True, False]
+    told["in_flight_resolved"] = 2
+    document["proof_hash"] = proof_hash(document["proof"])
+    assert [each.check for each in verify_document(document).findings] == ["confirm"]
+
+
+def test_more_differing_groups_than_max_keys_are_not_read_again(ask: Ask) -> None:
+    few = Confirm(after=timedelta(minutes=2), max_keys=1)
+    twice = (Dimension(name="id"), Dimension(name="amount"))
+    found, heard = ask(replace(ROWS, confirm=few, dimensions=twice, measures=()))
+    assert isinstance(found, Answer)
+    assert [each.code for each in found.outcome.warnings] == ["CONFIRM_SKIPPED"]
+    assert not [line for line in heard if line.startswith("waiting")]
+
+
+def test_a_source_whose_columns_have_changed_is_not_read_again(ask: Ask, tmp_path: Path) -> None:
+    def change(_look: int) -> None:
+        (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,two\n")
+
+    found, _ = ask(ROWS, meanwhile=change)
+    assert isinstance(found, Answer)
+    assert found.outcome.verdict is Verdict.UNMATCHED
+    (warning,) = found.outcome.warnings
+    assert (warning.code, "b has other columns" in warning.message) == ("CONFIRM_SKIPPED", True)
+
+
+def test_a_run_that_is_to_stop_does_not_wait_to_look_again(ask: Ask) -> None:
+    found, heard = ask(ROWS, meanwhile=lambda _: STOP)
+    assert isinstance(found, StageFailedError)
+    assert type(found.__cause__).__name__ == "StoppedWhileWaitingError"
+    assert heard[-1] == "stage.errored rows StoppedWhileWaitingError"
+
+
+def test_a_source_that_cannot_be_read_again_leaves_no_verdict(ask: Ask, tmp_path: Path) -> None:
+    found, heard = ask(ROWS, meanwhile=lambda _: (tmp_path / "b.csv").unlink())
+    assert isinstance(found, ExtractionFailedError)
+    assert heard[-2:] == [
+        "comparison.errored rows NoFilesError",
+        "stage.errored rows NoFilesError",
+    ]

@@ -259,6 +259,7 @@ def test_parameters_are_written_in_and_shown(capsys: Shown) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.case("P58")
 def test_the_acceptance_gate_lets_declared_limits_pass() -> None:
     Path("more.yaml").write_text(JOB_WITH_MORE)
     assert run(["compare", "more.yaml"]) == 1

@@ -1,6 +1,7 @@
 """CSV: nothing is guessed, nothing is lost, and a broken file is named with its line."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from datarecs_connectors.errors import (
     NoFilesError,
     SchemaChangedError,
     SnapshotLostError,
+    SourceLimitError,
     SourceUnsupportedError,
 )
 from datarecs_core.comparison.canonical import canonical_text
@@ -231,3 +233,26 @@ def test_paths_out_of_the_folder_and_links_are_refused(
     (tmp_path / "a.link").symlink_to(tmp_path / "real/a.csv")
     with pytest.raises(SourceUnsupportedError):
         open_files(CSV, path)
+
+
+@pytest.mark.case("P65")
+def test_columns_end_with_their_limit(open_files: Open, tmp_path: Path) -> None:
+    names = [f"c{at}" for at in range(2000)]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n")
+    assert len(open_files(SourceKind.CSV, "a.csv").types) == 2000
+    (tmp_path / "a.csv").write_text(",".join([*names, "more"]) + "\n")
+    with pytest.raises(SourceLimitError, match="more than 2000 columns"):
+        open_files(SourceKind.CSV, "a.csv")
+
+
+@pytest.mark.case("P65")
+def test_ten_thousand_files_are_one_source(open_files: Open, tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    for at in range(10_000):
+        (tmp_path / "many" / f"{at:05}.csv").hardlink_to(tmp_path / "a.csv")
+    found = open_files(SourceKind.CSV, "a.csv")
+    many = replace(found.source, path="many/*.csv")
+    held = found.connector.pin(many)
+    assert len(held.pin.files) == 10_000
+    held.check()

@@ -10,7 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_connectors.errors import CorruptSourceError, SchemaChangedError
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    SchemaChangedError,
+    SourceLimitError,
+)
 from datarecs_core.jobs.vocabulary import SourceKind
 
 Open = Callable[..., Any]
@@ -59,3 +63,16 @@ def test_files_with_other_columns_are_refused_by_name(open_files: Open, tmp_path
     pq.write_table(pa.table({"n": ["x"]}), tmp_path / "b.parquet")
     with pytest.raises(SchemaChangedError, match=r"a\.parquet and b\.parquet"):
         open_files(PARQUET, "*.parquet")
+
+
+@pytest.mark.case("P65")
+def test_columns_end_with_their_limit(open_files: Open, tmp_path: Path) -> None:
+    names = [f"c{at}" for at in range(2001)]
+    for number in (2000, 2001):
+        columns = [pa.array([1])] * number
+        pq.write_table(
+            pa.Table.from_arrays(columns, names[:number]), tmp_path / f"{number}.parquet"
+        )
+    assert len(open_files(SourceKind.PARQUET, "2000.parquet").types) == 2000
+    with pytest.raises(SourceLimitError, match="more than 2000 columns"):
+        open_files(SourceKind.PARQUET, "2001.parquet")

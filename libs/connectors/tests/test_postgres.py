@@ -1,5 +1,6 @@
 """PostgreSQL: one snapshot for every read, the server's types, clear words when it refuses."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -12,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg import sql
 
+from datarecs_application.comparison import Means, Question, answer
+from datarecs_application.ports.outside import Wake
 from datarecs_connectors.errors import (
     ConnectionFailedError,
     PermissionDeniedError,
@@ -20,17 +23,28 @@ from datarecs_connectors.errors import (
     StatementTimeoutError,
 )
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.comparison.scan import ExportedSnapshot, Scan, ScanColumn
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
-from datarecs_core.jobs.definition import Limits, Source
-from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.jobs.definition import (
+    Confirm,
+    Dimension,
+    Limits,
+    Measure,
+    ReconciliationJob,
+    Source,
+    Stage,
+)
+from datarecs_core.jobs.vocabulary import SourceKind, StageType
 from datarecs_core.resources.connection import (
     Connection,
     ConnectionType,
     PostgresConfig,
     SslMode,
 )
+from datarecs_memory.engine import MemoryEngine
+from datarecs_testing.clock import ManualClock
 from datarecs_testing.stack import PostgresServer
+from datarecs_testing.telling import SilentTold
 
 pytestmark = pytest.mark.integration
 TABLE: LiteralString = """
@@ -164,6 +178,90 @@ def test_rows_that_come_after_the_pin_are_not_read(server: Server) -> None:
     server.run("INSERT INTO t (id) VALUES (3); DELETE FROM t WHERE id = 2")
     assert len(list(connector.rows(scan_of(connector, SOURCE, held.pin)))) == 2
     held.close()
+
+
+@pytest.mark.case("P45")
+@pytest.mark.case("P57")
+def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
+    server: Server, tmp_path: Path
+) -> None:
+    """Rows that were inserted into one table alone, and deleted from one alone, vanish."""
+    server.run("CREATE TABLE copy AS SELECT id, money FROM t; GRANT SELECT ON copy TO PUBLIC")
+    server.run("INSERT INTO t (id, money) VALUES (3, 3), (4, 4); DELETE FROM t WHERE id = 2")
+    opened: dict[str, Any] = {}
+    heard = _Heard()
+
+    def connect(source: Source) -> Any:  # noqa: ANN401  a connector
+        return opened.setdefault(source.name, server.open())
+
+    def arrive() -> None:
+        server.run("INSERT INTO copy VALUES (3, 3), (4, 5); DELETE FROM copy WHERE id = 2")
+        server.run("UPDATE copy SET money = 0 WHERE id = 9007199254740993")
+
+    stage = Stage(
+        name="rows",
+        type=StageType.ROW,
+        dimensions=(Dimension(name="id"),),
+        measures=(Measure(name="money"),),
+        confirm=Confirm(after=timedelta(minutes=1), attempts=1),
+    )
+    sources = (SOURCE, replace(SOURCE, name="copy", relation="public.copy"))
+    found = answer(
+        Question(
+            job=ReconciliationJob(name="job", sources=sources, stages=(stage,)),
+            job_uid=UUID(int=1),
+            spec_hash="sha256:" + 64 * "0",
+        ),
+        Means(
+            connect=connect,
+            engine=lambda _: _Keyed(lambda scan: opened[scan.source].rows(scan)),
+            clock=_Arriving(arrive),
+            extracts=str(tmp_path / "extract"),
+        ),
+        heard,
+    )
+    assert heard.again == [(0, 2), (1, 2)]  # rows of the three keys, and no other
+    (outcome,) = found.outcome.stages
+    assert outcome.results is not None
+    told, counts = outcome.results.confirmed, outcome.results.counts
+    assert told is not None
+    assert told.in_flight_resolved == 2  # keys 2 and 3; 4 still differs, and nobody saw the update
+    assert (told.first.rows_unmatched, told.first.source_row_counts) == (3, (3, 2))
+    assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
+    first, second = (found.pins["ledger"], told.looks[0].pins[0])
+    assert isinstance(first, ExportedSnapshot)
+    assert isinstance(second, ExportedSnapshot)
+    assert first.snapshot != second.snapshot
+
+
+class _Heard(SilentTold):
+    """Port Told that keeps how many rows were read again, by source."""
+
+    def __init__(self) -> None:
+        self.again: list[tuple[int, int]] = []
+
+    def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
+        if stage is not None:
+            self.again.append((index, rows))
+
+
+class _Keyed(MemoryEngine):
+    """The oracle, which knows the keys of what differs like an engine that asks for them."""
+
+    def differing(self, stage: str, most: int) -> Any:  # noqa: ANN401, ARG002  the port's
+        return sorted({each.key for each in self.differences(stage)})
+
+
+class _Arriving(ManualClock):
+    """Port Clock; what is in flight arrives while somebody waits."""
+
+    def __init__(self, arrive: Callable[[], None]) -> None:
+        super().__init__(by_itself=True)
+        self.arrive = arrive
+
+    def wait(self, duration: timedelta, *, until: Wake | None = None) -> bool:
+        self.arrive()
+        return super().wait(duration, until=until)
 
 
 def test_a_pin_whose_session_was_cut_is_lost(server: Server) -> None:

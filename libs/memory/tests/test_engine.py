@@ -5,32 +5,22 @@ from itertools import count, repeat
 
 import pytest
 
-from datarecs_application.ports.comparing import Engine
 from datarecs_core.comparison.faults import ConditionNotSupportedError, TooManyRowsError
 from datarecs_core.comparison.grouping import MAX_ROWS
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.results import Difference, StageResults
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.results import Difference
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.jobs.definition import Stage
 from datarecs_memory.engine import MemoryEngine
-from datarecs_testing.comparisons import EngineBench, counting, rows_by
+from datarecs_testing.comparisons import LookingBench, counting, rows_by
 from datarecs_testing.conformance.engine import (
     DerivedConformance,
     EngineConformance,
     RelaxationConformance,
 )
+from datarecs_testing.conformance.engine_looks import LookConformance
+from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.tables import Table, a_job, pair, plan_of
-
-
-class MemoryBench:
-    def prepare(
-        self, plan: ComparisonPlan, tables: Sequence[Table]
-    ) -> tuple[Engine, ComparisonPlan]:
-        return MemoryEngine(lambda scan: tables[scan.index].delivered(scan)), plan
-
-    def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
-        assert isinstance(engine, MemoryEngine)
-        return engine.differences(results.stage)
 
 
 def planned(stage: Stage, *rows: int) -> tuple[StagePlan, list[Table]]:
@@ -89,7 +79,9 @@ def test_a_plan_is_explained_in_words() -> None:
     assert "one, two" in engine.explain(plan).text
 
 
-class TestMemoryEngine(EngineConformance, RelaxationConformance, DerivedConformance):
+class TestMemoryEngine(
+    EngineConformance, RelaxationConformance, DerivedConformance, LookConformance
+):
     @pytest.fixture
-    def bench(self) -> EngineBench:
+    def bench(self) -> LookingBench:
         return MemoryBench()

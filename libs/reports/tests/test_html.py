@@ -16,7 +16,7 @@ from datarecs_core.jobs.vocabulary import ProofMode, SchemaMode
 from datarecs_core.runs.model import RunStatus
 from datarecs_reports.html import MAX_BYTES, error_report, run_report
 from datarecs_testing.comparisons import a_measure, comparing_columns, counting, rows_by
-from datarecs_testing.finished_runs import RUN, balance_check, books, document
+from datarecs_testing.finished_runs import RUN, balance_check, books, document, looked_at_again
 from datarecs_testing.tables import a_job, a_table
 
 HOSTILE = (
@@ -335,3 +335,10 @@ def test_the_root_over_row_digests_stands_beside_the_proof() -> None:
     found = document(asked, tables)
     text = _Page(run_report(found, RUN, samples=True)).text
     assert f"root over row digests {found['proof']['digests']['merkle_root']}" in text
+
+
+@pytest.mark.case("P57")
+def test_a_second_look_is_shown_with_both_counts() -> None:
+    shown = _Page(run_report(looked_at_again(), RUN, samples=True)).text
+    assert "Agreed when read again 1 of 3 that differed at first" in shown
+    assert "3 groups differed at first and, looked at again once, 1 agreed (in flight)" in shown

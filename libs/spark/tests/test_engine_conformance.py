@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from datarecs_spark.session import SparkRuntime
-from datarecs_testing.comparisons import EngineBench
+from datarecs_testing.comparisons import EngineBench, LookingBench
 from datarecs_testing.conformance.engine import (
     DerivedConformance,
     EngineConformance,
     RelaxationConformance,
 )
+from datarecs_testing.conformance.engine_looks import LookConformance
 from datarecs_testing.spark import SparkBench
 
 pytestmark = pytest.mark.spark
@@ -20,3 +21,9 @@ class TestSparkEngine(EngineConformance, RelaxationConformance, DerivedConforman
     @pytest.fixture
     def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> EngineBench:
         return SparkBench(spark_runtime, tmp_path, twice=True)
+
+
+class TestLooks(LookConformance):
+    @pytest.fixture
+    def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> LookingBench:
+        return SparkBench(spark_runtime, tmp_path)

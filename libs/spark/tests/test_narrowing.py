@@ -8,7 +8,7 @@ from datarecs_core.comparison.plan import StagePlan
 from datarecs_spark.counted import Counted
 from datarecs_spark.kernel import KernelAnswer
 from datarecs_spark.narrowing import Narrowed
-from datarecs_spark.native import NotNativeError
+from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.tally import SourceTally
 from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.tables import a_job, a_table, plan_of
@@ -20,7 +20,7 @@ def a_plan() -> StagePlan:
 
 
 def narrowed(**fields: tuple[object, ...]) -> Narrowed:
-    """Ten rows a source of which two and one were kept; in one key of the others stand two rows."""
+    """Ten rows of twelve, and nine, of which two and one were kept; one closed key has two rows."""
     given: dict[str, tuple[object, ...]] = {
         "rows": (10, 9),
         "null_keys": (3, 2),
@@ -29,7 +29,7 @@ def narrowed(**fields: tuple[object, ...]) -> Narrowed:
         **fields,
     }
     answer = KernelAnswer(**given, closed_groups=7, closed_repeated=1, open_buckets=2)  # type: ignore[arg-type]  # fields of the test
-    return Narrowed(plan=a_plan(), answer=answer, measures=(0,))
+    return Narrowed(plan=a_plan(), answer=answer, all_rows=(12, 9), measures=(0,))
 
 
 def tallies() -> list[SourceTally]:
@@ -46,7 +46,7 @@ def test_closed_buckets_are_groups_that_every_source_has() -> None:
     assert dict(counted.groups) == {(3, 0, False, None): 6, (3, 3, False, None): 1}
     assert counted.grouped == [10, 9]
     assert [(each.extracted, each.passed, each.null_keys) for each in told] == [
-        (10, 10, 3),
+        (12, 10, 3),
         (9, 9, 2),
     ]
     assert [each.totals for each in told] == [{0: Decimal(55)}, {0: Decimal(50)}]

@@ -12,7 +12,8 @@ import pytest
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, ScanColumn
 from datarecs_core.jobs.types import INT
-from datarecs_spark.native import NotNativeError, native_sources
+from datarecs_spark.native import native_sources
+from datarecs_spark.native_errors import NotNativeError
 from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.tables import NOON, a_job, a_table, plan_of
 
@@ -148,10 +149,13 @@ def test_numbers_that_meet_beyond_38_digits_are_refused(tmp_path: Path) -> None:
     assert "no form within 38 digits" in told
 
 
-def test_a_filter_of_pinned_files_is_refused(tmp_path: Path) -> None:
+def test_a_filter_of_pinned_files_is_refused_unless_it_is_exact(tmp_path: Path) -> None:
     stage = stage_over(tmp_path, "k int, v int", rows(pa.int64(), 1))
+    scans = tuple(replace(scan, filter="v / 2 > 0") for scan in stage.scans)
+    refused = "a condition over one is Spark's SQL: not covered at character 3"
+    assert refusal(replace(stage, scans=scans)) == refused
     scans = tuple(replace(scan, filter="v > 0") for scan in stage.scans)
-    assert refusal(replace(stage, scans=scans)) == "the filter of one is Spark's SQL"
+    assert native_sources(replace(stage, scans=scans), salt="s")[0].filter is not None
 
 
 def test_an_expression_of_a_source_is_refused(tmp_path: Path) -> None:

@@ -183,3 +183,12 @@ def test_the_parser_logs_nothing_of_the_text(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.DEBUG):
         queried("call secret_function('hunter2')")
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("kind", [SourceKind.CSV, SourceKind.JSON, SourceKind.ICEBERG])
+def test_sources_read_row_by_row_are_filtered_by_comparisons_alone(kind: SourceKind) -> None:
+    """Whatever goes beyond is told where it stands, and never first while rows are read."""
+    assert filtered("a = 1 AND NOT b IN ('x', ':y') OR c IS NULL", kind) == []
+    for text in ("lower(a) = 'x'", "a LIKE 'x%'", "a + 1 = 2", "CASE WHEN a THEN b END"):
+        assert filtered(text, kind) == ["DR1065"]
+        assert filtered(text, SourceKind.PARQUET) == []

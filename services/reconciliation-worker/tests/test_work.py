@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from datarecs_application.child_frames import BadFrameError
 from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_application.ports.outside import Wake
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.catalog.layout import digests, run_document
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -150,6 +152,31 @@ def test_a_proof_of_rows_leaves_its_digests_under_the_root_that_is_sealed(
     root = merkle_root(read_digests(stored))
     assert document["proof"]["digests"]["merkle_root"] == root
     assert document["run"]["plan"]["job"] == "ledger-vs-exports"
+
+
+@pytest.mark.case("P57")
+def test_a_row_that_arrives_while_the_child_waits_is_told_and_sealed(child: Child) -> None:
+    child.exports("id,amount\n1,1.10\n")
+
+    class Arriving(ManualClock):
+        def wait(self, duration: timedelta, *, until: Wake | None = None) -> bool:
+            child.exports("id,amount\n1,1.10\n2,2.20\n")
+            return super().wait(duration, until=until)
+
+    (stage,) = SPEC["stages"]
+    spec = {**SPEC, "stages": [{**stage, "confirm": {"after": "PT2M"}}]}
+    frame = child.frame(spec=spec)
+    channel = SupervisorChannel(io.BytesIO(), child.told)
+    work(read_assignment(frame), child.tools(clock=Arriving(by_itself=True)), FrameTold(channel))
+    found = json.loads((child.attempt / NAME).read_bytes())
+    assert found["result"] == "MATCHED"
+    store = child.blobs.of(A_TENANT)
+    document = json.loads(store.get(run_document(A_TENANT, RUN_ID)))
+    told = document["proof"]["stages"][0]["confirmed"]
+    assert (told["in_flight_resolved"], told["first_counts"]["rows_unmatched"]) == (1, 1)
+    frames = child.told.getvalue()
+    assert frames.count(b"extraction_completed") == 3  # what has not moved is not read again
+    assert b"in_flight_resolved" in frames
 
 
 def test_credentials_are_read_once_and_gone(child: Child) -> None:

@@ -98,6 +98,13 @@ def event_frame(name: str, **fields: object) -> dict[str, object]:
     return {"type": EVENT, "event": name, **fields}
 
 
+def outdates(later: Mapping[str, object], earlier: Mapping[str, object]) -> bool:
+    """Whether nothing is lost without the earlier frame: both count rows of one stage, in all."""
+    keys = ("type", "event", "stage_name")
+    counted = earlier.get("type") == EVENT and earlier.get("event") == "rows_processed"
+    return counted and all(later.get(key) == earlier.get(key) for key in keys)
+
+
 def read_event(run: Run, frame: Mapping[str, object]) -> ProgressEvent:
     """The progress event of a frame, under the ids of the lease.
 
@@ -135,6 +142,7 @@ def _extraction_started(run: Run, reader: Reader) -> RunExtractionStarted:
         attempt=run.attempt,
         extraction_index=reader.of("extraction_index", int),
         connection_type=reader.of("connection_type", str),
+        stage_name=reader.maybe("stage_name", str),
     )
 
 
@@ -146,6 +154,7 @@ def _extraction_completed(run: Run, reader: Reader) -> RunExtractionCompleted:
         attempt=run.attempt,
         extraction_index=reader.of("extraction_index", int),
         rows_extracted=reader.of("rows_extracted", int),
+        stage_name=reader.maybe("stage_name", str),
     )
 
 
@@ -173,6 +182,7 @@ def _extraction_errored(run: Run, reader: Reader) -> RunExtractionErrored:
         error=RunError(
             code=RunErrorCode.QUERY_FAILED, message=error.message, detail_code=error.detail_code
         ),
+        stage_name=reader.maybe("stage_name", str),
     )
 
 
@@ -287,6 +297,7 @@ def _comparison_completed(run: Run, reader: Reader) -> RunComparisonCompleted:
         source_names={str(key): str(value) for key, value in names.items()},
         missing_by_source=reader.counts("missing_by_source"),
         unmatched_groups=reader.of("unmatched_groups", int),
+        in_flight_resolved=reader.maybe("in_flight_resolved", int),
     )
 
 

@@ -12,12 +12,17 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
+from datarecs_application.confirming import Again, LookRefused, confirmed
 from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Progress, Read
-from datarecs_application.ports.outside import Clock
+from datarecs_application.ports.outside import Clock, Wake
+from datarecs_application.reading import Reading
+from datarecs_core.comparison.confirming import delivers_alike, is_same_read, only_groups
 from datarecs_core.comparison.logical import QUERY_KINDS, query_source
 from datarecs_core.comparison.payload import ComparisonPayload, comparison_payload
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.planner import PlanRequest, plan_comparison
+from datarecs_core.comparison.pushdown import MAX_KEYS
+from datarecs_core.comparison.results import StageResults
 from datarecs_core.comparison.scan import Pin, Scan, SourceSchema
 from datarecs_core.comparison.verdict import (
     RunOutcome,
@@ -41,13 +46,19 @@ class Told(Protocol):
 
     def stage_started(self, stage: str) -> None: ...
 
-    def extraction_started(self, index: int, kind: str) -> None: ...
+    def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
+        """Of all stages, or again of the one whose differing groups are read."""
 
-    def extraction_completed(self, index: int, rows: int) -> None: ...
+    def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None: ...
 
-    def extraction_errored(self, index: int, error: Exception) -> None: ...
+    def extraction_errored(
+        self, index: int, error: Exception, stage: str | None = None
+    ) -> None: ...
 
     def comparison_started(self, stage: str, sources: int) -> None: ...
+
+    def waiting(self, stage: str, groups: int, length: timedelta) -> None:
+        """So many groups differ, and are read again after a while."""
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None: ...
 
@@ -85,6 +96,8 @@ class Means:
     """Directory for extracts of this attempt; one folder per source is made below it."""
     pins: Mapping[str, Pin] = field(default_factory=dict)
     """Pins somebody else holds, by source; the others are taken here."""
+    stop: Wake | None = None
+    """Set when nobody waits for the answer any more: ends a wait before a second look."""
 
 
 class ExtractionFailedError(Exception):
@@ -125,7 +138,8 @@ def answer(question: Question, means: Means, told: Told) -> Answer:
         plan = _planned(question, sources)
         pins = {one.source.name: one.pin for one in sources}
         told.pinned(pins, plan)
-        outcome, plan = _Stages(means=means, told=told, sources=sources).run(plan)
+        stages = _Stages(means=means, told=told, sources=sources, open_things=open_things)
+        outcome, plan = stages.run(plan)
         return Answer(plan=plan, outcome=outcome, pins=pins)
 
 
@@ -227,11 +241,21 @@ class _Stages:
     means: Means
     told: Told
     sources: tuple[_Opened, ...]
+    open_things: ExitStack
     last_told: float = 0.0
+    reading: Reading = field(init=False)
+    to_check: list[tuple[int, HeldPin]] = field(default_factory=list)
+    """Pins at which rows are still read, by the index of their source."""
+
+    def __post_init__(self) -> None:
+        self.reading = Reading(extract=self._read)
 
     def run(self, plan: ComparisonPlan) -> tuple[RunOutcome, ComparisonPlan]:
         outcomes: list[StageOutcome] = []
         engine: Engine | None = None
+        self.to_check = [
+            (index, each.held) for index, each in enumerate(self.sources) if each.held is not None
+        ]
         for position in range(len(plan.stages)):
             skipped = skip_of(plan.stages[position], outcomes)
             if skipped is not None:
@@ -242,8 +266,10 @@ class _Stages:
             try:
                 if engine is None:
                     plan = self._brought(plan)
-                    engine = self.means.engine(plan)
-                outcomes.append(self._compared(plan.stages[position], engine))
+                stage = self.reading.asked(plan.stages[position], engine)
+                if engine is None:
+                    engine = self.means.engine(_with_stage(plan, stage, position))
+                outcomes.append(self._compared(stage, engine))
             except ExtractionFailedError as failed:
                 self.told.stage_errored(name, _cause_of(failed))
                 raise
@@ -257,7 +283,7 @@ class _Stages:
     def _brought(self, plan: ComparisonPlan) -> ComparisonPlan:
         """The plan over extracts: of every source, and of every stage's own queries."""
         if any(not stage.queries for stage in plan.stages):
-            plan = plan.with_scans(self._extracted(plan))
+            plan = self.reading.brought(plan)
         return replace(plan, stages=tuple(map(self._answered, plan.stages)))
 
     def _answered(self, stage: StagePlan) -> StagePlan:
@@ -268,23 +294,23 @@ class _Stages:
                 queries.append(opened.connector.extract(scan, directory, _ignore))
         return replace(stage, queries=tuple(queries), scans=tuple(queries) or stage.scans)
 
-    def _extracted(self, plan: ComparisonPlan) -> tuple[Scan, ...]:
-        return tuple(
-            self._extract(index, opened, scan)
-            for index, (opened, scan) in enumerate(zip(self.sources, plan.scans, strict=True))
-        )
+    def _read(self, scan: Scan, folder: str, stage: str | None) -> Scan:
+        directory = f"{self.means.extracts}/{folder}"
+        return self._extract(self.sources[scan.index], scan, directory, stage)
 
-    def _extract(self, index: int, opened: _Opened, scan: Scan) -> Scan:
-        self.told.extraction_started(index, scan.kind.value)
+    def _extract(
+        self, opened: _Opened, scan: Scan, directory: str, stage: str | None = None
+    ) -> Scan:
+        index = scan.index
+        self.told.extraction_started(index, scan.kind.value, stage)
         try:
-            directory = f"{self.means.extracts}/{index}"
-            extracted = opened.connector.extract(scan, directory, _ignore)
+            extracted = self.reading.ask(opened.connector, scan, directory)
             crash_point(CrashPoint.EXTRACT_MID)
             rows = _rows_of(extracted)
         except Exception as error:
-            self.told.extraction_errored(index, error)
+            self.told.extraction_errored(index, error, stage)
             raise ExtractionFailedError(index, scan.source) from error
-        self.told.extraction_completed(index, rows)
+        self.told.extraction_completed(index, rows, stage)
         return extracted
 
     def _compared(self, stage: StagePlan, engine: Engine) -> StageOutcome:
@@ -293,12 +319,19 @@ class _Stages:
             results = engine.compare(stage, self._progress)
             crash_point(CrashPoint.COMPARE_MID)
             outcome = judge_stage(stage, results)
+            rows = sum(results.counts.source_row_counts)
+            if stage.confirm is not None:
+                results = self._confirmed(stage, results, engine)
+                outcome = judge_stage(stage, results)
+        except ExtractionFailedError as failed:
+            self.told.comparison_errored(stage.name, _cause_of(failed))
+            raise
         except (DatarecsError, MemoryError) as error:
             raise StageFailedError(stage.name) from error
         if outcome.verdict is None:
             raise TypeError("an executed stage has a verdict")
         counts = results.counts
-        rows = sum(counts.source_row_counts)
+        rows = max(rows, sum(counts.source_row_counts))  # what is told never falls
         self.told.rows_processed(stage.name, rows, counts.rows_unmatched)
         payload = comparison_payload(stage, results, outcome.verdict)
         self.told.comparison_completed(payload)
@@ -312,18 +345,101 @@ class _Stages:
             self.last_told = now
             self.told.rows_processed(progress.stage, progress.row_count, 0)
 
+    def _confirmed(self, stage: StagePlan, first: StageResults, engine: Engine) -> StageResults:
+        """What has moved since cannot be told from what moved before: the first cut is checked."""
+        self._check_pins()
+        self.to_check = [
+            (index, held) for index, held in self.to_check if stage.scans[index].extract is None
+        ]
+
+        def compare(looked: StagePlan) -> StageResults:
+            results = engine.compare(looked, lambda _: None)
+            judge_stage(looked, results)
+            return results
+
+        return confirmed(stage, first, compare=compare, again=_Looking(stages=self, engine=engine))
+
+    def look(self, stage: StagePlan, engine: Engine) -> tuple[Scan, ...] | LookRefused:
+        """All sources in one new cut; what was not moved is not read."""
+        pinned = []
+        for index, opened in enumerate(self.sources):
+            with _Extraction(index, opened.source):
+                held = opened.connector.pin(opened.source)
+                self.open_things.callback(held.close)
+                pinned.append(replace(opened, pin=held.pin, held=held))
+        before = stage.looks[-1] if stage.looks else stage.scans
+        keys = engine.differing(stage.name, MAX_KEYS)
+        found = [self._looked(stage, *each, keys) for each in zip(pinned, before, strict=True)]
+        moved = [each for each in found if each is not None]
+        if len(moved) < len(found):
+            name = stage.sources[found.index(None)]
+            return LookRefused(f"{name} has other columns than before: no group was read again")
+        return tuple(moved)
+
+    def _looked(
+        self,
+        stage: StagePlan,
+        opened: _Opened,
+        before: Scan,
+        keys: Sequence[Sequence[str | None]] | None,
+    ) -> Scan | None:
+        """The scan of a source at its new pin; None where its columns are others by now.
+
+        Only the rows of these keys are asked for, where the source finds them by itself.
+        """
+        if opened.held is None or is_same_read(before.pin, opened.pin):
+            return before
+        source, index = opened.source, before.index
+        if stage.queries:
+            source = query_source(source, before.query or "")
+        with _Extraction(index, opened.source):
+            schema = opened.connector.describe(source, opened.pin)
+        if not delivers_alike(schema, before):
+            return None
+        scan = replace(stage.scans[index], pin=opened.pin, schema=schema, extract=None, only=None)
+        if keys is not None and not stage.queries:
+            scan = replace(scan, only=only_groups(stage, scan, keys))
+        directory = f"{self.means.extracts}/{stage.index}-{index}-{len(stage.looks) + 1}"
+        found = self._extract(opened, scan, directory, stage.name)
+        with _Extraction(index, opened.source):
+            opened.held.check()
+        if found.extract is None:
+            self.to_check.append((index, opened.held))
+        return found
+
     def _check_pins(self) -> None:
         """A source that changed while it was read leaves no verdict."""
-        for index, opened in enumerate(self.sources):
-            if opened.held is not None:
-                with _Extraction(index, opened.source):
-                    opened.held.check()
+        for index, held in self.to_check:
+            with _Extraction(index, self.sources[index].source):
+                held.check()
+
+
+def _with_stage(plan: ComparisonPlan, stage: StagePlan, position: int) -> ComparisonPlan:
+    """The plan as an engine is made for it: with what the stage's sources have answered."""
+    stages = (*plan.stages[:position], stage, *plan.stages[position + 1 :])
+    return replace(plan, stages=stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looking(Again):
+    """What a second look takes, of one stage."""
+
+    stages: _Stages
+    engine: Engine
+
+    def wait(self, stage: StagePlan, groups: int, length: timedelta) -> bool:
+        self.stages.told.waiting(stage.name, groups, length)
+        means = self.stages.means
+        return means.clock.wait(length, until=means.stop)
+
+    def look(self, stage: StagePlan) -> tuple[Scan, ...] | LookRefused:
+        return self.stages.look(stage, self.engine)
 
 
 def _rows_of(scan: Scan) -> int:
     """Rows a source delivers: counted while extracting, or by the pinned files' own footers."""
     if scan.extract is not None:
-        return scan.extract.rows
+        return scan.extract.all_rows if scan.groups is not None else scan.extract.rows
     files: Sequence[object] = getattr(scan.pin, "files", ())
     return sum(getattr(file, "rows", None) or 0 for file in files)
 

@@ -135,7 +135,7 @@ def data_findings(
     for stage, sealed in zip(plan.stages, run.stages, strict=True):
         if sealed.results is None:
             continue
-        reason = _not_from_rows(stage)
+        reason = _not_from_rows(stage, looked_at=sealed.confirmed is not None)
         if reason is not None:
             yield f"source {source} in stage {stage.name}: {reason}"
             continue
@@ -147,8 +147,10 @@ def data_findings(
         yield from differing_leaves(leaves, made, stage=stage.name, source=source)
 
 
-def _not_from_rows(stage: StagePlan) -> str | None:
+def _not_from_rows(stage: StagePlan, *, looked_at: bool) -> str | None:
     """Why the rows of one source alone cannot say what a stage saw of it."""
+    if looked_at:
+        return "some of its rows were read again at a newer pin"
     if stage.catalogue is not None:
         return "it compares columns, of which no row tells"
     return "its scope needs the rows of every source" if stage.scope is not None else None

@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pat
 
 from datarecs_application.ports.comparing import Read
 from datarecs_connectors.errors import SourceLimitError
 from datarecs_core.comparison.scan import Extract, PinnedFile, Scan
 
+MAX_VALUE_BYTES = 16 * 1024 * 1024
 Batches = Iterable[tuple[pa.RecordBatch, tuple[str, ...]]]
 """Batches, each with the columns whose companion holds invalid values."""
 
@@ -20,7 +23,7 @@ def write_extract(
 ) -> Scan:
     """The scan with `extract` set; one file, since one reader wrote it.
 
-    Raises SourceLimitError above the source's rows or decoded bytes.
+    Raises SourceLimitError above the source's rows, decoded bytes or the size of a value.
     """
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
@@ -32,6 +35,7 @@ def write_extract(
         for batch, filled in batches:
             rows, size = rows + batch.num_rows, size + batch.nbytes
             _limit(scan, rows, size)
+            _limit_values(scan, batch)
             invalid.update(filled)
             if writer is None:
                 writer = pq.ParquetWriter(path, batch.schema, compression="zstd")
@@ -58,3 +62,15 @@ def _limit(scan: Scan, rows: int, size: int) -> None:
         raise SourceLimitError(
             scan.source, f"more than {scan.limits.max_bytes} decoded bytes (max_bytes)"
         )
+
+
+def _limit_values(scan: Scan, batch: pa.RecordBatch) -> None:
+    """One value fits into the memory of a task; a batch below the limit has none above it."""
+    if batch.nbytes <= MAX_VALUE_BYTES:
+        return
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pat.is_string(column.type) or pat.is_binary(column.type):
+            largest = pc.max(pc.binary_length(column)).as_py() or 0
+            if largest > MAX_VALUE_BYTES:
+                told = f"a value of {name!r} has more than {MAX_VALUE_BYTES} bytes"
+                raise SourceLimitError(scan.source, told)

@@ -100,6 +100,11 @@ class ParquetConnector:
                         yield tuple(found[name] for name in names)
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:  # noqa: ARG002  nothing to bring
+        """Nothing is brought; engines read exactly the rows that the footers promise here."""
+        rows = sum(file.rows or 0 for file in _files(scan.pin))
+        if rows > scan.limits.max_rows:
+            told = f"{rows} rows, more than {scan.limits.max_rows} (max_rows)"
+            raise SourceLimitError(scan.source, told)
         return scan
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:

@@ -8,7 +8,7 @@ The address is checked before it is dialled, and the checked one is dialled.
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from io import BytesIO
 
@@ -29,9 +29,18 @@ from datarecs_connectors.errors import (
     StatementTimeoutError,
 )
 from datarecs_connectors.extracting import write_extract
-from datarecs_connectors.postgres_types import canonical_type, plain_reader, text_reader
+from datarecs_connectors.postgres_groups import GroupedAnswer, typed_batch
+from datarecs_connectors.postgres_statements import (
+    counting,
+    explaining,
+    origin,
+    source_of,
+    statement,
+)
+from datarecs_connectors.postgres_statistics import groups_exactly, statistics_of
+from datarecs_connectors.postgres_types import canonical_type, plain_reader
 from datarecs_connectors.probing import steps
-from datarecs_connectors.typed_text import table_of, typed
+from datarecs_core.comparison.pushdown import NotPushedError
 from datarecs_core.comparison.scan import (
     ExportedSnapshot,
     Pin,
@@ -110,7 +119,8 @@ class PostgresConnector:
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Columns as the server plans them; declared expressions typed by the server too."""
         with self._adopted(source, pin) as session:
-            columns = self._columns(session, sql.SQL("SELECT * FROM ") + _from(source))
+            columns = self._columns(session, sql.SQL("SELECT * FROM ") + origin(source))
+            known = statistics_of(session, source)
             expressions = [
                 (name, mapping.expr) for name, mapping in source.columns.items() if mapping.expr
             ]
@@ -123,18 +133,24 @@ class PostgresConnector:
                         sql.SQL(expression),
                         sql.Identifier(name),
                     )
-                    + _from(source),
+                    + origin(source),
                 )
             ]
-        return SourceSchema(columns=tuple(columns), expressions=tuple(typed_expressions))
+        return SourceSchema(
+            columns=tuple(known.of(column) for column in columns),
+            expressions=tuple(typed_expressions),
+            estimated_rows=known.rows,
+            estimated_bytes=known.size_bytes,
+        )
 
     def list_files(self, source: Source) -> Sequence[PinnedFile]:  # noqa: ARG002  databases have none
         return ()
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
-        """By COPY as well, so that oracle and engine see the same texts."""
+        """Every row, by COPY as well, so that oracle and engine see the same texts."""
         readers = [plain_reader(column.type) for column in scan.columns]
-        for batch in self._copied(scan):
+        whole = replace(scan, groups=None, only=None)
+        for batch in self._copied(scan, statement(whole), len(readers)):
             columns = [column.to_pylist() for column in batch.columns]
             for row in zip(*columns, strict=True):
                 yield tuple(
@@ -143,7 +159,27 @@ class PostgresConnector:
                 )
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        return write_extract(scan, self._typed_batches(scan), directory, progress)
+        """Its rows, those of them that some stage looks at, or groups of them.
+
+        Raises NotPushedError, besides, where only all rows of the source can be believed.
+        """
+        if scan.groups is None and scan.only is None:
+            return write_extract(scan, self._typed_batches(scan), directory, progress)
+        try:
+            return self._asked_less(scan, directory, progress)
+        except QueryFailedError as cause:
+            # For instance a sum that its type does not hold, or an expression with a window.
+            raise NotPushedError("the server refuses what stands for its rows") from cause
+
+    def _asked_less(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        if scan.groups is not None:
+            answered = GroupedAnswer(scan=scan, groups=scan.groups)
+            batches = self._copied(scan, statement(scan), answered.width)
+            return answered.stored(batches, directory, progress)
+        brought = write_extract(scan, self._typed_batches(scan), directory, progress)
+        if brought.extract is None:
+            raise TypeError("rows are brought")
+        return replace(brought, extract=replace(brought.extract, source_rows=self._counted(scan)))
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
         """Name, address, login, version, privileges; then the relation, if one is given."""
@@ -174,6 +210,17 @@ class PostgresConnector:
             session.execute("BEGIN READ ONLY")
             with session.cursor(row_factory=dict_row) as cursor:
                 return list(cursor.execute(statement.encode(), values).fetchall())
+        except psycopg.Error as cause:
+            raise self._told(cause) from cause
+        finally:
+            session.close()
+
+    def explain(self, scan: Scan) -> list[str]:
+        """The server's own plan of what the scan would send, line by line; nothing is read."""
+        session = self._session(timedelta(seconds=CONNECT_TIMEOUT_S))
+        try:
+            session.execute("BEGIN READ ONLY")
+            return [str(row[0]) for row in session.execute(explaining(scan)).fetchall()]
         except psycopg.Error as cause:
             raise self._told(cause) from cause
         finally:
@@ -258,39 +305,36 @@ class PostgresConnector:
                     f"column {column.name!r} has the type {native}, which cannot be compared yet; "
                     "map it to an expression with a cast",
                 )
-            columns.append(SourceColumn(name=column.name, type=kind, native_type=native))
+            exact = groups_exactly(column.type_code, kind, session)
+            columns.append(
+                SourceColumn(name=column.name, type=kind, native_type=native, groups_exactly=exact)
+            )
         return columns
 
-    def _copied(self, scan: Scan) -> Iterator[pa.RecordBatch]:
-        """Rows as text columns in the scan's order, block by block."""
-        source = Source(
-            name=scan.source,
-            kind=scan.kind,
-            relation=scan.relation,
-            query=scan.query,
-            limits=scan.limits,
-        )
-        statement = _select(scan, source)
-        names = [f"c{number}" for number in range(len(scan.columns))]
-        with self._adopted(source, scan.pin) as session:
+    def _copied(self, scan: Scan, asked: sql.Composable, width: int) -> Iterator[pa.RecordBatch]:
+        """Rows of a SELECT as text columns, block by block."""
+        names = [f"c{number}" for number in range(width)]
+        with self._adopted(source_of(scan), scan.pin) as session:
             try:
                 with session.cursor().copy(
-                    sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(statement)
+                    sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(asked)
                 ) as copy:
                     yield from _blocks(copy, names)
             except psycopg.Error as cause:
                 raise self._told(cause) from cause
 
+    def _counted(self, scan: Scan) -> int:
+        with self._adopted(source_of(scan), scan.pin) as session:
+            try:
+                row = session.execute(counting(scan)).fetchone()
+            except psycopg.Error as cause:
+                raise self._told(cause) from cause
+        return int(str(row[0])) if row else 0
+
     def _typed_batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
-        names = [column.name for column in scan.columns]
-        for batch in self._copied(scan):
-            yield table_of(
-                names,
-                [
-                    typed(column, wanted.type, text_reader(wanted.type))
-                    for column, wanted in zip(batch.columns, scan.columns, strict=True)
-                ],
-            )
+        kinds = [(column.name, column.type) for column in scan.columns]
+        for batch in self._copied(scan, statement(scan), len(kinds)):
+            yield typed_batch(batch, kinds)
 
     def _told(self, cause: psycopg.Error) -> SourceError:
         """The server's primary message: it names objects, never values."""
@@ -306,33 +350,6 @@ class PostgresConnector:
         if isinstance(cause, psycopg.OperationalError):
             return ConnectionFailedError(self.source, "the connection was lost while reading")
         return QueryFailedError(self.source, f"{type(cause).__name__}: the read failed")
-
-
-def statement_of(scan: Scan) -> str:
-    """The SELECT that a scan sends, as people read it in a plan."""
-    source = Source(name=scan.source, kind=scan.kind, relation=scan.relation, query=scan.query)
-    return _select(scan, source).as_string(None)
-
-
-def _from(source: Source) -> sql.Composable:
-    """The relation or the wrapped query; names quoted by the driver."""
-    if source.query is not None:
-        # The line break ends a comment at the end of the text, so that the bracket is not lost.
-        return sql.SQL("({}\n) AS q").format(sql.SQL(source.query))
-    return sql.Identifier(*(source.relation or "").split("."))
-
-
-def _select(scan: Scan, source: Source) -> sql.Composable:
-    columns = [
-        sql.Identifier(column.physical)
-        if column.physical is not None
-        else sql.SQL("({})").format(sql.SQL(column.expression or ""))
-        for column in scan.columns
-    ]
-    statement = sql.SQL("SELECT {} FROM ").format(sql.SQL(", ").join(columns)) + _from(source)
-    if scan.filter is None:
-        return statement
-    return statement + sql.SQL(" WHERE ({}\n)").format(sql.SQL(scan.filter))
 
 
 def _blocks(copy: psycopg.Copy, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
+from uuid import UUID
 
 from datarecs_core.comparison.forms import read_text
 from datarecs_core.comparison.translating import Invalid
@@ -79,6 +80,12 @@ def text_reader(kind: CanonicalType) -> Callable[[str], object] | None:
             return None
 
 
+def _number(text: str, kind: CanonicalType) -> object:
+    """A column of declared digits has no form for NaN, whoever reads it."""
+    found = Decimal(text)
+    return found if kind.scale is None or found.is_finite() else Invalid(text.encode())
+
+
 def plain_reader(kind: CanonicalType) -> Callable[[str], object]:
     """A text of COPY as the plain value the oracle takes."""
     reader = text_reader(kind)
@@ -90,12 +97,13 @@ def plain_reader(kind: CanonicalType) -> Callable[[str], object]:
             if kind.kind in {TypeKind.FLOAT64, TypeKind.FLOAT32}:
                 return float(text)
             if kind.kind in {TypeKind.INT, TypeKind.DECIMAL}:
-                return Decimal(text)
+                return _number(text, kind)
         except (ValueError, ArithmeticError):
             return Invalid(text.encode())
         if kind.kind is TypeKind.UUID:
             value = read_text(text, kind)
-            return Invalid(text.encode()) if value is None else value.content
+            known = None if value is None else value.content
+            return UUID(bytes=known) if isinstance(known, bytes) else Invalid(text.encode())
         return text
 
     return read

@@ -16,7 +16,7 @@ from datarecs_connectors.json_lines import JsonConnector, JsonOptions
 from datarecs_connectors.locations import Places
 from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
 from datarecs_connectors.postgres import PostgresConnector
-from datarecs_connectors.postgres import statement_of as postgres_statement
+from datarecs_connectors.postgres_statements import statement_of as postgres_statement
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.egress.addresses import Policy
 from datarecs_core.jobs.definition import Source
@@ -95,6 +95,11 @@ def open_connector(
 def statement_of(scan: Scan) -> str | None:
     """The SQL by which a source is read, for plans; None where files are read."""
     return postgres_statement(scan) if scan.kind is SourceKind.POSTGRES else None
+
+
+def explained_by(connector: Connector, scan: Scan) -> list[str]:
+    """How the source's server would go about what a scan sends; empty where files are read."""
+    return connector.explain(scan) if isinstance(connector, PostgresConnector) else []
 
 
 def _iceberg(

@@ -290,3 +290,43 @@ def test_of_very_many_breaks_the_smallest_ids_are_looked_at(
     found = told("decimal(12,4)", [(value, value * 100) for value in NUMBERS] * 3)
     hint = next(each for each in found if each.rule is HintRule.CONSTANT_FACTOR)
     assert (hint.explained, hint.of) == (6, 6)
+
+
+def windowed(columns: str, keys: Sequence[Any], *, lacked: int) -> tuple[Hint, ...]:
+    """The hints where lake lacks the last so many keys, and ledger lacks two old ones."""
+    tables = [
+        a_table("ledger", f"k {columns}", *((key,) for key in keys[2:])),
+        a_table("lake", f"k {columns}", *((key,) for key in keys[: len(keys) - lacked])),
+    ]
+    found = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
+    return hints(
+        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
+    )
+
+
+def test_what_is_lacking_at_the_newest_day_or_hour_may_be_late() -> None:
+    moments = [NOON + timedelta(minutes=at) for at in (-9000, -8000, *range(-40, 0))]
+    (hint,) = windowed("instant", moments, lacked=10)
+    assert (hint.rule, hint.source, hint.measure) == (HintRule.LATE_WINDOW, "lake", "$presence")
+    assert (hint.explained, hint.of, len(hint.examples)) == (10, 12, 3)
+    newest = "the newest hour of k, 2026-01-31T11, and may still arrive"
+    assert hint.what == f"10 of 10 groups that lake lacks are of {newest}"
+    assert hint.declare == "stages[rows].confirm: {after: PT5M}"
+    (hint,) = windowed("instant", [NOON + timedelta(hours=at) for at in range(-60, 12)], lacked=12)
+    assert "12 of 12 groups that lake lacks are of the newest day of k, 2026-01-31" in hint.what
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys", "lacked"),
+    [
+        ("instant", [NOON - timedelta(hours=20 * at) for at in range(40, 0, -1)], 20),
+        ("instant", [NOON + timedelta(minutes=at) for at in range(40)], 4),
+        ("int", list(range(40)), 20),
+        ("text", [f"{at:04}" for at in range(40)], 20),
+    ],
+)
+def test_what_is_lacking_everywhere_is_not_late(
+    columns: str, keys: Sequence[Any], lacked: int
+) -> None:
+    """Spread over many days, too few, or no times at all."""
+    assert HintRule.LATE_WINDOW not in rules(windowed(columns, keys, lacked=lacked))

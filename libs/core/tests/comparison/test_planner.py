@@ -344,17 +344,16 @@ def test_a_rule_that_can_drop_digits_is_warned_of(
     assert bool(plan.warnings) is warned
 
 
-@pytest.mark.parametrize(
-    ("stage", "what"),
-    [
-        (Stage(name="s", type=StageType.CUSTOM_SQL), "a query over a source of kind parquet"),
-        (rows_by("k", confirm=Confirm(after=DAY)), "confirm"),
-    ],
-)
-def test_what_this_release_lacks_is_refused_and_never_left_out(stage: Stage, what: str) -> None:
-    error = refused(two("k int"), stage)
-    assert f"{what} is not part of this release" in str(error)
+def test_what_this_release_lacks_is_refused_and_never_left_out() -> None:
+    error = refused(two("k int"), Stage(name="s", type=StageType.CUSTOM_SQL))
+    assert "a query over a source of kind parquet is not part of this release" in str(error)
     assert error.faults[0].code.docs_id == "DR1065"
+
+
+def test_a_stage_that_is_looked_at_again_keeps_the_keys_of_what_differs() -> None:
+    again = Confirm(after=DAY)
+    stage = planned(two("k int"), rows_by("k", confirm=again)).stages[0]
+    assert (stage.confirm, stage.keep_scope, stage.looks) == (again, True, ())
 
 
 def test_a_proof_of_rows_asks_every_stage_for_its_digests() -> None:

@@ -25,6 +25,7 @@ from datarecs_core.errors.run import RunFault
 from datarecs_core.jobs.definition import (
     Accept,
     Breaks,
+    Confirm,
     Measure,
     ReconciliationJob,
     Results,
@@ -241,6 +242,14 @@ def test_rows_that_are_not_all_there_in_clear_are_not_judged_again(
     stage = rows_by("k", a_measure("v", absolute("0.01")))
     job = a_job(tables, stage, results=Results(breaks=breaks))
     assert reason in refusal(lambda: again(job, tables, asked(absolute("1"))))
+
+
+def test_a_stage_that_reads_differing_groups_again_cannot_say_which_others_it_would_read() -> None:
+    tables = [LEDGER, LAKE]
+    confirm = Confirm(after=timedelta(0))
+    job = a_job(tables, rows_by("k", a_measure("v", absolute("0.01")), confirm=confirm))
+    assert "`confirm`" in refusal(lambda: again(job, tables, asked(absolute("1"))))
+    assert again(job, tables, StageChange(accept=Accept(max_outside=9))).verdict == "UNMATCHED"
 
 
 def test_a_key_with_several_rows_everywhere_hides_rows() -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.grouping import Outside
+from datarecs_core.comparison.pin_json import pin_document
 from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.reference import compare_stage
 from datarecs_core.comparison.results import Difference, StageResults
 from datarecs_core.comparison.run_json import (
     MAX_BYTES,
     Sealing,
-    pin_document,
     proof_document,
     proof_hash,
     run_document,

@@ -1,7 +1,7 @@
 """The Engine port over the oracle: for tests and for small `datarecs compare`.
 
-It reads each source once per run and keeps what later stages are scoped to; every number comes
-from `datarecs_core.comparison.reference`.
+It reads each source once per run, and once per look, and keeps what later stages are scoped to;
+every number comes from `datarecs_core.comparison.reference`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,12 +10,13 @@ from datetime import tzinfo
 from zoneinfo import ZoneInfo
 
 from datarecs_application.ports.comparing import Explanation, Progress
+from datarecs_core.comparison.confirming import counted_looks, rows_that_count
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.grouping import MAX_ROWS, Outside
 from datarecs_core.comparison.plan import StagePlan, StrategyChoice
 from datarecs_core.comparison.reference import OracleStage, compare_stage
 from datarecs_core.comparison.results import Difference, StageResults
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.scan import Pin, Scan
 from datarecs_core.jobs.vocabulary import Strategy
 
 Reader = Callable[[Scan], Iterable[tuple[object, ...]]]
@@ -28,7 +29,7 @@ class MemoryEngine:
     """One run over the oracle; at most 100,000 rows a source.
 
     Args:
-        read: delivers the rows of a scan; called once per source and query.
+        read: delivers the rows of a scan; called once per source, pin and query.
         key: the tenant's key for break ids, hashes and masks; the published one by default.
         write: stores differences; without it they stay in `differences`.
         zone: time zone by IANA name.
@@ -43,19 +44,21 @@ class MemoryEngine:
         zone: Callable[[str], tzinfo] = ZoneInfo,
     ) -> None:
         self._read, self._key, self._write, self._zone = read, key, write, zone
-        self._rows: dict[tuple[int, str | None], list[tuple[object, ...]]] = {}
+        self._rows: dict[tuple[int, Pin, str | None], list[tuple[object, ...]]] = {}
         self._done: dict[str, OracleStage] = {}
+        self._differing: dict[str, list[frozenset[bytes]]] = {}
+        """By stage, the groups that differed in each of its passes."""
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
         """Run one stage; the stage it is scoped to must have run before."""
-        needed = plan.scans if plan.catalogue is None else ()
-        rows = [self._rows_of(scan) for scan in needed]
         outside = Outside(
             key=self._key,
             zones={name: self._zone(name) for name in plan.zones},
             scopes={name: done.differing for name, done in self._done.items()},
         )
-        done = compare_stage(plan, rows, outside)
+        done = compare_stage(plan, self._counted(plan, outside), outside)
+        before = self._differing.get(plan.name, [])[: len(plan.looks)]
+        self._differing[plan.name] = [*before, done.differing]
         done = replace(done, results=replace(done.results, strategy=_done(plan.strategy)))
         if self._write is not None:
             location = self._write(plan, done.differences)
@@ -72,6 +75,9 @@ class MemoryEngine:
         )
         return done.results
 
+    def differing(self, stage: str, most: int) -> None:
+        """None: this engine reads all rows of a source anyway."""
+
     def explain(self, plan: StagePlan) -> Explanation:
         """What the oracle does, which is the same for every stage."""
         names = ", ".join(plan.sources)
@@ -82,9 +88,19 @@ class MemoryEngine:
         """The stored differences of a stage that has run, by break id."""
         return self._done[stage].differences
 
+    def _counted(self, plan: StagePlan, outside: Outside) -> list[list[tuple[object, ...]]]:
+        """The rows of each source that count, of the first read and of every look."""
+        if plan.catalogue is not None:
+            return []
+        looks = [[self._rows_of(scan) for scan in own] for own in counted_looks(plan)]
+        if not plan.looks:
+            return looks[0]
+        before = self._differing[plan.name][: len(plan.looks)]
+        return rows_that_count(plan, looks, before, outside)
+
     def _rows_of(self, scan: Scan) -> list[tuple[object, ...]]:
         """One row more than allowed is enough to be refused."""
-        place = (scan.index, scan.query)
+        place = (scan.index, scan.pin, scan.query)
         if place not in self._rows:
             rows: list[tuple[object, ...]] = []
             for row in self._read(scan):

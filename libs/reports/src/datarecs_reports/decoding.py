@@ -30,6 +30,7 @@ from datarecs_core.comparison.tolerance import (
 )
 from datarecs_core.documents import decimal_text, to_document
 from datarecs_reports.model import (
+    ConfirmedFacts,
     DifferenceFacts,
     DimensionFacts,
     Executed,
@@ -168,6 +169,13 @@ def _executed(
         strategy=None
         if stage.name not in outside.strategies
         else _strategy(outside.strategies[stage.name]),
+        confirmed=None
+        if stage.confirmed is None
+        else ConfirmedFacts(
+            resolved=stage.confirmed.in_flight_resolved,
+            first=stage.confirmed.first,
+            looks=len(stage.confirmed.looks),
+        ),
     )
 
 

@@ -59,6 +59,9 @@ def _suite(stage: StageFacts, facts: RunFacts) -> ET.Element:
     properties = ET.SubElement(suite, "properties")
     ET.SubElement(properties, "property", name="proof_hash", value=_safe(facts.proof_hash))
     ET.SubElement(properties, "property", name="acceptance", value=stage.executed.acceptance)
+    if stage.executed.confirmed is not None:
+        resolved = str(stage.executed.confirmed.resolved)
+        ET.SubElement(properties, "property", name="in_flight_resolved", value=resolved)
     for title, failure in _cases(stage.executed, facts.source_names):
         case = ET.SubElement(suite, "testcase", name=_safe(title), classname=_safe(name))
         if failure is not None:

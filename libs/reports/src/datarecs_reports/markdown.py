@@ -13,6 +13,7 @@ from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts, RunF
 from datarecs_reports.tables import gaps, largest_first, places_of
 from datarecs_reports.words import (
     class_words,
+    confirmed_words,
     missing_words,
     presence_words,
     reason,
@@ -87,6 +88,9 @@ def _stage(stage: StageFacts, facts: RunFacts, differences: int, measures: int) 
     parts += missing_words(executed, sources)
     yield _prose(", ".join(parts) + ".")
     yield ""
+    if executed.confirmed is not None:
+        yield _prose(confirmed_words(executed.confirmed))
+        yield ""
     yield from _measures(executed, sources, measures)
     yield from _differences(executed, sources, differences)
 

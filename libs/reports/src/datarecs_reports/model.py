@@ -169,6 +169,21 @@ class QuestionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmedFacts:
+    """What a second look at the differing groups found."""
+
+    resolved: int
+    first: StageCounts
+    """Before any look."""
+    looks: int
+
+    @property
+    def looked_at(self) -> int:
+        """Groups that differed at first."""
+        return self.first.rows_unmatched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
     """What a stage asked and found."""
 
@@ -183,6 +198,8 @@ class Executed:
     hints: tuple[HintFacts, ...]
     strategy: StrategyFacts | None
     """None where the document does not say."""
+    confirmed: ConfirmedFacts | None = None
+    """None where nothing was looked at again."""
 
     @property
     def matched(self) -> bool:

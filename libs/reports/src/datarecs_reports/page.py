@@ -296,7 +296,15 @@ def _tiles(executed: Executed, sources: Sequence[str]) -> tuple[Tile, ...]:
             figure=count(counts.unmatched_groups),
             note=", ".join(missing_words(executed, sources)),
         ),
+        *_looked_at_again(executed),
     )
+
+
+def _looked_at_again(executed: Executed) -> Iterator[Tile]:
+    told = executed.confirmed
+    if told is not None:
+        note = f"of {count(told.looked_at)} that differed at first"
+        yield Tile(label="Agreed when read again", figure=count(told.resolved), note=note)
 
 
 def _reproduce(facts: RunFacts, run: Mapping[str, object]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Apart from `words`, which tells what a run found: a plan knows types, casts and 
 proof does not, and no number yet. Names come from jobs and sources; whoever prints escapes them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,7 +15,9 @@ from datarecs_core.comparison.plan import (
     MeasurePlan,
     StagePlan,
 )
+from datarecs_core.comparison.pushdown import MAX_KEYS
 from datarecs_core.comparison.scan import ExportedSnapshot, FileList, Pin, Scan, TableSnapshot
+from datarecs_core.jobs.definition import Limits
 from datarecs_core.jobs.vocabulary import Function, OnUnmatched, StageType
 from datarecs_reports.decoding import tolerance_facts
 from datarecs_reports.figures import count, counted, lasting, size, visible
@@ -28,12 +30,13 @@ from datarecs_reports.words import (
     tolerance_words,
 )
 
-_NEXT = {
+NEXT = {
     OnUnmatched.CONTINUE: "the next stage is executed whatever this one finds",
     OnUnmatched.STOP: "when it is unmatched, later stages are skipped (STOPPED_BY)",
     OnUnmatched.ESCALATE: "the next stage sees only the groups that differ here",
 }
 _SHOWN_FILES, _SHOWN_COLUMNS = 5, 40
+NOTHING_ASKED: Mapping[str, Sequence[tuple[str, str]]] = {}
 Lines = tuple[tuple[str, str], ...]
 """Label and text; a label may stand several times."""
 
@@ -47,7 +50,9 @@ class PlanPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class Question:
+    """A measure as `tolerance_words` takes it."""
+
     name: str
     tolerances: tuple[ToleranceFacts, ...]
     combine: str
@@ -85,12 +90,14 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
         yield "columns", line
     if scan.filter is not None:
         yield "filter", visible(scan.filter, most=1000)
+    if scan.only is not None and scan.only.where is not None:
+        yield "only", f"rows where {visible(scan.only.where, most=1000)}; the others are counted"
     if scan.timezone is not None:
         yield "zone", f"times without a zone are in {scan.timezone}"
     if statement is not None:
         yield "sql", visible(statement, most=4000)
         yield "parallel", _readers(scan)
-    yield "limits", ", ".join(_limits(scan))
+    yield "limits", limit_words(scan.limits)
 
 
 def _pin(pin: Pin) -> Iterator[str]:
@@ -138,26 +145,35 @@ def _readers(scan: Scan) -> str:
     return f"by {visible(by)}, at most {counted(count_of, 'reader')}"
 
 
-def _limits(scan: Scan) -> Iterator[str]:
-    limits = scan.limits
-    yield f"{count(limits.max_rows)} rows"
-    yield size(limits.max_bytes)
-    yield f"{_minutes(limits.statement_timeout)} per statement"
+def limit_words(limits: Limits) -> str:
+    """What a source may cost."""
+    statement = f"{_minutes(limits.statement_timeout)} per statement"
+    return ", ".join((f"{count(limits.max_rows)} rows", size(limits.max_bytes), statement))
 
 
 def _minutes(length: timedelta) -> str:
     return lasting(str(length // timedelta(microseconds=1)))
 
 
-def stage_parts(plan: ComparisonPlan) -> list[PlanPart]:
-    """Every stage in order: question, tolerances, policies, strategy and what follows from it."""
+def stage_parts(
+    plan: ComparisonPlan, asked: Mapping[str, Sequence[tuple[str, str]]] = NOTHING_ASKED
+) -> list[PlanPart]:
+    """Every stage in order: question, tolerances, policies, strategy and what follows from it.
+
+    Args:
+        plan: of a job.
+        asked: by stage, sources that are asked for groups, with the SQL that asks.
+    """
     return [
-        PlanPart(title=f"stage {visible(stage.name)}", lines=tuple(_stage(stage)))
+        PlanPart(
+            title=f"stage {visible(stage.name)}",
+            lines=tuple(_stage(stage, asked.get(stage.name, ()))),
+        )
         for stage in plan.stages
     ]
 
 
-def _stage(stage: StagePlan) -> Iterator[tuple[str, str]]:
+def _stage(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     reference = stage.sources[stage.reference]
     yield "compares", kind_words(stage.type.value, [each.name for each in stage.dimensions])
     for measure in stage.measures:
@@ -176,14 +192,30 @@ def _stage(stage: StagePlan) -> Iterator[tuple[str, str]]:
         empty=stage.empty.value,
     ):
         yield "policy", line
+    yield from _strategy(stage, asked)
+    if stage.confirm is not None:
+        limits = stage.confirm
+        times = "once" if limits.attempts == 1 else f"up to {counted(limits.attempts, 'time')}"
+        unless = f"unless more than {counted(limits.max_keys, 'group')} differ"
+        told = f"what differs is read again {times}, {_minutes(limits.after)} apart, {unless}"
+        yield "confirm", told
+    yield "then", NEXT[stage.on_unmatched]
+
+
+def _strategy(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """How it is compared, why not otherwise, and what databases are asked for instead of rows."""
     yield "strategy", f"{stage.strategy.chosen} ({stage.strategy.requested} was asked for)"
     for strategy, reason in stage.strategy.rejected:
         yield "not", f"{strategy}: {reason}"
-    yield "then", _NEXT[stage.on_unmatched]
+    for source, statement in asked:
+        yield "groups", f"{visible(source)}: {visible(statement, most=4000)}"
+    for index in stage.by_keys:
+        rows = f"only rows of groups that differ, up to {count(MAX_KEYS)} of them; else all rows"
+        yield "keys", f"{visible(stage.sources[index])}: {rows}"
 
 
-def _question(measure: MeasurePlan) -> _Question:
-    return _Question(
+def _question(measure: MeasurePlan) -> Question:
+    return Question(
         name=measure.name,
         tolerances=tuple(map(tolerance_facts, measure.tolerances)),
         combine=measure.combine.value,

@@ -14,6 +14,7 @@ from datarecs_core.jobs.definition import SchemaPolicy
 from datarecs_core.jobs.vocabulary import SchemaMode
 from datarecs_reports.figures import amount, count, counted, lasting, visible
 from datarecs_reports.model import (
+    ConfirmedFacts,
     Executed,
     MeasureFacts,
     RunFacts,
@@ -197,11 +198,23 @@ def policies(executed: Executed, kind: str) -> list[str]:
     if any(counts.excluded_rows_by_source):
         rows = sum(counts.excluded_rows_by_source)
         found.append(f"{counted(rows, 'row')} left out for a NULL in the key.")
+    if executed.confirmed is not None:
+        found.append(confirmed_words(executed.confirmed))
     if question.accept:
         found.append(f"Accepted within {_listed(question.accept)}: {executed.acceptance}.")
     if question.warn_at:
         found.append(f"Warns above {_listed(question.warn_at)}.")
     return found
+
+
+def confirmed_words(confirmed: ConfirmedFacts) -> str:
+    """What a second look changed, with both counts."""
+    times = "once" if confirmed.looks == 1 else f"{count(confirmed.looks)} times"
+    left = confirmed.looked_at - confirmed.resolved
+    return (
+        f"{counted(confirmed.looked_at, 'group')} differed at first and, looked at again {times}, "
+        f"{count(confirmed.resolved)} agreed (in flight); {count(left)} still differ."
+    )
 
 
 def policy_words(*, duplicates: str | None, null_keys: str | None, empty: str) -> list[str]:

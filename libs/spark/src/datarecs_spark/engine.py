@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from datarecs_application.ports.comparing import Explanation, Progress
+from datarecs_core.comparison.confirming import counted_looks
 from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.plan import ComparisonPlan, ScopePlan, StagePlan
 from datarecs_core.comparison.reference import compare_stage
 from datarecs_core.comparison.results import StageResults
+from datarecs_core.comparison.scan import Scan
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy
 from datarecs_spark.cancelling import Cancellation
@@ -30,10 +31,10 @@ from datarecs_spark.errors import (
     translated,
 )
 from datarecs_spark.explaining import explained
-from datarecs_spark.fingerprints import bucket, summed
-from datarecs_spark.forms import INTEGER
+from datarecs_spark.fingerprints import summed
 from datarecs_spark.grouping import aggregated, null_key, tuples, united
 from datarecs_spark.layout import (
+    Field,
     Layout,
     Role,
     check_covered,
@@ -41,10 +42,19 @@ from datarecs_spark.layout import (
     layout_of,
     sealing_layout,
 )
+from datarecs_spark.looking import (
+    LOOK,
+    GroupKeys,
+    alike,
+    in_scope,
+    listed_keys,
+    of_last_looks,
+)
 from datarecs_spark.narrowing import Narrowed, narrowed
-from datarecs_spark.native import NotNativeError
+from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.opening import opened_groups, opened_tuples
-from datarecs_spark.prepare import prepared
+from datarecs_spark.prepare import SOURCE, prepared
+from datarecs_spark.pushed import gives_groups, prepared_groups, rows_beside
 from datarecs_spark.read import Delivered, delivered, roots
 from datarecs_spark.results import stage_results
 from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
@@ -81,6 +91,10 @@ class SparkEngine:
         self._session, self._key, self._directory = session, key, directory
         self._cancellation = cancellation
         self._partitions = 0
+        self._passes: dict[str, int] = {}
+        """The latest pass of each stage: how many looks it had."""
+        self._key_fields: dict[str, tuple[Field, ...]] = {}
+        """Of each stage: what the keys of its differing groups are."""
         for stage in plan.stages[:1]:
             self._size(_expected_rows(stage))
 
@@ -101,7 +115,8 @@ class SparkEngine:
             results = self._compare(plan)
         except SparkFailure as cause:
             self._cancellation.check()
-            places = {root: name for scan in plan.scans for root, name in roots(scan).items()}
+            scans = [scan for own in (plan.scans, *plan.looks) for scan in own]
+            places = {root: name for scan in scans for root, name in roots(scan).items()}
             raise translated(cause, plan.name, places) from cause
         self._cancellation.check()
         counts = results.counts
@@ -117,8 +132,14 @@ class SparkEngine:
     def explain(self, plan: StagePlan) -> Explanation:
         """How the stage would be compared; reads footers of files, no row."""
         check_covered(plan)
-        sources = self._delivered(plan)
-        return explained(layout_of(plan, sources), self._partitions)
+        return explained(layout_of(plan, self._looks(plan)[0]), self._partitions)
+
+    def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
+        """Keys of the groups that differed in a stage, as canonical text, at most so many.
+
+        None for more of them, and where one has no canonical form.
+        """
+        return listed_keys(self._differing(stage), self._key_fields[stage], most)
 
     def _size(self, rows: int) -> None:
         """Cut work for so many rows, of a stage or of what narrowing left of it."""
@@ -127,14 +148,19 @@ class SparkEngine:
         self._session.conf.set("spark.sql.shuffle.partitions", str(self._partitions))
         self._session.conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
 
-    def _delivered(self, plan: StagePlan) -> list[Delivered]:
-        """The sources' rows, or their columns where the stage compares schemas."""
+    def _looks(self, plan: StagePlan) -> list[list[Delivered]]:
+        """The sources' rows at each look, or their columns where the stage compares schemas."""
         if plan.catalogue is not None:
-            return listed(self._session, plan)
-        return [delivered(self._session, scan) for scan in plan.scans]
+            return [listed(self._session, plan)]
+        scans = counted_looks(plan)
+        looks = [[delivered(self._session, scan) for scan in own] for own in scans]
+        by_source = [alike(own) for own in zip(*looks, strict=True)]
+        return [list(own) for own in zip(*by_source, strict=True)]
 
     def _compare(self, plan: StagePlan) -> StageResults:
         """By the plan's strategy; narrowing that turns out impossible becomes `full`."""
+        if plan.looks:
+            return self._pass(_without_narrowing(plan, "rows that were read again are few"))
         if plan.strategy.chosen is not Strategy.NARROW:
             return self._pass(plan)
         try:
@@ -145,23 +171,23 @@ class SparkEngine:
         except SparkFailure:
             self._cancellation.check()
             reason = "the kernel or its rows failed in Spark"
-        rejected = ((Strategy.NARROW, reason), *plan.strategy.rejected)
-        choice = replace(plan.strategy, chosen=Strategy.FULL, rejected=rejected)
-        return self._pass(replace(plan, strategy=choice))
+        return self._pass(_without_narrowing(plan, reason))
 
     def _pass(self, plan: StagePlan, found_closed: Narrowed | None = None) -> StageResults:
         """One pass over the rows of the plan; closed buckets add what they have."""
         self._size(_expected_rows(plan))
-        sources = self._delivered(plan)
-        layout = layout_of(plan, sources)
-        scope = self._fresh(_SCOPES, plan.name) if plan.keep_scope else None
+        looks = self._looks(plan)
+        layout = layout_of(plan, looks[0])
+        self._passes[plan.name] = number = len(plan.looks)
+        self._key_fields[plan.name] = layout.keys
+        scope = self._fresh(_SCOPES, plan.name, str(number)) if plan.keep_scope else None
         sink = SinkPlan(
             layout=layout,
             key=self._key,
             directory=str(self._fresh(plan.name)),
             scope_directory=None if scope is None else str(scope),
         )
-        counted, tallies = self._compared(sink, sources)
+        counted, tallies = self._compared(plan, sink, looks)
         if found_closed is not None:
             found_closed.add_closed(counted, tallies)
         _keep_only(Path(sink.directory), counted.parts)
@@ -178,33 +204,35 @@ class SparkEngine:
         return replace(results, metrics=(*results.metrics, *metrics), strategy=plan.strategy)
 
     def _compared(
-        self, sink: SinkPlan, sources: Sequence[Delivered]
+        self, plan: StagePlan, sink: SinkPlan, looks: Sequence[Sequence[Delivered]]
     ) -> tuple[Counted, list[SourceTally]]:
         """The one action of a stage."""
-        layout, plan = sink.layout, sink.layout.stage
-        parts = [self._prepared(layout.of_rows, each) for each in sources]
-        groups = self._groups(layout, parts)
-        told = sunk(groups, sink).union(passed_rows(layout.of_rows, parts))
+        layout = sink.layout
+        if plan.has_groups:
+            rows = _beside_groups(layout, looks[0])
+        else:
+            rows = self._prepared(plan, looks, layout.of_rows.fields)
+        told = sunk(self._groups(layout, rows), sink).union(passed_rows(layout.of_rows, rows))
         if plan.where is not None or plan.scope is not None:
-            told = told.union(read_rows(sources))
+            told = told.union(read_rows(self._read(plan, looks)))
         if plan.seal_rows and plan.catalogue is None:
-            told = told.union(self._sealed(layout, sources, parts))
+            told = told.union(self._sealed(layout, looks, rows))
         answers = [(row["what"], row["body"]) for row in told.collect()]
         counted = Counted(len(layout.sources))
         for what, body in answers:
             if what == SUMMARY:
                 counted.add(read_counted(body, len(layout.sources)))
         tallies = read_tallies(layout.of_rows, answers)
-        for tally, source in zip(tallies, sources, strict=True):
+        for tally, source in zip(tallies, looks[0], strict=True):
             if plan.where is None and plan.scope is None:
                 tally.extracted = tally.passed
             _check_pinned(source, tally)
+            tally.extracted = _all_rows(source.scan, tally)
         counted.sealed = read_sealed(answers)
         return counted, tallies
 
-    def _groups(self, layout: Layout, parts: Sequence[DataFrame]) -> DataFrame:
+    def _groups(self, layout: Layout, rows: DataFrame) -> DataFrame:
         """Groups of prepared rows, the wholly equal ones as numbers."""
-        rows = united(parts)
         if layout.stage.null_keys is NullKeys.EXCLUDE:
             rows = rows.filter(f"NOT {null_key(layout.of_rows.keys)}")
         if layout.hashed is not None:
@@ -214,50 +242,74 @@ class SparkEngine:
         return opened_groups(layout, aggregated(layout, rows))
 
     def _sealed(
-        self, layout: Layout, sources: Sequence[Delivered], parts: Sequence[DataFrame]
+        self, layout: Layout, looks: Sequence[Sequence[Delivered]], rows: DataFrame
     ) -> DataFrame:
         """Fingerprints of rows, or of groups where functions make them; only `proof: rows` asks."""
         stage = layout.stage
         hashed = layout.hashed
         if hashed is None and not stage.collapses:
-            hashed = sealing_layout(stage, sources)
-            parts = [self._prepared(hashed, each) for each in sources]
-        rows = united(parts)
+            hashed = sealing_layout(stage, looks[0])
+            rows = self._prepared(stage, looks, hashed.fields)
         if stage.null_keys is NullKeys.EXCLUDE:
             rows = rows.filter(f"NOT {null_key((hashed or layout).keys)}")
         if hashed is not None:
             return sealed_rows(hashed, rows, self._key)
         return sealed_groups(layout, aggregated(layout, rows), self._key)
 
-    def _prepared(self, layout: Layout, source: Delivered) -> DataFrame:
-        """The prepared rows of one source that pass `where` and scope."""
-        plan = layout.stage
-        for condition in (plan.where, plan.scope.where if plan.scope else None):
-            if condition is not None:
-                source = _passing(plan, source, condition)
-        if plan.scope is None:
-            return prepared(source, layout.fields)
-        role = Role.HASHED if plan.scope.buckets else Role.KEY
-        scope_keys = keys_of(plan.scope.dimensions, [source] * len(plan.scans), "z", role=role)
-        rows = prepared(source, (*scope_keys, *layout.fields))
-        wanted = [label for label in rows.columns if not label.startswith("z")]
-        columns = [column for field in scope_keys for column in field.columns]
-        if plan.scope.buckets:
-            rows = rows.selectExpr(*wanted, f"{bucket(scope_keys, self._key)} AS z0")
-            columns = [("z0", INTEGER.sql_type)]
-        return self._in_scope(plan.scope.from_stage, columns, rows).select(*wanted)
-
-    def _in_scope(
-        self, stage: str, columns: Sequence[tuple[str, str]], rows: DataFrame
+    def _prepared(
+        self, plan: StagePlan, looks: Sequence[Sequence[Delivered]], fields: Sequence[Field]
     ) -> DataFrame:
-        parts = sorted((self._directory / _SCOPES / stage).glob("part-*.parquet"))
-        if not parts:
-            return rows.filter("FALSE")
-        schema = ", ".join(f"k{label[1:]} {kind}" for label, kind in columns)
-        stored = self._session.read.schema(schema).parquet(*map(str, parts))
-        differing = stored.toDF(*(f"d{label}" for label, _ in columns))
-        same = [f"{label} <=> d{label}" for label, _ in columns]
-        return rows.join(differing, F.expr(" AND ".join(same) or "TRUE"), how="left_semi")
+        """The prepared rows of all sources that pass `where` and scope, of their last looks."""
+        if plan.scope is None:
+            return self._latest(plan, looks, fields, where=(plan.where,))
+        keys = self._group_keys(plan.scope, looks[0], "z")
+        where = (plan.where, plan.scope.where)
+        rows = self._latest(plan, looks, (*keys.fields, *fields), where=where)
+        return in_scope(self._session, rows, keys, self._differing(plan.scope.from_stage))
+
+    def _read(self, plan: StagePlan, looks: Sequence[Sequence[Delivered]]) -> DataFrame:
+        """The sources' rows before `where` and scope, by their source alone."""
+        if len(looks) > 1:
+            return self._latest(plan, looks, ())
+        return united([each.rows.selectExpr(f"{each.scan.index} AS {SOURCE}") for each in looks[0]])
+
+    def _latest(
+        self,
+        plan: StagePlan,
+        looks: Sequence[Sequence[Delivered]],
+        fields: Sequence[Field],
+        *,
+        where: Sequence[str | None] = (),
+    ) -> DataFrame:
+        """Prepared rows of all sources, of every group those of its last look."""
+        passing = [[_passing(plan, source, where) for source in look] for look in looks]
+        if len(looks) == 1:
+            return united([prepared(source, tuple(fields)) for source in passing[0]])
+        keys = self._group_keys(plan.groups_of_rows, looks[0], "y")
+        wanted = (*keys.fields, *fields)
+        parts = [
+            prepared(source, wanted).selectExpr("*", f"{number} AS {LOOK}")
+            for number, look in enumerate(passing)
+            for source in look
+        ]
+        before = [self._scopes(plan.name, number) for number in range(len(plan.looks))]
+        return of_last_looks(self._session, united(parts), keys, before)
+
+    def _group_keys(
+        self, groups: ScopePlan, sources: Sequence[Delivered], prefix: str
+    ) -> GroupKeys:
+        """Of the groups of a stage, as columns of these sources."""
+        role = Role.HASHED if groups.buckets else Role.KEY
+        fields = keys_of(groups.dimensions, sources, prefix, role=role)
+        return GroupKeys(fields=fields, buckets=groups.buckets, key=self._key)
+
+    def _scopes(self, stage: str, number: int) -> Path:
+        """Where the pass of a stage with so many looks left the keys of what differed."""
+        return self._directory / _SCOPES / stage / str(number)
+
+    def _differing(self, stage: str) -> Path:
+        """The same of the stage's latest pass."""
+        return self._scopes(stage, self._passes.get(stage, 0))
 
     def _fresh(self, *names: str) -> Path:
         """An empty directory; what an earlier attempt left is gone."""
@@ -275,20 +327,39 @@ def _expected_rows(stage: StagePlan) -> int:
     return found
 
 
-def _passing(plan: StagePlan, source: Delivered, condition: str) -> Delivered:
+def _without_narrowing(plan: StagePlan, reason: str) -> StagePlan:
+    """The stage as `full`, with the reason, where it was to be narrowed."""
+    if plan.strategy.chosen is Strategy.FULL:
+        return plan
+    rejected = ((plan.strategy.chosen, reason), *plan.strategy.rejected)
+    choice = replace(plan.strategy, chosen=Strategy.FULL, rejected=rejected)
+    return replace(plan, strategy=choice)
+
+
+def _beside_groups(layout: Layout, sources: Sequence[Delivered]) -> DataFrame:
+    """Groups of the sources that gave them, and the prepared rows of the others."""
+    plan = layout.stage
+    return united(
+        [
+            prepared_groups(source, layout)
+            if gives_groups(plan, source.scan.index)
+            else rows_beside(_passing(plan, source, (plan.where,)), layout)
+            for source in sources
+        ]
+    )
+
+
+def _passing(plan: StagePlan, source: Delivered, where: Sequence[str | None]) -> Delivered:
+    """The rows for which every condition holds."""
+    rows = source.rows
     try:
-        rows = filtered(source.rows, condition)
+        for condition in where:
+            rows = rows if condition is None else filtered(rows, condition)
     except ConditionRefusedError as cause:
         raise ComparisonFailedError(
             RunDetail.COMPARISON_FAILED, plan.name, f"`where` cannot be used: {cause}"
         ) from cause
-    return Delivered(
-        scan=source.scan,
-        rows=rows,
-        checked=source.checked,
-        wide=source.wide,
-        pinned_rows=source.pinned_rows,
-    )
+    return replace(source, rows=rows)
 
 
 def _check_pinned(source: Delivered, tally: SourceTally) -> None:
@@ -300,6 +371,13 @@ def _check_pinned(source: Delivered, tally: SourceTally) -> None:
             f"{tally.extracted} rows were read, {source.pinned_rows} were pinned; a file changed "
             "while it was read",
         )
+
+
+def _all_rows(scan: Scan, tally: SourceTally) -> int:
+    """Rows of a source, also those that it kept or grouped."""
+    if scan.extract is None or scan.extract.source_rows is None:
+        return tally.extracted
+    return scan.extract.source_rows
 
 
 def _keep_only(directory: Path, names: Sequence[str]) -> None:

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from datarecs_core.jobs.vocabulary import NanRule
-from datarecs_spark.aggregates import Aggregate
 from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.layout import Field, Layout, MeasureLayout
 from datarecs_spark.prepare import SOURCE
+from datarecs_spark.pushed import aggregate_of, row_count
 
 
 def null_key(keys: Sequence[Field]) -> str:
@@ -92,11 +92,11 @@ def aggregated(layout: Layout, rows: DataFrame) -> DataFrame:
     """One row per group: keys, rows per source, and the functions' results as `ranked` has them."""
     keys = layout.key_names
     aggregates = [
-        Aggregate(measure=measure, source=index)
+        aggregate_of(layout, measure, index)
         for measure in layout.compared
         for index in layout.sources
     ]
-    counts = [f"count_if({SOURCE} = {index}) AS n{index}" for index in layout.sources]
+    counts = [f"{row_count(layout, index)} AS n{index}" for index in layout.sources]
     collected = [column for each in aggregates for column in each.collected()]
     made = rows.groupBy(*keys).agg(*map(F.expr, (*counts, *collected)))
     steps = [list(each.steps()) for each in aggregates]

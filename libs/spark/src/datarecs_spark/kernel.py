@@ -52,15 +52,28 @@ class KernelSource:
     keys: tuple[KernelColumn, ...]
     values: tuple[KernelColumn, ...]
     """What is compared, `None`-free and in the same order in every source."""
+    filter: str | None = None
+    """SQL over physical columns: the source's own condition."""
+    where: str | None = None
+    """The same of the stage."""
 
     @property
     def columns(self) -> tuple[KernelColumn, ...]:
         return (*self.keys, *self.values)
 
     @property
-    def relation(self) -> str:
+    def everything(self) -> str:
+        """All rows of the files."""
         files = ", ".join(sql_text(file) for file in self.files)
         return f"read_parquet([{files}], hive_partitioning = false, union_by_name = false)"
+
+    @property
+    def relation(self) -> str:
+        """The rows that the stage looks at."""
+        conditions = [each for each in (self.filter, self.where) if each is not None]
+        if not conditions:
+            return self.everything
+        return f"(SELECT * FROM {self.everything} WHERE {' AND '.join(conditions)})"  # noqa: S608 - made of quoted names and literals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +105,11 @@ class KernelAnswer:
     given_up: str | None = None
     """Why the stage must be read whole; every other field is then empty."""
     rows: tuple[int, ...] = ()
+    """That the stage looks at."""
+    read: tuple[int, ...] = ()
+    """In the files."""
+    filtered: tuple[int, ...] = ()
+    """Of those, behind the source's own filter."""
     null_keys: tuple[int, ...] = ()
     """Rows with a NULL in any part of the key."""
     totals: tuple[tuple[str | None, ...], ...] = ()
@@ -108,10 +126,13 @@ class KernelAnswer:
         return json.dumps(asdict(self))
 
 
+_NUMBERS = ("rows", "read", "filtered", "null_keys", "kept")
+
+
 def read_answer(written: str) -> KernelAnswer:
     """What `written` wrote."""
     found = json.loads(written)
-    listed = {label: tuple(found[label]) for label in ("rows", "null_keys", "kept")}
+    listed = {label: tuple(found[label]) for label in _NUMBERS}
     return KernelAnswer(**{**found, **listed, "totals": tuple(map(tuple, found["totals"]))})
 
 
@@ -205,9 +226,15 @@ class _Narrowing:
         groups, repeated = self._groups(keys[~found[sums.bucket(keys)]])
         numbers = [self._numbers(source) for source in self.task.sources]
         buckets = np.flatnonzero(found).astype(np.uint64)
+        read = [
+            self._read(source, rows)
+            for source, (rows, _, _) in zip(self.task.sources, numbers, strict=True)
+        ]
         kept = [self._kept(index, buckets) for index in range(len(self.task.sources))]
         return KernelAnswer(
             rows=tuple(rows for rows, _, _ in numbers),
+            read=tuple(rows for rows, _ in read),
+            filtered=tuple(rows for _, rows in read),
             null_keys=tuple(nulls for _, nulls, _ in numbers),
             totals=tuple(totals for _, _, totals in numbers),
             kept=tuple(kept),
@@ -275,6 +302,14 @@ class _Narrowing:
         rows, nulls, *totals = self._row(f"SELECT {told} FROM {source.relation}")  # noqa: S608 - made of quoted names and SQL of this package
         exact = [None if each is None else format(Decimal(each), "f") for each in totals]
         return rows, nulls, tuple(exact)
+
+    def _read(self, source: KernelSource, rows: int) -> tuple[int, int]:
+        """Rows in the files, and behind the source's filter; without conditions those there are."""
+        if source.filter is None and source.where is None:
+            return rows, rows
+        behind = "" if source.filter is None else f" FILTER (WHERE {source.filter})"
+        read, filtered = self._row(f"SELECT count(*), count(*){behind} FROM {source.everything}")  # noqa: S608 - made of quoted names and SQL of this package
+        return read, filtered
 
     def _kept(self, index: int, buckets: Hashes) -> int:
         """Write the rows of open buckets; how many there are."""

@@ -30,7 +30,8 @@ from datarecs_spark.kernel import (
     read_answer,
     weights_for,
 )
-from datarecs_spark.native import NotNativeError, native_sources
+from datarecs_spark.native import native_sources
+from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.read import files_of, pinned_rows
 from datarecs_spark.tally import SourceTally
 
@@ -52,6 +53,8 @@ class Narrowed:
     plan: StagePlan
     """The stage over kept rows."""
     answer: KernelAnswer
+    all_rows: tuple[int, ...]
+    """Per source, before the stage's `where`."""
     measures: tuple[int, ...]
     """Indices of the measures behind the answer's totals."""
 
@@ -89,7 +92,8 @@ class Narrowed:
                 counted.groups[everywhere, many, False, None] += times
         for index, tally in enumerate(tallies):
             counted.grouped[index] += answer.rows[index] - tally.passed
-            tally.extracted = tally.passed = answer.rows[index]
+            tally.passed = answer.rows[index]
+            tally.extracted = self.all_rows[index]
             tally.null_keys = answer.null_keys[index]
             tally.totals |= totals[index]
 
@@ -123,17 +127,32 @@ def narrowed(session: SparkSession, plan: StagePlan, directory: Path) -> Iterato
             raise NotNativeError(answer.given_up)
         _check_pinned(plan, answer)
         scans = tuple(_kept_scan(plan, scan, task, answer) for scan in plan.scans)
-        yield Narrowed(plan=replace(plan, scans=scans), answer=answer, measures=measures)
+        yield Narrowed(
+            plan=replace(plan, scans=scans, where=None),
+            answer=answer,
+            all_rows=_all_rows(plan, answer),
+            measures=measures,
+        )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _check_pinned(plan: StagePlan, answer: KernelAnswer) -> None:
     """The files still stand as they were pinned, and every row was read."""
-    for scan, rows in zip(plan.scans, answer.rows, strict=True):
+    for scan, rows in zip(plan.scans, answer.read, strict=True):
         files_of(scan)
         if rows != pinned_rows(scan, rows):
             raise NotNativeError(f"{rows} rows of {scan.source} were read, others were pinned")
+
+
+def _all_rows(plan: StagePlan, answer: KernelAnswer) -> tuple[int, ...]:
+    """Rows of each source behind its filter, also those that it kept to itself."""
+    return tuple(
+        rows
+        if scan.extract is None or scan.extract.source_rows is None
+        else scan.extract.source_rows
+        for scan, rows in zip(plan.scans, answer.filtered, strict=True)
+    )
 
 
 def kernel_task(

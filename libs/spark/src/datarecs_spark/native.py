@@ -17,6 +17,8 @@ from datarecs_core.comparison.scan import Scan
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_spark.forms import Form, FormKind, form_of
 from datarecs_spark.kernel import KernelColumn, KernelSource, quoted
+from datarecs_spark.kernel_conditions import Conditions
+from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.read import files_of
 
 _GLOB = re.compile(r"[*?\[\]{}\\]")
@@ -52,10 +54,6 @@ _LOGICAL: Mapping[TypeKind, frozenset[str]] = {
 }
 
 
-class NotNativeError(Exception):
-    """The kernel may not scan; the message is the reason. The stage then runs `full`."""
-
-
 def native_sources(stage: StagePlan, *, salt: str) -> tuple[KernelSource, ...]:
     """What the kernel reads of each source of a row stage.
 
@@ -72,9 +70,17 @@ def native_sources(stage: StagePlan, *, salt: str) -> tuple[KernelSource, ...]:
     found = []
     for scan in stage.scans:
         own = [column[scan.index] for column in columns]
-        files, rows = _checked(scan, [inputs[scan.index] for inputs in parts])
+        conditions = Conditions.of(stage, scan)
+        files, rows = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
         found.append(
-            KernelSource(files=files, rows=rows, keys=tuple(own[:keys]), values=tuple(own[keys:]))
+            KernelSource(
+                files=files,
+                rows=rows,
+                keys=tuple(own[:keys]),
+                values=tuple(own[keys:]),
+                filter=conditions.filter,
+                where=conditions.where,
+            )
         )
     return tuple(found)
 
@@ -129,10 +135,10 @@ def _salted(form: Form, meeting: str, salt: str) -> str:
             return meeting
 
 
-def _checked(scan: Scan, inputs: Sequence[InputPlan | None]) -> tuple[tuple[str, ...], int]:
+def _checked(
+    scan: Scan, inputs: Sequence[InputPlan | None], conditions: Conditions
+) -> tuple[tuple[str, ...], int]:
     """Paths and rows of the files of a scan, once every footer was looked at."""
-    if scan.extract is None and scan.filter is not None:
-        raise NotNativeError(f"the filter of {scan.source} is Spark's SQL")
     if scan.extract is not None and scan.extract.invalid_columns:
         raise NotNativeError(f"{scan.source} holds values without a canonical form")
     paths = files_of(scan)
@@ -142,7 +148,7 @@ def _checked(scan: Scan, inputs: Sequence[InputPlan | None]) -> tuple[tuple[str,
         (plan.column if scan.extract else str(scan.column(plan.column).physical)): plan.type
         for plan in inputs
         if plan is not None
-    }
+    } | dict(conditions.types)
     first, rows = None, 0
     for path in paths:
         if _GLOB.search(str(path)):

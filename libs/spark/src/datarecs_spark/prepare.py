@@ -52,7 +52,7 @@ def prepared(delivered: Delivered, fields: tuple[Field, ...]) -> DataFrame:
                 PythonColumn(field=field, plan=plan, source=delivered.source, base=base.form)
             )
         else:
-            columns += _in_sql(delivered, field, plan)
+            columns += in_sql(delivered, field, plan)
     rows = delivered.rows.selectExpr(*columns)
     if steps:
         rows = python_step(rows, tuple(steps))
@@ -122,7 +122,8 @@ def _bare_numeric(source: str, column: str, invalid: str) -> _Base:
     )
 
 
-def _in_sql(delivered: Delivered, field: Field, plan: InputPlan | None) -> list[str]:
+def in_sql(delivered: Delivered, field: Field, plan: InputPlan | None) -> list[str]:
+    """A field and its companions, where no step in Python is needed; NULL without a column."""
     if plan is None:
         return [f"CAST(NULL AS {kind}) AS {label}" for label, kind in field.columns]
     base = _base(delivered, plan)
@@ -139,6 +140,11 @@ def _in_sql(delivered: Delivered, field: Field, plan: InputPlan | None) -> list[
         columns.append(f"{told} AS {field.raw}")
         columns.append(f"CASE WHEN {broken} THEN {last} ELSE {order} END AS {field.raw_order}")
     return columns
+
+
+def input_value(delivered: Delivered, field: Field, column: str, kind: CanonicalType) -> str:
+    """A delivered column of a type as the field takes its values."""
+    return _value(_base(delivered, InputPlan(column=column, type=kind)), field)
 
 
 def _value(base: _Base, field: Field) -> str:

@@ -17,7 +17,14 @@ import pyarrow.types as pat
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
-from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, Scan, ScanColumn
+from datarecs_core.comparison.scan import (
+    GROUP_ROWS,
+    Extract,
+    FileList,
+    PinnedFile,
+    Scan,
+    ScanColumn,
+)
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.types import TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
@@ -176,16 +183,20 @@ def _extracted(session: SparkSession, scan: Scan, extract: Extract) -> Delivered
     files = _opened(scan)
     rows, schema = _rows(session, files)
     checked = frozenset(extract.invalid_columns)
-    columns = [
-        f"{_stored(schema, column.name, files)} AS {name(column.name)}" for column in scan.columns
+    groups = scan.groups
+    wanted = [
+        column.name for column in scan.columns if groups is None or column.name in groups.dimensions
     ]
+    columns = [f"{_stored(schema, label, files)} AS {name(label)}" for label in wanted]
+    if groups is not None:
+        columns += map(name, (GROUP_ROWS, *(each.name for each in groups.partials)))
     companions = [name(f"{INVALID}{column}") for column in sorted(checked)]
     return Delivered(
         scan=scan,
         rows=rows.selectExpr(*columns, *companions),
         checked=checked,
         wide=frozenset(),
-        pinned_rows=extract.rows,
+        pinned_rows=extract.rows if groups is None else None,
     )
 
 

@@ -16,10 +16,10 @@ from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_core.values import EXACT
 from datarecs_spark.aggregates import parts_of
 from datarecs_spark.forms import Form, FormKind
-from datarecs_spark.grouping import null_key, united
+from datarecs_spark.grouping import null_key
 from datarecs_spark.layout import Field, Layout
 from datarecs_spark.prepare import AMBIGUOUS, SOURCE
-from datarecs_spark.read import Delivered
+from datarecs_spark.pushed import weight
 
 PASSED, READ = "passed", "read"
 """`what` of the rows: prepared rows of a source, and rows as delivered."""
@@ -42,36 +42,33 @@ class SourceTally:
     """By measure, of row stages."""
 
 
-def passed_rows(layout: Layout, parts: Sequence[DataFrame]) -> DataFrame:
+def passed_rows(layout: Layout, rows: DataFrame) -> DataFrame:
     """One row per source that has any: counts and totals of its prepared rows."""
     null = null_key(layout.keys)
     kept = f"NOT {null}" if layout.stage.null_keys is NullKeys.EXCLUDE else "TRUE"
     invalid = " + ".join(
         f"IF({each.payload} IS NOT NULL, 1, 0)" for each in layout.fields if each.may_be_invalid
     )
+    behind = weight(layout.stage)
     counts = {
-        "rows": "count(*)",
-        "nulls": f"count_if({null})",
+        "rows": f"sum({behind})",
+        "nulls": f"sum(IF({null}, {behind}, 0L))",
         "invalid": f"sum(IF({kept}, {invalid or '0'}, 0))",
         "ambiguous": f"sum({AMBIGUOUS})",
     }
     for name, summed in _totals(layout):
         counts[name] = f"CAST(sum(IF({kept}, {summed}, NULL)) AS STRING)"
-    aggregated = (
-        united(parts)
-        .groupBy(SOURCE)
-        .agg(*(F.expr(f"{sql} AS {name}") for name, sql in counts.items()))
+    aggregated = rows.groupBy(SOURCE).agg(
+        *(F.expr(f"{sql} AS {name}") for name, sql in counts.items())
     )
     told = ", ".join(f"'{name}', {name}" for name in (SOURCE, *counts))
     return aggregated.selectExpr(f"'{PASSED}' AS what", f"to_json(named_struct({told})) AS body")
 
 
-def read_rows(delivered: Sequence[Delivered]) -> DataFrame:
+def read_rows(rows: DataFrame) -> DataFrame:
     """One row per source that has any: how many rows it delivered."""
-    parts = [each.rows.selectExpr(f"{each.scan.index} AS {SOURCE}") for each in delivered]
     return (
-        united(parts)
-        .groupBy(SOURCE)
+        rows.groupBy(SOURCE)
         .agg(F.expr("count(*) AS rows"))
         .selectExpr(
             f"'{READ}' AS what",

@@ -231,10 +231,6 @@ _SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
     ),
 }
 
-_FILES = (
-    Field(name="hive_partitions", shape=FLAG, doc="folders `key=value` are columns", default=True),
-)
-
 
 class TypeText(Single):
     """A canonical type, kept as text: what options hold is for connectors to read."""
@@ -280,11 +276,15 @@ _OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
         ),
     ),
     SourceKind.PARQUET: (
-        *_FILES,
+        Field(
+            name="hive_partitions",
+            shape=FLAG,
+            doc="folders `key=value` are columns",
+            default=True,
+        ),
         Field(name="merge_schema", shape=FLAG, doc="missing columns are NULL", default=False),
     ),
     SourceKind.CSV: (
-        *_FILES,
         Field(name="delimiter", shape=_ONE_CHARACTER, doc="between fields", default=","),
         Field(name="quote", shape=_ONE_CHARACTER, doc="around fields", default='"'),
         Field(name="escape", shape=_ONE_CHARACTER, doc="before a quote", default='"'),

@@ -5,10 +5,12 @@ Parameters are found here too, since only a parser tells `:name` from a cast or 
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
 from datarecs_core.errors.faults import Fault, Path, did_you_mean, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 MAX_PARENTHESES = 100
+_ROW_FILTERED = frozenset({SourceKind.CSV, SourceKind.JSON, SourceKind.ICEBERG})
+_PARAMETER = re.compile(r"(?<!:):[a-z_][a-z0-9_]*", re.ASCII)
 _SPARK = "spark"
 _JDBC_DIALECTS: Mapping[object, str] = {"sqlserver": "tsql", "mariadb": "mysql"}
 _REFLECTION = frozenset({"java_method", "reflect", "try_reflect"})
@@ -56,13 +60,33 @@ def sql_faults(job: ReconciliationJob) -> Iterator[Fault]:
 def _source_faults(job: ReconciliationJob, source: Source, at: Path) -> Iterator[Fault]:
     dialect = _dialect(source)
     if source.filter:
-        yield from _expression(source.filter, dialect, (*at, "filter"), job.parameters)
+        path: Path = (*at, "filter")
+        found = list(_expression(source.filter, dialect, path, job.parameters))
+        yield from found or _row_filter_faults(source, path)
     if source.query:
         yield from _query(source.query, dialect, (*at, "query"), job.parameters)
     for name, column in source.columns.items():
         if column.expr:
             path = (*at, "columns", name, "expr")
             yield from _expression(column.expr, dialect, path, job.parameters)
+
+
+def _row_filter_faults(source: Source, at: Path) -> Iterator[Fault]:
+    """Some sources are filtered row by row while they are read, by less than all of Spark SQL."""
+    if source.kind not in _ROW_FILTERED or source.filter is None:
+        return
+    # A parameter stands where its literal will.
+    written = _PARAMETER.sub("NULL", source.filter)
+    try:
+        parse_condition(written)
+    except ConditionNotCoveredError as cause:
+        yield Fault(
+            code=SpecCode.FEATURE_NOT_INSTALLED,
+            path=at,
+            message=f"the filter of a {source.kind} source takes comparisons, IN, BETWEEN, IS NULL,"
+            f" AND, OR and NOT alone: {cause}",
+            hint="put the condition into each stage's `where`",
+        )
 
 
 def _dialect(source: Source) -> str:

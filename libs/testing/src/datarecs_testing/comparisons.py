@@ -3,14 +3,15 @@
 The loop is the one a worker runs: skip or compare each stage in order, judge it, judge the run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from datarecs_application.confirming import Again, confirmed
 from datarecs_application.ports.comparing import Engine, Progress
-from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.results import (
     Difference,
     MeasureResult,
@@ -18,6 +19,7 @@ from datarecs_core.comparison.results import (
     StageResults,
     Verdict,
 )
+from datarecs_core.comparison.scan import Scan
 from datarecs_core.comparison.verdict import (
     RunOutcome,
     StageOutcome,
@@ -47,6 +49,13 @@ class EngineBench(Protocol):
 
     def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
         """The stored differences of a stage, in any order."""
+
+
+class LookingBench(EngineBench, Protocol):
+    """What a test of second looks needs besides."""
+
+    def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
+        """The tables as they are by now, at newer pins, in scans that the same engine can read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +104,36 @@ class Compared:
         return sorted(row.difference_class.value for row in self.differences())
 
 
-def compare(bench: EngineBench, job: ReconciliationJob, tables: Sequence[Table]) -> Compared:
-    """Plan and run a job over tables; raises what planner, engine and judge raise."""
+@dataclass(frozen=True, slots=True)
+class _Later(Again):
+    """Tables as they come to be, one after the other."""
+
+    bench: LookingBench
+    plan: ComparisonPlan
+    looks: Iterator[Sequence[Table]]
+
+    def wait(self, stage: StagePlan, groups: int, length: timedelta) -> bool:  # noqa: ARG002  the port's form
+        return False
+
+    def look(self, stage: StagePlan) -> tuple[Scan, ...]:  # noqa: ARG002  the port's form
+        return self.bench.again(self.plan, next(self.looks))
+
+
+def compare(
+    bench: EngineBench,
+    job: ReconciliationJob,
+    tables: Sequence[Table],
+    *,
+    later: Sequence[Sequence[Table]] = (),
+) -> Compared:
+    """Plan and run a job over tables; raises what planner, engine and judge raise.
+
+    Args:
+        bench: of an engine; a LookingBench where there is something later.
+        job: asked.
+        tables: in its order.
+        later: as they are at each look of stages with `confirm`.
+    """
     engine, plan = bench.prepare(plan_of(job, tables), tables)
     outcomes: list[StageOutcome] = []
     seen: list[Progress] = []
@@ -107,6 +144,11 @@ def compare(bench: EngineBench, job: ReconciliationJob, tables: Sequence[Table])
             outcomes.append(skipped)
             continue
         results = engine.compare(stage, seen.append)
+        if later:
+            looking = _Later(cast("LookingBench", bench), plan, iter(later))
+            results = confirmed(
+                stage, results, compare=lambda one: engine.compare(one, seen.append), again=looking
+            )
         rows = bench.differences(engine, results)
         stored[stage.name] = tuple(sorted(rows, key=lambda row: row.break_id))
         outcomes.append(judge_stage(stage, results))

@@ -6,6 +6,7 @@ For the tests of whatever shows a run; `books` are the numbers of Source 001's s
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,10 +14,11 @@ from datarecs_application.ports.comparing import Engine
 from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.results import Difference, StageResults
 from datarecs_core.comparison.run_json import Sealing, run_document
+from datarecs_core.comparison.scan import Pin, Scan
 from datarecs_core.hashing import canonical_json
-from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.jobs.definition import Confirm, ReconciliationJob
 from datarecs_memory.engine import MemoryEngine
-from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare
+from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
 from datarecs_testing.tables import Table, a_job, a_table
 
 Json = dict[str, Any]
@@ -38,21 +40,39 @@ RUN: Json = {
 
 
 class MemoryBench:
-    """EngineBench over the oracle."""
+    """LookingBench over the oracle."""
+
+    def __init__(self) -> None:
+        self._later: dict[Pin, Table] = {}
 
     def prepare(
         self, plan: ComparisonPlan, tables: Sequence[Table]
     ) -> tuple[Engine, ComparisonPlan]:
-        return MemoryEngine(lambda scan: tables[scan.index].delivered(scan)), plan
+        def read(scan: Scan) -> Sequence[tuple[object, ...]]:
+            return self._later.get(scan.pin, tables[scan.index]).delivered(scan)
+
+        return MemoryEngine(read), plan
+
+    def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
+        look = f"look-{len(self._later)}:"
+        pins = [replace(table.pin, root=look) for table in tables]
+        self._later |= dict(zip(pins, tables, strict=True))
+        return tuple(replace(scan, pin=pin) for scan, pin in zip(plan.scans, pins, strict=True))
 
     def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
         assert isinstance(engine, MemoryEngine)
         return engine.differences(results.stage)
 
 
-def document(job: ReconciliationJob, tables: Sequence[Table], **run: Any) -> Json:  # noqa: ANN401  any member of `run`
+def document(
+    job: ReconciliationJob,
+    tables: Sequence[Table],
+    *,
+    later: Sequence[Sequence[Table]] = (),
+    **run: Any,  # noqa: ANN401  any member of `run`
+) -> Json:
     """The run.json of a job over tables, as it is read back from a store."""
-    found = compare(MemoryBench(), job, tables)
+    found = compare(MemoryBench(), job, tables, later=later)
     made = run_document(
         found.plan,
         found.outcome,
@@ -61,6 +81,15 @@ def document(job: ReconciliationJob, tables: Sequence[Table], **run: Any) -> Jso
     )
     read: Json = json.loads(canonical_json(made))
     return read
+
+
+def looked_at_again() -> Json:
+    """Of three groups that differ, one is in flight; with `confirm`, looked at once."""
+    ledger = a_table("ledger", "k int, v int", (1, 1), (2, 2), (3, 3), (4, 4))
+    rows = ((1, 1), (2, 9)), ((1, 1), (2, 9), (3, 3))
+    first, second = (a_table("lake", "k int, v int", *own) for own in rows)
+    stage = rows_by("k", a_measure("v"), confirm=Confirm(after=timedelta(minutes=2), attempts=1))
+    return document(a_job([ledger, first], stage), [ledger, first], later=[[ledger, second]])
 
 
 def books() -> list[Table]:

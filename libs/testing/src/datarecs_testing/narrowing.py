@@ -65,6 +65,9 @@ class AskedTwice:
             assert _stored(again) == _stored(results)
         return results
 
+    def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
+        return self.planned.differing(stage, most)
+
     def explain(self, plan: StagePlan) -> Explanation:
         return self.planned.explain(plan)
 

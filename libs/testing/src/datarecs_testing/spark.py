@@ -106,6 +106,14 @@ class SparkBench:
             return AskedTwice(planned=engine, forced=self._engine(ready, run / "narrow")), ready
         return engine, ready
 
+    def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
+        """Files of the tables in another folder."""
+        look = self.folder / f"look-{next(self.runs)}"
+        return tuple(
+            stored_scan(replace(scan, extract=None), tables[scan.index], look / str(scan.index))
+            for scan in plan.scans
+        )
+
     def _engine(self, plan: ComparisonPlan, directory: Path) -> Engine:
         engine: Engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=directory)
         return engine

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -36,11 +37,12 @@ def main() -> int:
     if hello is None:
         return 0
     spark = SparkRuntime.start(_spark_settings(Reader(hello)))
-    tools = _tools(Reader(hello), spark)
+    stopped = threading.Event()
+    tools = replace(_tools(Reader(hello), spark), stop=stopped)
     otel = Otel(endpoint=Reader(hello).maybe("otel_endpoint", str))
     tracing = tracing_of(otel, f"{Service.RECONCILIATION_WORKER}-child")
     channel.send({"type": READY})
-    inbox = _Inbox(channel, spark)
+    inbox = _Inbox(channel, spark, stopped)
     threading.Thread(target=inbox.listen, name="listen", daemon=True).start()
     threading.Thread(target=_ping, args=(channel,), name="ping", daemon=True).start()
     while (frame := inbox.next_run()) is not None:
@@ -57,11 +59,12 @@ def main() -> int:
 class _Inbox:
     """Frames of the supervisor, heard while a run is worked on."""
 
-    def __init__(self, channel: SupervisorChannel, spark: SparkRuntime) -> None:
-        self._channel, self._spark = channel, spark
+    def __init__(
+        self, channel: SupervisorChannel, spark: SparkRuntime, stopped: threading.Event
+    ) -> None:
+        self._channel, self._spark, self.stopped = channel, spark, stopped
         self._runs: list[Mapping[str, object] | None] = []
         self._arrived = threading.Condition()
-        self.stopped = threading.Event()
 
     def listen(self) -> None:
         while (frame := self._channel.receive()) is not None:

@@ -1,6 +1,7 @@
 """The child's side of every progress frame: what happens becomes a frame, nothing is decided."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from datarecs_application.assignments import Pins
 from datarecs_application.child_frames import (
@@ -34,17 +35,29 @@ class FrameTold:
     def stage_started(self, stage: str) -> None:
         self._tell("stage_started", stage_name=stage)
 
-    def extraction_started(self, index: int, kind: str) -> None:
-        self._tell("extraction_started", extraction_index=index, connection_type=kind)
+    def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
+        self._tell(
+            "extraction_started", extraction_index=index, connection_type=kind, stage_name=stage
+        )
 
-    def extraction_completed(self, index: int, rows: int) -> None:
-        self._tell("extraction_completed", extraction_index=index, rows_extracted=rows)
+    def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
+        self._tell(
+            "extraction_completed", extraction_index=index, rows_extracted=rows, stage_name=stage
+        )
 
-    def extraction_errored(self, index: int, error: Exception) -> None:
-        self._tell("extraction_errored", extraction_index=index, error=failure_words(error))
+    def extraction_errored(self, index: int, error: Exception, stage: str | None = None) -> None:
+        self._tell(
+            "extraction_errored",
+            extraction_index=index,
+            error=failure_words(error),
+            stage_name=stage,
+        )
 
     def comparison_started(self, stage: str, sources: int) -> None:
         self._tell("comparison_started", stage_name=stage, input_source_count=sources)
+
+    def waiting(self, stage: str, groups: int, length: timedelta) -> None:
+        """No event says so; the child's pings tell that it lives."""
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
         self._tell("rows_processed", stage_name=stage, row_count=rows, mismatch_count=mismatches)

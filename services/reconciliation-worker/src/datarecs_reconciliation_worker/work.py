@@ -24,7 +24,7 @@ from datarecs_application.comparison import (
     answer,
 )
 from datarecs_application.ports.comparing import Connector, Engine
-from datarecs_application.ports.outside import BlobStores, Clock
+from datarecs_application.ports.outside import BlobStores, Clock, Wake
 from datarecs_core.catalog.layout import differences_part, digests, run_document
 from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.run_json import Sealing, outcome_leaves, with_hints
@@ -60,6 +60,8 @@ class Tools:
     blobs: BlobStores
     clock: Clock
     versions: Mapping[str, str]
+    stop: Wake | None = None
+    """Set when the supervisor asks the child to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,7 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
         clock=tools.clock,
         extracts=str(assigned.folder / EXTRACTS),
         pins=assigned.pins.by_source,
+        stop=tools.stop,
     )
 
 

@@ -113,12 +113,19 @@ class Explanation:
 class Engine(Protocol):
     """Obeys plans, for one run: it keeps the differing groups of stages that others scope to.
 
-    The stages of a plan come in order, each at most once; nothing is decided here that a verdict
-    depends on. Raises run errors of the DR3 family (OVERFLOW, DUPLICATE_KEYS, NULL_KEYS,
-    EMPTY_SOURCE, CLOSURE_FAILED, SPILL_EXHAUSTED, …).
+    The stages of a plan come in order, each once, and again with every look at what differed then;
+    nothing is decided here that a verdict depends on. Raises run errors of the DR3 family
+    (OVERFLOW, DUPLICATE_KEYS, NULL_KEYS, EMPTY_SOURCE, CLOSURE_FAILED, SPILL_EXHAUSTED, …).
     """
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
         """Run one stage: one pass yields counts, measures and differences."""
+
+    def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
+        """Keys of the groups that differed in a stage that has run, as canonical text.
+
+        None for more than `most` keys, and where one of them has no canonical form: whoever asks
+        reads all rows instead.
+        """
 
     def explain(self, plan: StagePlan) -> Explanation: ...

@@ -29,6 +29,12 @@ def plan(
     check_connections: Annotated[
         bool, typer.Option("--check-connections", help="test every source step by step first")
     ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="only what the file says; no source is opened")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="also how each database would answer (EXPLAIN)")
+    ] = False,
 ) -> ExitCode:
     """Show what would be read and how it would be compared; nothing is compared.
 
@@ -38,22 +44,86 @@ def plan(
     from datarecs_cli.local.running import plan_locally
     from datarecs_runtime.clock import SystemClock
 
-    invocation, clock = current(), SystemClock()
-    if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):
-        raise UsageFault(f"-o {invocation.output} is not a form of this command")
+    clock = SystemClock()
+    _refuse(offline=offline, opens=check_connections or explain)
     flags = flags_of(sources, key, measure, left_out, param)
-    found = asked(flags, now=clock.now(), invocation=invocation)
+    found = asked(flags, now=clock.now(), invocation=current())
     if found is None:
         return ExitCode.USAGE
+    if offline:
+        _print_offline(found)
+        return ExitCode.DONE
     if check_connections and not _all_open(found, clock):
         return ExitCode.ERRORED
     made = plan_locally(found, clock)
-    if invocation.is_json:
-        _print_json(made)
-    else:
-        for line in _lines(made, found):
-            print(line)
+    _print(made, found, _explained(made, found, clock) if explain else {})
     return ExitCode.DONE
+
+
+def _refuse(*, offline: bool, opens: bool) -> None:
+    """What cannot be asked together, or shown."""
+    form = current().output
+    if form not in (None, Output.TABLE, Output.TEXT, Output.JSON):
+        raise UsageFault(f"-o {form} is not a form of this command")
+    if offline and opens:
+        raise UsageFault("--offline opens no source, so there is nothing to check or explain")
+
+
+def _print(plan: "ComparisonPlan", asked: "Asked", explained: Mapping[str, list[str]]) -> None:
+    if current().is_json:
+        _print_json(plan, explained)
+        return
+    for line in _lines(plan, asked):
+        print(line)
+    for title, told in explained.items():
+        print(f"\n{title}")
+        for line in told:
+            print(f"  {line}")
+
+
+def _print_offline(asked: "Asked") -> None:
+    """The job's own words; types, rows and strategies need its sources."""
+    from datarecs_cli.output import cell, print_json
+    from datarecs_core.documents import to_document
+    from datarecs_reports.job_words import source_parts, stage_parts
+
+    question = asked.question
+    if current().is_json:
+        members = {"spec_hash": question.spec_hash, "declared": to_document(question.job)}
+        print_json("plan.offline", {"job": question.job.name, **members})
+        return
+    print(f"job {cell(question.job.name)}")
+    print(_line("spec", question.spec_hash))
+    for name, value in question.parameters:
+        print(_line("param", f"{cell(name)} = {cell(value)}"))
+    for part in (*source_parts(question.job), *stage_parts(question.job)):
+        print()
+        for line in _part_lines(part):
+            print(line)
+    print("\noffline: types, rows and strategies are known once the sources are opened")
+
+
+def _explained(plan: "ComparisonPlan", asked: "Asked", clock: "Clock") -> dict[str, list[str]]:
+    """How each database would answer what it is asked, by what that is."""
+    from dataclasses import replace
+
+    from datarecs_cli.local.sources import LocalSources
+    from datarecs_cli.output import cell
+    from datarecs_connectors.registry import explained_by
+
+    opening, found = LocalSources(asked, clock), {}
+    connectors = [opening.connect(each) for each in asked.question.job.sources]
+    reads = [(f"explain {cell(scan.source)}", scan) for scan in plan.scans]
+    for stage in plan.stages:
+        for scan, groups in zip(stage.scans, stage.groups, strict=False):
+            if groups is not None:
+                title = f"explain {cell(scan.source)} for stage {cell(stage.name)}"
+                reads.append((title, replace(scan, groups=groups, only=None)))
+    for title, scan in reads:
+        told = explained_by(connectors[scan.index], scan)
+        if told:
+            found[title] = [cell(line) for line in told]
+    return found
 
 
 def _all_open(asked: "Asked", clock: "Clock") -> bool:
@@ -70,7 +140,7 @@ def _all_open(asked: "Asked", clock: "Clock") -> bool:
     return held
 
 
-def _print_json(plan: "ComparisonPlan") -> None:
+def _print_json(plan: "ComparisonPlan", explained: Mapping[str, list[str]]) -> None:
     from datarecs_cli.output import print_json
     from datarecs_core.comparison.planner import plan_document, plan_hash
     from datarecs_core.comparison.run_json import placeless, strategy_document, warning_document
@@ -84,10 +154,11 @@ def _print_json(plan: "ComparisonPlan") -> None:
         "statements": dict(
             zip((each.source for each in plan.scans), _statements(plan), strict=True)
         ),
+        "groups": {name: dict(asked) for name, asked in _asked(plan).items() if asked},
         "warnings": [warning_document(each) for each in plan.warnings],
         "plan": plan_document(placeless(plan)),
     }
-    print_json("plan", members)
+    print_json("plan", {**members, "explained": explained} if explained else members)
 
 
 def _engine(plan: "ComparisonPlan") -> str:
@@ -111,6 +182,22 @@ def _statements(plan: "ComparisonPlan") -> list[str | None]:
     return [statement_of(scan) for scan in plan.scans]
 
 
+def _asked(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]]:
+    """By stage the SQL that asks sources for groups."""
+    from dataclasses import replace
+
+    from datarecs_connectors.registry import statement_of
+
+    return {
+        stage.name: [
+            (scan.source, statement_of(replace(scan, groups=groups, only=None)) or "")
+            for scan, groups in zip(stage.scans, stage.groups, strict=False)
+            if groups is not None
+        ]
+        for stage in plan.stages
+    }
+
+
 def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
     from datarecs_cli.output import cell
     from datarecs_core.comparison.planner import plan_hash
@@ -128,7 +215,7 @@ def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
     yield _line("engine", _engine(plan))
     for name, value in plan.parameters:
         yield _line("param", f"{cell(name)} = {cell(value)}")
-    for part in (*source_parts(plan, _statements(plan)), *stage_parts(plan)):
+    for part in (*source_parts(plan, _statements(plan)), *stage_parts(plan, _asked(plan))):
         yield ""
         yield from _part_lines(part)
     yield ""

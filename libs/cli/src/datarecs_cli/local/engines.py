@@ -122,9 +122,12 @@ def chosen(
 
 
 def rows_of(scan: Scan) -> int | None:
-    """Rows that were read, or that the footers of the pinned files promise; None if unknown."""
+    """Rows that the source has, or that the footers of the pinned files promise; None if unknown.
+
+    The oracle reads those too that a database kept.
+    """
     if scan.extract is not None:
-        return scan.extract.rows
+        return scan.extract.all_rows
     if not isinstance(scan.pin, FileList):
         return None
     counted = [file.rows for file in scan.pin.files if file.rows is not None]

@@ -1,6 +1,7 @@
 """What is told while a local comparison works: one moving line on a terminal, more under -v."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.output import cell
@@ -29,17 +30,22 @@ class LocalTold:
     def stage_started(self, stage: str) -> None:
         self._tell(f"stage {stage}")
 
-    def extraction_started(self, index: int, kind: str) -> None:  # noqa: ARG002  the port's form
-        self._tell(f"reading {self._sources[index]}")
+    def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
+        self._tell(f"reading {self._sources[index]}{_again(stage)}")
 
-    def extraction_completed(self, index: int, rows: int) -> None:
-        self._tell(f"read {self._sources[index]}: {counted(rows, 'row')}", stays=True)
+    def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
+        told = f"read {self._sources[index]}{_again(stage)}: {counted(rows, 'row')}"
+        self._tell(told, stays=True)
 
-    def extraction_errored(self, index: int, error: Exception) -> None:
+    def extraction_errored(self, index: int, error: Exception, stage: str | None = None) -> None:
         """The error itself is shown when the command ends."""
 
     def comparison_started(self, stage: str, sources: int) -> None:
         self._tell(f"comparing {counted(sources, 'source')} in {stage}")
+
+    def waiting(self, stage: str, groups: int, length: timedelta) -> None:
+        seconds = f"{length.total_seconds():g} s"
+        self._tell(f"{counted(groups, 'group')} of {stage} differ, looking again in {seconds}")
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:  # noqa: ARG002  the port's form
         self._tell(f"{stage}: {counted(rows, 'row')} compared")
@@ -69,3 +75,7 @@ class LocalTold:
             self._screen.say(cell(text))
         else:
             self._screen.draw(cell(text))
+
+
+def _again(stage: str | None) -> str:
+    return "" if stage is None else f" again for {stage}"

@@ -12,6 +12,7 @@ from fractions import Fraction
 from heapq import nsmallest
 from itertools import combinations
 
+from datarecs_core.comparison.late_windows import late_windows
 from datarecs_core.comparison.patterns import PATTERNS, Found, HintRule, Pair, duplicated
 from datarecs_core.comparison.plan import PRESENCE, ROWS
 from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
@@ -62,6 +63,7 @@ def hints(
             else:
                 one = _patterns(measure, source, _pairs(breaks, reference, source))
             found += [_hint(measure, source, each, len(breaks)) for each in one]
+    found += _late(by_measure.get(PRESENCE, []), reference, sources, dimensions)
     for source in (name for name in sources if name != reference):
         found += _swapped(by_measure, reference, source)
     telling = [each for each in found if _enough(each.explained, each.of)]
@@ -82,6 +84,23 @@ def _looked_at(rows: Iterable[Difference]) -> dict[str, list[Difference]]:
 
 def _smallest(rows: list[Difference]) -> list[Difference]:
     return nsmallest(MOST_LOOKED_AT, rows, key=lambda row: row.break_id)
+
+
+def _late(
+    breaks: Sequence[Difference], reference: str, sources: Sequence[str], dimensions: Sequence[str]
+) -> Iterator[Hint]:
+    """Of every source that lacks what the reference has, and of the reference itself."""
+    base = sources.index(reference)
+    for at, source in enumerate(sources):
+        if at != base:
+            for late, there in ((at, base), (base, at)):
+                for each in late_windows(
+                    breaks,
+                    lacking=sources[late],
+                    bits=(1 << late, 1 << there),
+                    dimensions=dimensions,
+                ):
+                    yield _hint(PRESENCE, source, each, len(breaks))
 
 
 def _enough(explained: int, of: int) -> bool:

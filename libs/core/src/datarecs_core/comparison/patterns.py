@@ -37,6 +37,7 @@ class HintRule(StrEnum):
     KEYS_MEET = "KEYS_MEET"
     SWAPPED_MEASURES = "SWAPPED_MEASURES"
     DUPLICATED_LOAD = "DUPLICATED_LOAD"
+    LATE_WINDOW = "LATE_WINDOW"
 
 
 class Pair(NamedTuple):

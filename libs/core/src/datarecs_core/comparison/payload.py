@@ -46,6 +46,8 @@ class ComparisonPayload(TypedDict):
     source_names: dict[str, str]
     missing_by_source: dict[str, int]
     unmatched_groups: int
+    in_flight_resolved: NotRequired[int]
+    """Where differing groups were read again."""
 
 
 def by_source(numbers: Sequence[int]) -> dict[str, int]:
@@ -58,7 +60,7 @@ def comparison_payload(
 ) -> ComparisonPayload:
     """The numbers of a judged stage."""
     counts = results.counts
-    return ComparisonPayload(
+    payload = ComparisonPayload(
         stage_name=plan.name,
         source_row_counts=by_source(counts.source_row_counts),
         matched_groups=counts.matched_groups,
@@ -72,6 +74,9 @@ def comparison_payload(
         missing_by_source=by_source(counts.missing_by_source),
         unmatched_groups=counts.unmatched_groups,
     )
+    if results.confirmed is not None:
+        payload["in_flight_resolved"] = results.confirmed.in_flight_resolved
+    return payload
 
 
 def tolerance_payloads(plan: StagePlan, results: StageResults) -> list[TolerancePayload]:

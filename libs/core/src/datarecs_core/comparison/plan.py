@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from datarecs_core.comparison.rules import STRICT, Rules
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.scan import Groups, Scan
 from datarecs_core.comparison.tolerance import ExactTolerance, Tolerance
-from datarecs_core.jobs.definition import Accept, SchemaPolicy, WarnAt
+from datarecs_core.jobs.definition import Accept, Confirm, SchemaPolicy, WarnAt
 from datarecs_core.jobs.types import CanonicalType
 from datarecs_core.jobs.vocabulary import (
     Bound,
@@ -203,6 +203,10 @@ class StagePlan:
     warn_at: WarnAt | None = field(default=None, hash=False)
     accept: Accept | None = field(default=None, hash=False)
     strategy: StrategyChoice = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.AUTO)
+    groups: tuple[Groups | None, ...] = ()
+    """Under `pushdown` per source what it is asked for; None where it gives rows."""
+    by_keys: tuple[int, ...] = ()
+    """Sources asked only for rows of the groups that the scope names, where these are few."""
     caps: Caps = Caps()
     catalogue: Catalogue | None = None
     """Of a schema stage alone."""
@@ -212,6 +216,10 @@ class StagePlan:
     """Of a custom_sql stage alone: its own scan of every source, which its `scans` are."""
     seal_rows: bool = False
     """`proof: rows`: the engine gives the sums of fingerprints by bucket."""
+    confirm: Confirm | None = None
+    looks: tuple[tuple[Scan, ...], ...] = ()
+    """Scans of every source at newer pins, one entry per look; the rows of the groups that differed
+    before a look are those that it found."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -222,6 +230,11 @@ class StagePlan:
     def everywhere(self) -> int:
         """The presence mask of a matched group."""
         return (1 << len(self.scans)) - 1
+
+    @property
+    def has_groups(self) -> bool:
+        """Some source is asked for groups, not for rows."""
+        return any(scan.groups is not None for scan in self.scans)
 
     @property
     def compares_multisets(self) -> bool:
@@ -255,6 +268,16 @@ class StagePlan:
         inputs = [each for dimension in dimensions for each in dimension.inputs]
         inputs += [each for measure in self.row_measures for each in measure.inputs if each]
         return frozenset(each.zone for each in inputs if each.zone is not None)
+
+    @property
+    def groups_of_rows(self) -> ScopePlan:
+        """This stage's groups as rows are limited to them."""
+        return ScopePlan(
+            from_stage=self.name,
+            dimensions=self.row_dimensions,
+            where=self.where,
+            buckets=self.hashed is not None,
+        )
 
     @property
     def row_dimensions(self) -> tuple[DimensionPlan, ...]:

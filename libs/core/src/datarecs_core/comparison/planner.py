@@ -30,19 +30,20 @@ from datarecs_core.comparison.plan import (
     HashedRows,
     InputPlan,
     MeasurePlan,
-    ScopePlan,
     StagePlan,
     Warn,
 )
+from datarecs_core.comparison.pushdown import shared_condition
 from datarecs_core.comparison.scan import (
     ExportedSnapshot,
     FileList,
+    Only,
     Pin,
     Scan,
     SourceSchema,
     TableSnapshot,
 )
-from datarecs_core.comparison.strategies import strategy_of
+from datarecs_core.comparison.strategies import with_strategies
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
@@ -108,9 +109,17 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
 
 
 def _with_strategies(plan: ComparisonPlan, requested: Strategy) -> ComparisonPlan:
-    """What a stage reads decides with it how it is compared."""
-    stages = tuple(replace(stage, strategy=strategy_of(stage, requested)) for stage in plan.stages)
-    return replace(plan, stages=stages)
+    """What stages read decides with it how they are compared, and what sources may keep."""
+    plan = replace(plan, stages=with_strategies(plan.stages, requested))
+    if requested not in {Strategy.AUTO, Strategy.PUSHDOWN}:
+        return plan
+    conditions = [shared_condition(plan.stages, scan.index) for scan in plan.scans]
+    return plan.with_scans(
+        tuple(
+            replace(scan, only=None if condition is None else Only(where=condition))
+            for scan, condition in zip(plan.scans, conditions, strict=True)
+        )
+    )
 
 
 def plan_document(plan: ComparisonPlan) -> JsonValue:
@@ -141,7 +150,16 @@ def plan_hash(plan: ComparisonPlan) -> str:
 
 
 def _placed(scans: tuple[Scan, ...]) -> tuple[Scan, ...]:
-    return tuple(replace(scan, pin=_lasting(scan.pin), extract=None) for scan in scans)
+    return tuple(
+        replace(scan, pin=_lasting(scan.pin), schema=_certain(scan.schema), extract=None)
+        for scan in scans
+    )
+
+
+def _certain(schema: SourceSchema) -> SourceSchema:
+    """Without what statistics guess: they change while the question does not."""
+    columns = tuple(replace(column, distinct=None) for column in schema.columns)
+    return replace(schema, columns=columns, estimated_rows=None, estimated_bytes=None)
 
 
 def _lasting(pin: Pin) -> Pin:
@@ -170,7 +188,7 @@ class _Planning:
             scope_of = stage.scope.from_stage if stage.scope else escalated
             plan = self._stage(stage, index)
             if scope_of is not None and scope_of in plans:
-                plan = replace(plan, scope=_scope(plans[scope_of]))
+                plan = replace(plan, scope=plans[scope_of].groups_of_rows)
                 plans[scope_of] = replace(plans[scope_of], keep_scope=True)
             plans[stage.name] = plan
             if stage.scope is None:
@@ -181,7 +199,6 @@ class _Planning:
 
     def _stage(self, stage: Stage, index: int) -> StagePlan:
         path: Path = ("spec", "stages", index)
-        self.faults.extend(_unavailable(stage, path))
         sources = self._read_by(stage, path)
         draft = StageDraft(job=self.job, sources=sources, stage=stage, path=path)
         asked = self._over_rows(draft) if sources else _Asked(dimensions=())
@@ -210,6 +227,8 @@ class _Planning:
             on_unmatched=stage.on_unmatched,
             warn_at=stage.warn_at,
             accept=stage.accept,
+            confirm=stage.confirm,
+            keep_scope=stage.confirm is not None,
             caps=self._caps(),
             seal_rows=self.job.execution.proof is ProofMode.ROWS,
         )
@@ -327,27 +346,12 @@ class _Asked:
     hashed: HashedRows | None = None
 
 
-def _unavailable(stage: Stage, path: Path) -> list[Fault]:
-    if stage.confirm is None:
-        return []
-    return [_absent((*path, "confirm"), "confirm", "leave it out: sources are read once")]
-
-
 def _absent(path: Path, what: str, hint: str) -> Fault:
     return Fault(
         code=SpecCode.FEATURE_NOT_INSTALLED,
         path=path,
         message=f"{what} is not part of this release",
         hint=hint,
-    )
-
-
-def _scope(source: StagePlan) -> ScopePlan:
-    return ScopePlan(
-        from_stage=source.name,
-        dimensions=source.row_dimensions,
-        where=source.where,
-        buckets=source.hashed is not None,
     )
 
 

@@ -224,6 +224,8 @@ class _Again:
     def judged(self, rows: Iterable[StoredRow]) -> StageResults:
         if self.results.differences.truncated:
             raise self._refused("not every difference was stored (BREAKS_TRUNCATED)")
+        if self.judges and self.stage.confirm is not None:
+            raise self._refused("`confirm` would have read other groups again")
         for row in rows:
             self._take(row)
         self._check_complete()

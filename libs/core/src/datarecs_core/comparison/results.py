@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from datarecs_core.comparison.plan import StrategyChoice, Warn
+from datarecs_core.comparison.scan import Pin
 from datarecs_core.comparison.tolerance import Tolerance
 from datarecs_core.values import EXACT
 
@@ -207,6 +208,30 @@ class BucketSum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One second look at the groups that differed."""
+
+    pins: tuple[Pin, ...]
+    """Of every source."""
+    counts: StageCounts
+    """Of the whole stage, once these groups have the rows that were found then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """How differing groups came to be believed: what the stage counted before, and each look."""
+
+    first: StageCounts
+    looks: tuple[Look, ...]
+    """At least one; the counts of the last one are the stage's."""
+
+    @property
+    def in_flight_resolved(self) -> int:
+        """Groups that agreed when they were read again."""
+        return self.first.rows_unmatched - self.looks[-1].counts.rows_unmatched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageResults:
     """Everything a stage yields. The verdict is not in here: `verdict.stage_verdict` decides."""
 
@@ -225,6 +250,8 @@ class StageResults:
     """How the work went (rows scanned, partitions); never part of a proof."""
     strategy: StrategyChoice | None = None
     """What was really done, with the reasons of what was not; never part of a proof."""
+    confirmed: Confirmed | None = None
+    """None where nothing was looked at again."""
 
     @property
     def all_measures(self) -> tuple[MeasureResult, ...]:

@@ -4,10 +4,10 @@
 any engine and partitioning; ids, times, places and samples stand outside it.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from datarecs_core.comparison.pin_json import Document, pin_document
 from datarecs_core.comparison.plan import (
     ComparisonPlan,
     InputPlan,
@@ -17,18 +17,15 @@ from datarecs_core.comparison.plan import (
 from datarecs_core.comparison.planner import plan_document
 from datarecs_core.comparison.results import Closure
 from datarecs_core.comparison.row_digests import FILE, Leaf, leaves_of, merkle_root
-from datarecs_core.comparison.scan import ExportedSnapshot, FileList, Pin, Scan, TableSnapshot
-from datarecs_core.comparison.stage_json import Document, stage_document
+from datarecs_core.comparison.scan import FileList, Scan
+from datarecs_core.comparison.stage_json import stage_document
 from datarecs_core.comparison.verdict import RunOutcome
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.vocabulary import StageType
-from datarecs_core.values import instant_text
 
 SCHEMA = "datarecs.run/1"
 MAX_BYTES = 8 * 1024**2
-MAX_LISTED_FILES = 1000
-"""A longer list stands in the proof by its count and digest alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +201,7 @@ def _place(scan: Scan) -> Document:
         "query": scan.query,
         "path": scan.path,
         "filter": scan.filter,
+        "only": None if scan.only is None else scan.only.where,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -234,39 +232,6 @@ def _input_rules(plan: ComparisonPlan, index: int) -> Document:
                 "map": dict(each.map),
             }
     return changed
-
-
-def pin_document(pin: Pin) -> Document:
-    """A pin as the proof tells it: no session handle, no absolute path."""
-    if isinstance(pin, ExportedSnapshot):
-        return {
-            "kind": "exported_snapshot",
-            "system_id": pin.system_id,
-            "database": pin.database,
-            "snapshot": pin.snapshot,
-            "lsn": pin.lsn,
-            "taken_at": instant_text(pin.taken_at),
-        }
-    if isinstance(pin, TableSnapshot):
-        return {
-            "kind": "table_snapshot",
-            "catalog": pin.catalog,
-            "table": pin.table,
-            "table_uuid": pin.table_uuid,
-            # A random number of 63 bits: readers of JSON would round it.
-            "snapshot_id": None if pin.snapshot_id is None else str(pin.snapshot_id),
-            "schema_id": pin.schema_id,
-            "taken_at": instant_text(pin.taken_at),
-        }
-    files = [to_document(each) for each in pin.files]
-    listed = {"files": files} if len(files) <= MAX_LISTED_FILES else {}
-    return {
-        "kind": "file_list",
-        "count": len(files),
-        "size_bytes": str(sum(each.size_bytes for each in pin.files)),
-        "digest": f"sha256:{hashlib.sha256(canonical_json(files)).hexdigest()}",
-        **listed,
-    }
 
 
 def warning_document(warning: Warn) -> Document:

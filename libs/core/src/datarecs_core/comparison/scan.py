@@ -15,7 +15,7 @@ from datarecs_core.jobs.definition import (
     Partition,
 )
 from datarecs_core.jobs.types import CanonicalType
-from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.jobs.vocabulary import Function, SourceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,11 @@ class SourceColumn:
     native_type: str = ""
     """The source's own word, for plans and reports."""
     nullable: bool = True
+    groups_exactly: bool = False
+    """The source's own SQL can compare, group and order the values as canonical values are; those
+    that have no canonical form it can tell from the others."""
+    distinct: int | None = None
+    """How many values the source's statistics expect; None where they say nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +115,54 @@ class ScanColumn:
     """As the source delivers it, before any cast."""
 
 
+GROUP_ROWS = "$n"
+"""In an extract of groups: how many rows of the source a group has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """A number that a source computes for each of its groups."""
+
+    function: Function
+    """COUNT of values that are not NULL, SUM, MIN or MAX."""
+    column: str
+    """Logical."""
+
+    @property
+    def name(self) -> str:
+        """Of its column in an extract."""
+        return f"${self.function}.{self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """What a source is asked for instead of its rows: one row per group, with its row count."""
+
+    dimensions: tuple[str, ...]
+    """Logical columns."""
+    partials: tuple[Partial, ...] = ()
+    where: str | None = None
+    """Of the stage; rows beside it are counted and belong to no group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Some values of some columns, as canonical text; None is NULL."""
+
+    columns: tuple[str, ...]
+    """Logical."""
+    values: tuple[tuple[str | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Only:
+    """Rows that no stage looks at and a source may keep; it counts them all the same."""
+
+    where: str | None = None
+    """A condition that every stage has."""
+    keys: Keys | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
     """Rows of a scan brought into the run's own store as Parquet, columns by logical name."""
@@ -121,6 +174,13 @@ class Extract:
     invalid_columns: tuple[str, ...] = ()
     """Logical columns with a companion binary column `$invalid.<name>`: not NULL where the value
     has no canonical form, and then the raw bytes."""
+    source_rows: int | None = None
+    """Rows that the source has behind its filter, where it kept or grouped some; None = `rows`."""
+
+    @property
+    def all_rows(self) -> int:
+        """Rows that the source has behind its filter, brought or not."""
+        return self.rows if self.source_rows is None else self.source_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +207,9 @@ class Scan:
     """Sorted by name."""
     limits: Limits = DEFAULT_LIMITS
     pin: Pin
+    groups: Groups | None = None
+    """Set where one stage asks for groups; the others ask for rows."""
+    only: Only | None = None
     extract: Extract | None = None
     """Set once the rows lie in the run's own store; engines read it instead of the source."""
 

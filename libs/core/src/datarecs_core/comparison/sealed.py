@@ -30,7 +30,7 @@ from datarecs_core.comparison.tolerance import (
 )
 from datarecs_core.comparison.verdict import Acceptance, SkipReason
 from datarecs_core.documents import from_document
-from datarecs_core.jobs.definition import Accept, SchemaPolicy, WarnAt
+from datarecs_core.jobs.definition import Accept, Confirm, SchemaPolicy, WarnAt
 from datarecs_core.jobs.types import CanonicalType, parse_type
 from datarecs_core.jobs.vocabulary import (
     Bound,
@@ -107,6 +107,24 @@ class SealedMeasure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SealedLook:
+    """One second look at the groups that differed."""
+
+    pins: tuple[Mapping[str, object], ...]
+    """Of every source, as they are written."""
+    counts: StageCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedConfirmed:
+    """What a stage counted before it was looked at again, and after each look."""
+
+    in_flight_resolved: int
+    first: StageCounts
+    looks: tuple[SealedLook, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedStage:
     """A stage of the proof: executed with its results, or skipped."""
 
@@ -129,6 +147,8 @@ class SealedStage:
     on_unmatched: OnUnmatched = OnUnmatched.CONTINUE
     accept: Accept | None = None
     warn_at: WarnAt | None = None
+    confirm: Confirm | None = None
+    confirmed: SealedConfirmed | None = None
     schema: SchemaPolicy | None = None
     """Of a schema stage alone."""
     queries: Mapping[str, str] = field(default_factory=dict)
@@ -293,12 +313,30 @@ def _stage(part: Part, sources: tuple[str, ...]) -> SealedStage:
         on_unmatched=question.word("on_unmatched", OnUnmatched),
         accept=_maybe(question, "accept", Accept),
         warn_at=_maybe(question, "warn_at", WarnAt),
+        confirm=_maybe(question, "confirm", Confirm),
+        confirmed=_confirmed(part.part("confirmed"), len(sources))
+        if "confirmed" in part.content
+        else None,
         schema=_schema(question.part("schema")) if "schema" in question.content else None,
         queries=question.mapping("queries"),
         hashed=tuple(
             (each.text("name"), each.mapping("rules"))
             for group in ("dimensions", "measures")
             for each in hashed.maybe_parts(group)
+        ),
+    )
+
+
+def _confirmed(part: Part, sources: int) -> SealedConfirmed:
+    return SealedConfirmed(
+        in_flight_resolved=part.count("in_flight_resolved"),
+        first=_counts(part.part("first_counts"), sources),
+        looks=tuple(
+            SealedLook(
+                pins=tuple(pin.content for pin in look.parts("pins")),
+                counts=_counts(look.part("counts"), sources),
+            )
+            for look in part.parts("looks")
         ),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from datarecs_core.comparison.payload import by_source
+from datarecs_core.comparison.pin_json import Document, pin_document
 from datarecs_core.comparison.plan import DimensionPlan, MeasurePlan, StagePlan
 from datarecs_core.comparison.results import MeasureResult, StageCounts, StageResults, Waterfall
 from datarecs_core.comparison.tolerance import (
@@ -18,7 +19,8 @@ from datarecs_core.comparison.verdict import StageOutcome
 from datarecs_core.documents import decimal_text, to_document
 from datarecs_core.hashing import JsonValue
 
-Document = dict[str, JsonValue]
+LISTED_FILES = 100
+"""Of a pin of a look; the list of a source's first pin may be longer."""
 
 
 def stage_document(stage: StageOutcome) -> Document:
@@ -43,6 +45,26 @@ def stage_document(stage: StageOutcome) -> Document:
             "truncated": results.differences.truncated,
         },
         "closure": [to_document(each) for each in results.closure],
+        **_confirmed(results),
+    }
+
+
+def _confirmed(results: StageResults) -> Document:
+    """What was counted before the looks, and what every look found at which pins."""
+    if results.confirmed is None:
+        return {}
+    return {
+        "confirmed": {
+            "in_flight_resolved": results.confirmed.in_flight_resolved,
+            "first_counts": counts_document(results.confirmed.first),
+            "looks": [
+                {
+                    "pins": [pin_document(pin, listed=LISTED_FILES) for pin in look.pins],
+                    "counts": counts_document(look.counts),
+                }
+                for look in results.confirmed.looks
+            ],
+        }
     }
 
 
@@ -59,6 +81,7 @@ def question_document(plan: StagePlan) -> Document:
         "on_unmatched": plan.on_unmatched.value,
         "accept": to_document(plan.accept),
         "warn_at": to_document(plan.warn_at),
+        **({} if plan.confirm is None else {"confirm": to_document(plan.confirm)}),
         **_derived(plan),
     }
 

@@ -5,12 +5,15 @@ under the stage's rules and closed buckets have the stage's numbers. Whatever is
 safe runs `full`, with its reason; what only files can tell, the engine checks later.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from datarecs_core.comparison.exact_conditions import NotExactError, exact_condition
 from datarecs_core.comparison.plan import InputPlan, MeasurePlan, StagePlan, StrategyChoice
+from datarecs_core.comparison.pushdown import Pushing, pushing_of
 from datarecs_core.comparison.rules import STRICT
 from datarecs_core.comparison.scan import FileList, Scan
-from datarecs_core.jobs.types import NESTED, TypeKind
+from datarecs_core.jobs.types import NESTED, CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import (
     DuplicatePolicy,
     Function,
@@ -25,17 +28,35 @@ NARROW_FROM = 1_000_000
 """Rows of all sources from which `auto` narrows: below it one pass is quicker."""
 _EXACT = frozenset({TypeKind.INT, TypeKind.DECIMAL})
 _FOREIGN = NESTED | {TypeKind.JSON, TypeKind.INTERVAL, TypeKind.TIME}
-_NOT_YET = (
-    (Strategy.FINGERPRINT, "no stored fingerprints exist in this release"),
-    (Strategy.PUSHDOWN, "groups are not pushed down in this release"),
-)
+_ONLY_ROWS = "only row stages are narrowed"
+_NOT_YET = ((Strategy.FINGERPRINT, "no stored fingerprints exist in this release"),)
 
 
-def strategy_of(stage: StagePlan, requested: Strategy) -> StrategyChoice:
-    """The strategy of a stage whose scans are known; what was rejected keeps its reason.
+def with_strategies(stages: Sequence[StagePlan], requested: Strategy) -> tuple[StagePlan, ...]:
+    """Every stage with what is asked of its sources, and how it is compared.
 
     A forced strategy that is impossible becomes `full`, never an error.
     """
+    return tuple(
+        _with_strategy(stage, pushing, requested)
+        for stage, pushing in zip(stages, pushing_of(stages, requested), strict=True)
+    )
+
+
+def _with_strategy(stage: StagePlan, pushing: Pushing, requested: Strategy) -> StagePlan:
+    stage = replace(stage, groups=pushing.groups, by_keys=pushing.by_keys)
+    if pushing.groups:
+        told = () if pushing.reason is None else ((Strategy.PUSHDOWN, pushing.reason),)
+        rejected = ((Strategy.NARROW, _ONLY_ROWS), *_NOT_YET, *told)
+        choice = StrategyChoice(chosen=Strategy.PUSHDOWN, requested=requested, rejected=rejected)
+        return replace(stage, strategy=choice)
+    choice = strategy_of(stage, requested)
+    reason = (Strategy.PUSHDOWN, pushing.reason or "")
+    return replace(stage, strategy=replace(choice, rejected=(*choice.rejected, reason)))
+
+
+def strategy_of(stage: StagePlan, requested: Strategy) -> StrategyChoice:
+    """`narrow` or `full` for a stage whose scans are known, without a word about `pushdown`."""
     obstacle = next(_obstacles(stage), None)
     if obstacle is None and requested is Strategy.AUTO:
         rows = sum(_rows(scan) for scan in stage.scans)
@@ -58,8 +79,7 @@ def _rows(scan: Scan) -> int:
 def _obstacles(stage: StagePlan) -> Iterator[str]:
     yield from _stage_obstacles(stage)
     for scan in stage.scans:
-        if scan.filter is not None and scan.kind is SourceKind.PARQUET:
-            yield f"the filter of {scan.source} is SQL that the scan kernel does not speak"
+        yield from _condition_obstacles(stage, scan)
     for part in stage.dimensions:
         if part.rules != STRICT:
             yield f"rules on the key column {part.name}"
@@ -70,7 +90,7 @@ def _obstacles(stage: StagePlan) -> Iterator[str]:
 
 def _stage_obstacles(stage: StagePlan) -> Iterator[str]:
     if stage.type is not StageType.ROW:
-        yield "only row stages are narrowed"
+        yield _ONLY_ROWS
     if stage.duplicates is not DuplicatePolicy.MULTISET:
         yield f"`duplicates: {stage.duplicates}` needs every row"
     if stage.null_keys is not NullKeys.GROUP:
@@ -79,8 +99,30 @@ def _stage_obstacles(stage: StagePlan) -> Iterator[str]:
         yield "a scoped stage reads few rows anyway"
     if stage.seal_rows:
         yield "`proof: rows` hashes every row"
-    if stage.where is not None:
-        yield "`where` is SQL that the scan kernel does not speak"
+
+
+def _condition_obstacles(stage: StagePlan, scan: Scan) -> Iterator[str]:
+    """What the scan kernel may decide by itself: comparisons that mean the same everywhere."""
+    if scan.filter is not None and scan.kind is SourceKind.PARQUET:
+        doubt = _doubt(scan.filter, {each.name: each.type for each in scan.schema.columns})
+        if doubt is not None:
+            yield f"the filter of {scan.source} may mean something else to the kernel: {doubt}"
+    if stage.where is None:
+        return
+    plain = scan.columns
+    if scan.kind is SourceKind.PARQUET:
+        plain = tuple(each for each in scan.columns if each.physical is not None)
+    doubt = _doubt(stage.where, {each.name: each.type for each in plain})
+    if doubt is not None:
+        yield f"`where` may mean something else to the kernel: {doubt}"
+
+
+def _doubt(condition: str, types: Mapping[str, CanonicalType]) -> str | None:
+    try:
+        exact_condition(condition, types)
+    except NotExactError as cause:
+        return str(cause)
+    return None
 
 
 def _column_obstacles(

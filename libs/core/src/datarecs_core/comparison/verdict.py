@@ -312,6 +312,9 @@ def count_warnings(plan: StagePlan, results: StageResults) -> tuple[Warn, ...]:
             for source, amount in zip(plan.sources, numbers, strict=True)
             if amount
         )
+    if results.confirmed is not None and results.confirmed.in_flight_resolved:
+        resolved = f"{results.confirmed.in_flight_resolved} groups agreed when they were read again"
+        found.append(_warn(plan, "IN_FLIGHT_RESOLVED", resolved))
     if results.differences.truncated:
         found.append(_warn(plan, "BREAKS_TRUNCATED", "not every difference is stored"))
     return (*found, *_declared_warnings(plan, results))

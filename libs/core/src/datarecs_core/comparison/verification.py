@@ -34,7 +34,7 @@ class Finding:
 
     check: str
     """`schema`, `proof_hash`, `structure`, `F01` to `F07`, `F14`, `F15`, `F17`, `verdict`,
-    `acceptance`, `differences`, `samples`, `digests`, `leaves`, `source`."""
+    `acceptance`, `confirm`, `differences`, `samples`, `digests`, `leaves`, `source`."""
     message: str
     stage: str | None = None
     source: str | None = None
@@ -197,6 +197,31 @@ def _stage_findings(
         yield Finding(check="acceptance", stage=stage.name, message=message)
     yield from _closure(stage, results, sources)
     yield from _rows(stage, results)
+    yield from _looks(stage, results)
+
+
+def _looks(stage: SealedStage, results: StageResults) -> Iterator[Finding]:
+    """Looks only take groups from those that differ, and the last one has the stage's counts."""
+    told = stage.confirmed
+    if told is None:
+        return
+    allowed = stage.confirm
+    counts = [told.first, *(look.counts for look in told.looks)]
+    differing = [each.rows_unmatched for each in counts]
+    resolved = differing[0] - differing[-1]
+    if allowed is None or not 0 < len(told.looks) <= allowed.attempts:
+        message = f"{len(told.looks)} looks are told, `confirm` does not ask for them"
+    elif differing[0] > allowed.max_keys:
+        message = f"{differing[0]} groups were read again, `confirm.max_keys` is {allowed.max_keys}"
+    elif differing != sorted(differing, reverse=True):
+        message = "more groups differ after a look than before it"
+    elif counts[-1] != results.counts:
+        message = "the counts of the last look are not those of the stage"
+    elif told.in_flight_resolved != resolved:
+        message = f"{told.in_flight_resolved} groups were resolved, the counts say {resolved}"
+    else:
+        return
+    yield Finding(check="confirm", stage=stage.name, message=message)
 
 
 def _closure(

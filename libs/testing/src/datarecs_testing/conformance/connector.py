@@ -93,12 +93,11 @@ class FileConnectorConformance(ABC):
         assert told.reads[-1].rows == len(BOTH)
         assert [one.rows for one in told.reads] == sorted(one.rows for one in told.reads)
 
+    @pytest.mark.case("P65")
     def test_more_rows_than_the_limit_are_refused(
         self, connector: Connector, source: Source, tmp_path: Path
     ) -> None:
         scan = scan_of(connector, source)
-        if connector.extract(scan, str(tmp_path / "in"), Told()).extract is None:
-            return  # engines count the rows that they read by themselves
         limited = replace(scan, limits=Limits(max_rows=len(BOTH)))
         connector.extract(limited, str(tmp_path / "fits"), Told())
         with pytest.raises(DatarecsError) as caught:

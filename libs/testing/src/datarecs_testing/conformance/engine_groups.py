@@ -139,6 +139,7 @@ class GroupConformance:
         assert found.measure("v").within == within
 
     @pytest.mark.case("F14")
+    @pytest.mark.case("E9")
     def test_every_row_read_is_grouped(self, bench: EngineBench) -> None:
         found = source_001(bench)
         assert [closure.extracted for closure in found.results().closure] == [1000, 1005]
@@ -146,16 +147,25 @@ class GroupConformance:
 
     @pytest.mark.case("P56")
     def test_escalation_sees_only_the_differing_groups_rows(self, bench: EngineBench) -> None:
-        accounts = [(a, n, a * n) for a in range(40) for n in range(3)]
-        changed = [(a, n, v + (a in {3, 7}) * (n == 1)) for a, n, v in accounts]
+        """3 of 10,000 accounts differ; their rows alone are what an unscoped run is asked for."""
+        differ = {3, 7, 9_999}
+        accounts = [(a, n, a * n) for a in range(10_000) for n in range(1 + 2 * (a in differ))]
+        changed = [(a, n, v + (a in differ) * (n == 1)) for a, n, v in accounts]
         tables = pair("account int, n int, v int", accounts, changed)
         first = aggregate_by("account", a_measure("v"), on_unmatched=OnUnmatched.ESCALATE)
         second = rows_by("account n", a_measure("v"))
         found = compare(bench, a_job(tables, first, second), tables)
-        counts = found.counts("rows")
-        assert counts.source_row_counts == (6, 6)
-        assert (counts.rows_compared, counts.rows_matched) == (6, 4)
-        assert [each.out_of_scope for each in found.results("rows").closure] == [114, 114]
+        assert found.counts("groups").rows_unmatched == len(differ)
+        alone = pair(
+            "account int, n int, v int",
+            [row for row in accounts if row[0] in differ],
+            [row for row in changed if row[0] in differ],
+        )
+        unscoped = compare(bench, a_job(alone, second), alone)
+        assert found.counts("rows") == unscoped.counts()
+        assert found.results("rows").measures == unscoped.results().measures
+        assert found.stored["rows"] == unscoped.stored["rows"]
+        assert [each.out_of_scope for each in found.results("rows").closure] == [9_997, 9_997]
 
     @pytest.mark.case("F20")
     def test_a_stage_with_nothing_in_scope_is_skipped(self, bench: EngineBench) -> None:

@@ -179,6 +179,7 @@ class ValueConformance:
         assert found.measure("v").total_by_source == (D(2 * INT64 - 2), D(2 * INT64 - 3))
 
     @pytest.mark.case("P16")
+    @pytest.mark.case("E4")
     def test_a_sum_beyond_38_digits_is_an_error(self, bench: EngineBench) -> None:
         huge = D("9" * 38)
         tables = pair("k int, v decimal(38,0)", [(1, huge), (1, huge)], [(1, huge)])

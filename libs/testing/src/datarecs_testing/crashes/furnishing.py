@@ -21,7 +21,7 @@ def furnish(house: "House") -> None:
         )
     house.declare(Kind.CONNECTION, "here", {"type": "files", "config": {"root": "."}})
     for job, sources in JOBS.items():
-        house.declare(Kind.RECONCILIATION_JOB, job, _job(sources))
+        house.declare(Kind.RECONCILIATION_JOB, job, job_over(sources))
     everybody = {
         "match": {"outcomes": ["MATCHED", "UNMATCHED", "ERRORED"]},
         "notify": "every_run",
@@ -39,7 +39,8 @@ def furnish(house: "House") -> None:
         house.declare(Kind.WEBHOOK_ENDPOINT, name, spec)
 
 
-def _job(sources: tuple[str, ...]) -> dict[str, object]:
+def job_over(sources: tuple[str, ...], **spec: object) -> dict[str, object]:
+    """A job over these books, with further fields of its spec."""
     measure = {"name": "amount", "tolerances": [{"type": "ABSOLUTE", "value": "0.01"}]}
     return {
         "sources": [
@@ -50,4 +51,5 @@ def _job(sources: tuple[str, ...]) -> dict[str, object]:
             {"name": "counts", "type": "counts"},
             {"name": "rows", "type": "row", "dimensions": ["id"], "measures": [measure]},
         ],
+        **spec,
     }

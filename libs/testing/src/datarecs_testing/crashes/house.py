@@ -4,6 +4,7 @@ The services die at any time and are started again; the outside world (callers, 
 receivers) lives in the test's own process and never dies.
 """
 
+import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,15 +13,19 @@ from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from uuid import UUID
 
 import httpx
 
 from datarecs_application.ports.messaging import Sent
+from datarecs_core.catalog.layout import run_document
 from datarecs_core.resources.resource import API_VERSION, Kind
+from datarecs_core.values import RunId
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_postgres.roles import MIGRATE
 from datarecs_postgres.tenants import create_tenant
 from datarecs_specs.kinds import KINDS
+from datarecs_storage.blobs import open_blob_stores
 from datarecs_testing.crashes import killing, waits
 from datarecs_testing.crashes.furnishing import RECIPIENTS, furnish
 from datarecs_testing.crashes.ledger import CANCELLED, FINALISED, Expected, Verdict, settle
@@ -111,6 +116,12 @@ class House(Processes):
             (run_id,),
         )
         return status, code, detail
+
+    def proof(self, run_id: str) -> str:
+        """The hash of what a completed run proves."""
+        blobs = open_blob_stores((self.folder / "blobs").as_uri()).of(self.tenant)
+        document = json.loads(blobs.get(run_document(self.tenant, RunId(UUID(run_id)))))
+        return str(document["proof_hash"])
 
     def statuses(self, run_ids: Iterable[str]) -> list[str]:
         return [self.outcome(one)[0] for one in run_ids]

@@ -1,0 +1,96 @@
+"""Looking again at what differed, after a while: what was in flight has arrived, breaks stay.
+
+Every look pins all sources anew, so that it is one cut again, and reads the groups that still
+differ. Apart from the run's order because only stages with `confirm` wait; who reads, and who
+compares, is handed in.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Protocol
+
+from datarecs_core.comparison.plan import StagePlan, Warn
+from datarecs_core.comparison.results import Confirmed, Look, StageResults
+from datarecs_core.comparison.scan import Scan
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.run import RunDetail
+
+
+class StoppedWhileWaitingError(DatarecsError):
+    """Somebody asked the run to stop before it looked again."""
+
+    code = RunDetail.STOPPED
+
+    def __init__(self) -> None:
+        super().__init__("the comparison was stopped on request while it waited to look again")
+
+
+@dataclass(frozen=True, slots=True)
+class LookRefused:
+    """A source cannot be read again as it was read before."""
+
+    reason: str
+
+
+class Again(Protocol):
+    """What a look takes."""
+
+    def wait(self, stage: StagePlan, groups: int, length: timedelta) -> bool:
+        """Let arrive what is in flight, while so many groups differ.
+
+        True when the run is to stop instead.
+        """
+
+    def look(self, stage: StagePlan) -> tuple[Scan, ...] | LookRefused:
+        """Pin every source anew and read what differed in the stage's latest pass.
+
+        A source that has not changed keeps its scan.
+        """
+
+
+def confirmed(
+    stage: StagePlan,
+    first: StageResults,
+    *,
+    compare: Callable[[StagePlan], StageResults],
+    again: Again,
+) -> StageResults:
+    """The results once differing groups were read again, up to the attempts of `confirm`.
+
+    Args:
+        stage: without looks.
+        first: what it found.
+        compare: another pass of the stage, with its looks.
+        again: waits and reads.
+
+    Raises:
+        StoppedWhileWaitingError: there is nobody left to wait for.
+    """
+    limits = stage.confirm
+    if limits is None or not first.counts.rows_unmatched:
+        return first
+    if first.counts.rows_unmatched > limits.max_keys:
+        differ = f"{first.counts.rows_unmatched} groups differ, confirm.max_keys is"
+        return _skipped(stage, first, f"{differ} {limits.max_keys}: none was read again")
+    found, looks = first, list[Look]()
+    while found.counts.rows_unmatched and len(looks) < limits.attempts:
+        if again.wait(stage, found.counts.rows_unmatched, limits.after):
+            raise StoppedWhileWaitingError
+        scans = again.look(stage)
+        if isinstance(scans, LookRefused):
+            found = _skipped(stage, found, scans.reason)
+            break
+        moved = scans != (stage.looks[-1] if stage.looks else stage.scans)
+        if moved:
+            stage = replace(stage, looks=(*stage.looks, scans))
+            found = compare(stage)
+        looks.append(Look(pins=tuple(scan.pin for scan in scans), counts=found.counts))
+    if not looks:
+        return found
+    return replace(found, confirmed=Confirmed(first=first.counts, looks=tuple(looks)))
+
+
+def _skipped(stage: StagePlan, found: StageResults, reason: str) -> StageResults:
+    warning = Warn(code="CONFIRM_SKIPPED", message=reason, stage=stage.name)
+    return replace(found, warnings=(*found.warnings, warning))

@@ -1,0 +1,131 @@
+"""What each source of a run is asked for, and when: all its rows once, or groups, or few rows.
+
+Sources whose rows some stage needs are read before the first stage; groups, and the rows of
+differing groups, are asked for by the stage that needs them. A source that may not answer so gives
+its rows. Apart from the run's order because only databases are asked anything but rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from datarecs_application.ports.comparing import Connector, Engine, Read
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.pushdown import MAX_KEYS, NotPushedError, reads_rows
+from datarecs_core.comparison.scan import Groups, Keys, Only, Scan
+from datarecs_core.jobs.vocabulary import Strategy
+
+Extract = Callable[[Scan, str, str | None], Scan]
+"""Reads a scan into a folder of this name; the stage is given where a source is read once more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """The reads of one run."""
+
+    extract: Extract
+    whole: dict[int, Scan] = field(default_factory=dict)
+    """Scans of all rows that stages may look at, by source."""
+    begun: set[int] = field(default_factory=set)
+    """Sources that were read in any way."""
+    refusals: dict[int, str] = field(default_factory=dict)
+    """Why a source gave its rows, of its latest read."""
+
+    def brought(self, plan: ComparisonPlan) -> ComparisonPlan:
+        """The plan over the rows of every source that some stage needs whole."""
+        return plan.with_scans(
+            tuple(scan if _may_wait(plan, scan.index) else self._rows(scan) for scan in plan.scans)
+        )
+
+    def asked(self, stage: StagePlan, engine: Engine | None) -> StagePlan:
+        """The stage over what its sources answer it.
+
+        Args:
+            stage: next to be compared; all before it have been.
+            engine: that compared them; None before the first.
+        """
+        if stage.queries or stage.catalogue is not None:
+            return stage
+        scans = tuple(self._answer(stage, scan, engine) for scan in stage.scans)
+        lost = [
+            f"{scan.source} gives rows, {self.refusals[scan.index]}"
+            for scan, groups in zip(scans, stage.groups, strict=False)
+            if groups is not None and scan.groups is None
+        ]
+        stage = replace(stage, scans=scans, groups=_given(scans))
+        return _without_groups(stage, "; ".join(lost)) if lost else stage
+
+    def ask(self, connector: Connector, scan: Scan, directory: str) -> Scan:
+        """What a connector answers; its rows, where it may not answer otherwise."""
+        try:
+            return connector.extract(scan, directory, _ignore)
+        except NotPushedError as refused:
+            self.refusals[scan.index] = str(refused)
+            whole = replace(scan, groups=None, only=None)
+            return connector.extract(whole, f"{directory}-rows", _ignore)
+
+    def _answer(self, stage: StagePlan, scan: Scan, engine: Engine | None) -> Scan:
+        groups = stage.groups[scan.index] if stage.groups else None
+        if groups is not None:
+            answer = self._read(replace(scan, groups=groups, only=None, extract=None), stage)
+            return (
+                answer if answer.groups is not None else self.whole.setdefault(scan.index, answer)
+            )
+        if scan.index in self.whole:
+            return self.whole[scan.index]
+        keys = _keys(stage, scan.index, engine) if scan.index in stage.by_keys else None
+        if keys is None:
+            return self._rows(scan)
+        only = Only(where=None if scan.only is None else scan.only.where, keys=keys)
+        answer = self._read(replace(scan, only=only, extract=None), stage)
+        if answer.only is None:
+            self.whole[scan.index] = answer
+        return answer
+
+    def _rows(self, scan: Scan) -> Scan:
+        """All rows that stages may look at, once in a run."""
+        again = f"{scan.index}-again" if scan.index in self.begun else str(scan.index)
+        self.begun.add(scan.index)
+        self.whole[scan.index] = self.extract(scan, again, None)
+        return self.whole[scan.index]
+
+    def _read(self, scan: Scan, stage: StagePlan) -> Scan:
+        told = stage.name if scan.index in self.begun else None
+        self.begun.add(scan.index)
+        return self.extract(scan, f"{stage.index}-{scan.index}", told)
+
+
+def _may_wait(plan: ComparisonPlan, index: int) -> bool:
+    """No stage needs all rows of the source, and some stage will ask it for less."""
+    less = any(
+        index in stage.by_keys or (stage.groups and stage.groups[index] is not None)
+        for stage in plan.stages
+    )
+    return less and not any(reads_rows(stage, index) for stage in plan.stages)
+
+
+def _keys(stage: StagePlan, index: int, engine: Engine | None) -> Keys | None:
+    """The differing groups of the stage's scope, where they are few."""
+    if stage.scope is None or engine is None:
+        return None
+    values = engine.differing(stage.scope.from_stage, MAX_KEYS)
+    if values is None:
+        return None
+    columns = tuple(each.inputs[index].column for each in stage.scope.dimensions)
+    return Keys(columns=columns, values=tuple(map(tuple, values)))
+
+
+def _given(scans: tuple[Scan, ...]) -> tuple[Groups | None, ...]:
+    groups = tuple(scan.groups for scan in scans)
+    return groups if any(groups) else ()
+
+
+def _without_groups(stage: StagePlan, reason: str) -> StagePlan:
+    """Told in the strategy, which is `full` where no source gave groups."""
+    chosen = Strategy.PUSHDOWN if stage.groups else Strategy.FULL
+    others = (each for each in stage.strategy.rejected if each[0] is not Strategy.PUSHDOWN)
+    rejected = ((Strategy.PUSHDOWN, reason), *others)
+    return replace(stage, strategy=replace(stage.strategy, chosen=chosen, rejected=rejected))
+
+
+def _ignore(_read: Read) -> None:
+    """Extraction reports its rows at its end; finer progress has no event."""

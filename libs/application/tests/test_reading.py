@@ -1,0 +1,149 @@
+"""When each source of a run is asked, for what, and what happens when it may not answer so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from datarecs_application.reading import Reading
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.pushdown import MAX_KEYS, NotPushedError
+from datarecs_core.comparison.scan import Extract, Groups, Only, Scan
+from datarecs_core.jobs.definition import Stage
+from datarecs_core.jobs.vocabulary import OnUnmatched, StageType, Strategy
+from datarecs_testing.comparisons import a_measure, aggregate_by, rows_by
+from datarecs_testing.tables import a_job, pair, plan_of
+
+TABLES = pair("k int, v int", [(1, 1)], [(1, 1)])
+GROUPS = Groups(dimensions=("k",))
+KEYS = (("1",), (None,))
+SHAPE = Stage(name="shape", type=StageType.SCHEMA)
+
+
+@dataclass
+class Source:
+    """A connector that writes down what it is asked for, and refuses some of it."""
+
+    asked: list[tuple[str, bool, bool]] = field(default_factory=list)
+    """Folder, whether groups and whether keys were asked for."""
+    refuses: bool = False
+
+    def extract(self, scan: Scan, directory: str, _progress: object) -> Scan:
+        less = scan.groups is not None or scan.only is not None
+        self.asked.append((directory, scan.groups is not None, scan.only is not None))
+        if less and self.refuses:
+            raise NotPushedError("it holds NaN")
+        return replace(scan, extract=Extract(root="/", files=(), rows=1, decoded_bytes=1))
+
+
+@dataclass
+class Engine:
+    keys: Sequence[Sequence[str | None]] | None = KEYS
+
+    def differing(self, _stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
+        assert most == MAX_KEYS
+        return self.keys
+
+
+@dataclass
+class House:
+    source: Source = field(default_factory=Source)
+    told: list[tuple[int, str | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reading = Reading(extract=self._extract)
+
+    def _extract(self, scan: Scan, folder: str, stage: str | None) -> Scan:
+        self.told.append((scan.index, stage))
+        return self.reading.ask(self.source, scan, folder)  # type: ignore[arg-type]  # half a connector
+
+
+def planned(*, pushed: bool = True) -> ComparisonPlan:
+    """Groups of both sources, then the rows of those that differ."""
+    first = aggregate_by("k", a_measure("v"), on_unmatched=OnUnmatched.ESCALATE)
+    plan = plan_of(a_job(TABLES, first, rows_by("k", a_measure("v")), SHAPE), TABLES)
+    if not pushed:
+        return plan
+    groups, rows, shape = plan.stages
+    strategy = replace(groups.strategy, chosen=Strategy.PUSHDOWN)
+    groups = replace(groups, groups=(GROUPS, GROUPS), strategy=strategy)
+    return replace(plan, stages=(groups, replace(rows, by_keys=(0, 1)), shape))
+
+
+def asked(house: House, stage: StagePlan, engine: Any = None) -> StagePlan:  # noqa: ANN401  half an engine
+    return house.reading.asked(stage, engine)
+
+
+def test_rows_that_some_stage_needs_are_read_first_and_once() -> None:
+    house = House()
+    plan = house.reading.brought(planned(pushed=False))
+    assert house.told == [(0, None), (1, None)]
+    for stage in plan.stages:
+        assert asked(house, stage, Engine()).scans == plan.scans
+    assert house.source.asked == [("0", False, False), ("1", False, False)]
+
+
+def test_groups_are_asked_by_their_stage_and_rows_by_the_keys_that_differ() -> None:
+    house = House()
+    plan = house.reading.brought(planned())
+    assert house.told == []
+    groups, rows, shape = plan.stages
+    assert [scan.groups for scan in asked(house, groups).scans] == [GROUPS, GROUPS]
+    assert asked(house, shape) == shape
+    found = asked(house, rows, Engine())
+    assert found.scans[1].only is not None
+    assert found.scans[1].only.keys is not None
+    assert found.scans[1].only.keys.values == KEYS
+    assert house.told == [(0, None), (1, None), (0, "rows"), (1, "rows")]
+    assert house.source.asked[2:] == [("1-0", False, True), ("1-1", False, True)]
+
+
+def test_too_many_keys_bring_all_rows() -> None:
+    house = House()
+    plan = house.reading.brought(planned())
+    found = asked(house, plan.stages[1], Engine(keys=None))
+    assert [scan.only for scan in found.scans] == [None, None]
+    assert house.source.asked == [("0", False, False), ("1", False, False)]
+    assert asked(house, plan.stages[1], Engine()).scans == found.scans
+
+
+def test_a_source_that_may_not_answer_gives_its_rows_and_says_why() -> None:
+    house = House(source=Source(refuses=True))
+    plan = house.reading.brought(planned())
+    found = asked(house, plan.stages[0])
+    assert (found.groups, found.strategy.chosen) == ((), Strategy.FULL)
+    assert found.strategy.rejected[0] == (
+        Strategy.PUSHDOWN,
+        "one gives rows, it holds NaN; two gives rows, it holds NaN",
+    )
+    assert house.source.asked[:2] == [("0-0", True, False), ("0-0-rows", False, False)]
+    assert asked(house, plan.stages[1], Engine()).scans == found.scans
+
+
+def test_keys_that_a_source_cannot_say_bring_its_rows() -> None:
+    house = House(source=Source(refuses=True))
+    plan = house.reading.brought(planned())
+    found = asked(house, plan.stages[1], Engine())
+    assert [scan.only for scan in found.scans] == [None, None]
+    assert sorted(house.reading.whole) == [0, 1]
+
+
+def test_one_source_that_gives_rows_leaves_the_others_grouped() -> None:
+    house = House()
+    plan = house.reading.brought(planned())
+    first = replace(plan.stages[0], groups=(GROUPS, None))
+    found = asked(house, first)
+    assert found.groups == (GROUPS, None)
+    assert found.strategy.chosen is Strategy.PUSHDOWN
+    house = House(source=Source(refuses=True))
+    house.reading.whole[1] = plan.scans[1]
+    assert asked(house, first).strategy.chosen is Strategy.FULL
+
+
+def test_a_shared_condition_goes_with_the_keys() -> None:
+    house = House()
+    plan = planned()
+    scans = tuple(replace(scan, only=Only(where="v > 0")) for scan in plan.scans)
+    rows = plan.with_scans(scans).stages[1]
+    found = asked(house, rows, Engine())
+    assert found.scans[0].only is not None
+    assert found.scans[0].only.where == "v > 0"

@@ -1,0 +1,134 @@
+"""Groups that a source made itself, beside rows that this engine groups: one stage, one grouping.
+
+A group is a row with numbers behind it: `pw` rows of the source, `p<measure>n` values that are not
+NULL, `p<measure>v` what the source's own function made of them. Other sources' rows have NULL
+there. A source gives each of its groups once, so its numbers are taken and never merged.
+"""
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame
+
+from datarecs_core.comparison.plan import InputPlan, StagePlan
+from datarecs_core.comparison.scan import GROUP_ROWS, Partial
+from datarecs_core.jobs.vocabulary import Function
+from datarecs_spark.aggregates import Aggregate
+from datarecs_spark.canonical import name
+from datarecs_spark.layout import Layout, MeasureLayout, Role, total_form
+from datarecs_spark.prepare import AMBIGUOUS, SOURCE, in_sql, input_value, prepared
+from datarecs_spark.read import Delivered
+
+WEIGHT = "pw"
+_ROWS = "BIGINT"
+
+
+class GivenAggregate(Aggregate):
+    """One measure of a source that gives groups: its own numbers, each of one row."""
+
+    def collected(self) -> Iterator[str]:
+        field, made = self.measure.field, self._name
+        numbers, value = _columns_of(self.measure)
+        if field is None:
+            yield f"{rows_behind(self.source)} AS {made}"
+            return
+        if field.may_be_invalid:
+            yield f"{self._of_source(f'min({field.payload})')} AS {made}_x"
+        if field.role is Role.PRESENCE:
+            yield f"coalesce({self._of_source(f'sum({numbers})')}, 0L) AS {made}"
+        elif field.role is Role.AMOUNT:
+            yield f"coalesce({self._of_source(f'sum({numbers})')}, 0L) AS {made}_n"
+            yield f"{self._of_source(f'max({value})')} AS {made}_t"
+        else:
+            yield f"{self._of_source(f'max({value})')} AS {made}"
+
+    def steps(self) -> Iterator[list[str]]:
+        """The total is given; what is made of it is not."""
+        steps = super().steps()
+        next(steps, None)
+        yield from steps
+
+
+def gives_groups(stage: StagePlan, source: int) -> bool:
+    """Whether a source was asked for groups, and gave them."""
+    return stage.scans[source].groups is not None
+
+
+def aggregate_of(layout: Layout, measure: MeasureLayout, source: int) -> Aggregate:
+    """A measure of one source over the rows, or the groups, that it gives."""
+    kind = GivenAggregate if gives_groups(layout.stage, source) else Aggregate
+    return kind(measure=measure, source=source)
+
+
+def row_count(layout: Layout, source: int) -> str:
+    """Aggregation: how many rows of a source are in a group."""
+    if gives_groups(layout.stage, source):
+        return rows_behind(source)
+    return f"count_if({SOURCE} = {source})"
+
+
+def rows_behind(source: int) -> str:
+    return f"coalesce(sum({WEIGHT}) FILTER (WHERE {SOURCE} = {source}), 0L)"
+
+
+def weight(stage: StagePlan) -> str:
+    """How many rows of its source a prepared row stands for."""
+    return f"coalesce({WEIGHT}, 1L)" if stage.has_groups else "1L"
+
+
+def rows_beside(source: Delivered, layout: Layout) -> DataFrame:
+    """The prepared rows of a source that gives rows, with the columns that groups have."""
+    rows = prepared(source, layout.fields)
+    empty = (f"CAST(NULL AS {kind}) AS {label}" for label, kind in _columns(layout))
+    return rows.selectExpr("*", *empty)
+
+
+def prepared_groups(source: Delivered, layout: Layout) -> DataFrame:
+    """The groups of a source, in the columns that prepared rows have beside them."""
+    index = source.scan.index
+    columns = [f"{index} AS {SOURCE}"]
+    for field in layout.fields:
+        plan = field.inputs[index] if field in layout.keys else None
+        columns += in_sql(source, field, plan)
+    numbers = [f"{name(GROUP_ROWS)} AS {WEIGHT}"]
+    for measure in layout.compared:
+        numbers += _given(source, measure, measure.plan.inputs[index])
+    made = source.rows.selectExpr(*columns, f"0 AS {AMBIGUOUS}", *numbers)
+    fields = [(SOURCE, "INT"), *(column for field in layout.fields for column in field.columns)]
+    wanted = [*fields, (AMBIGUOUS, "INT"), *_columns(layout)]
+    return made.selectExpr(*(f"CAST({label} AS {kind}) AS {label}" for label, kind in wanted))
+
+
+def _columns(layout: Layout) -> Iterator[tuple[str, str]]:
+    """Name and SQL type of what stands behind a group."""
+    yield WEIGHT, _ROWS
+    for measure in layout.compared:
+        field, (numbers, value) = measure.field, _columns_of(measure)
+        if field is None:
+            continue
+        if field.role in {Role.PRESENCE, Role.AMOUNT}:
+            yield numbers, _ROWS
+        if field.role is not Role.PRESENCE:
+            whole = total_form(field.form) if field.role is Role.AMOUNT else field.form
+            yield value, whole.sql_type
+
+
+def _columns_of(measure: MeasureLayout) -> tuple[str, str]:
+    return f"p{measure.index}n", f"p{measure.index}v"
+
+
+def _given(source: Delivered, measure: MeasureLayout, plan: InputPlan | None) -> Iterator[str]:
+    field, (numbers, value) = measure.field, _columns_of(measure)
+    if field is None or plan is None:
+        return
+    if field.role in {Role.PRESENCE, Role.AMOUNT}:
+        yield f"{_partial(Function.COUNT, plan)} AS {numbers}"
+    if field.role is Role.AMOUNT:
+        total = total_form(field.form).sql_type
+        yield f"try_cast({_partial(Function.SUM, plan)} AS {total}) AS {value}"
+    elif field.role is not Role.PRESENCE:
+        chosen = Partial(function=measure.plan.function, column=plan.column).name
+        yield f"{input_value(source, field, chosen, plan.type)} AS {value}"
+
+
+def _partial(function: Function, plan: InputPlan) -> str:
+    return name(Partial(function=function, column=plan.column).name)

@@ -1,0 +1,199 @@
+"""What a stage costs, and where: promises about work that no result could show.
+
+Spark is asked what it was told to do: how often it was started, what came back to the driver, and
+by which plan. Numbers are compared elsewhere, by the suites that every engine passes.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.classic.dataframe import DataFrame
+
+from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.results import StageResults
+from datarecs_core.jobs.definition import Breaks, Results, Stage
+from datarecs_spark.cancelling import Cancellation
+from datarecs_spark.engine import SparkEngine
+from datarecs_spark.session import SparkRuntime
+from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
+from datarecs_testing.spark import SparkBench
+from datarecs_testing.tables import Table, a_job, a_table, plan_of
+
+pytestmark = pytest.mark.spark
+
+D = Decimal
+COLUMNS = "k int, account text, v decimal(12,2), n int"
+FEW = Results(breaks=Breaks(sample_per_class=3))
+STAGES = {
+    "row": rows_by("k", a_measure("v", absolute("0.01")), a_measure("n")),
+    "aggregate": aggregate_by("account", a_measure("v", absolute("0.01")), a_measure("n")),
+}
+OTHER_ACTIONS = ("count", "toPandas", "toArrow", "toLocalIterator", "foreach", "take", "cache")
+PYTHON = re.compile(r"\b(?:Python)?MapInArrow\b|\w*EvalPython\b|\w*FlatMap\w*InPandas\b")
+
+
+@dataclass(slots=True)
+class Asked:
+    """What Spark was asked for, and what the driver was given."""
+
+    actions: list[str] = field(default_factory=list)
+    plans: list[str] = field(default_factory=list)
+    answers: list[list[Row]] = field(default_factory=list)
+
+    @property
+    def driver_bytes(self) -> int:
+        return sum(len(str(row)) for rows in self.answers for row in rows)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Everything that frames are asked for from now on."""
+    seen = Asked()
+    collect = DataFrame.collect
+
+    def collected(frame: DataFrame) -> list[Row]:
+        seen.actions.append("collect")
+        seen.plans.append(frame._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001  no other way
+        seen.answers.append(collect(frame))
+        return seen.answers[-1]
+
+    def named(name: str, action: Callable[..., Any]) -> Callable[..., Any]:
+        def act(frame: DataFrame, *values: Any, **named_values: Any) -> Any:  # noqa: ANN401  Spark's
+            seen.actions.append(name)
+            return action(frame, *values, **named_values)
+
+        return act
+
+    monkeypatch.setattr(DataFrame, "collect", collected)
+    for name in OTHER_ACTIONS:
+        monkeypatch.setattr(DataFrame, name, named(name, getattr(DataFrame, name)))
+    return seen
+
+
+@pytest.fixture(scope="module")
+def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory) -> SparkBench:
+    return SparkBench(spark_runtime, tmp_path_factory.mktemp("engine"))
+
+
+def books(*, rows: int, differing: int, sources: int = 2) -> list[Table]:
+    """So many sources; the last one has other amounts in its first rows."""
+    plain = [(k, f"a{k % 9}", D(k), k) for k in range(rows)]
+    other = [(k, a, v + (1 if k < differing else 0), n) for k, a, v, n in plain]
+    return [
+        a_table(f"s{at}", COLUMNS, *(other if at == sources - 1 else plain))
+        for at in range(sources)
+    ]
+
+
+def open_groups(results: StageResults) -> int:
+    return dict(results.metrics)["open_groups"]
+
+
+@pytest.mark.case("E2")
+@pytest.mark.case("E3")
+@pytest.mark.case("E6")
+def test_a_stage_is_one_action_that_hands_the_driver_counts_and_samples_alone(
+    bench: SparkBench, asked: Asked
+) -> None:
+    sizes = []
+    for differing in (200, 2000):
+        asked.answers.clear()
+        tables = books(rows=2000, differing=differing)
+        found = compare(bench, a_job(tables, STAGES["row"], results=FEW), tables)
+        assert found.measure("v").outside == differing
+        assert open_groups(found.results()) == differing  # no other group meets Python
+        sizes.append(asked.driver_bytes)
+    assert asked.actions == ["collect", "collect"]
+    assert all(len(PYTHON.findall(plan)) == 1 for plan in asked.plans)
+    assert abs(sizes[1] - sizes[0]) < 500
+    assert max(sizes) < 20_000
+
+
+@pytest.mark.case("E4")
+@pytest.mark.case("E5")
+@pytest.mark.case("E7")
+@pytest.mark.parametrize("kind", STAGES)
+def test_a_plan_is_one_grouping_of_all_sources_without_floats_lists_or_copies(
+    bench: SparkBench, asked: Asked, kind: str
+) -> None:
+    exchanges = []
+    for sources in (2, 5):
+        asked.plans.clear()
+        tables = books(rows=40, differing=3, sources=sources)
+        found = compare(bench, a_job(tables, STAGES[kind]), tables)
+        assert found.counts().rows_unmatched > 0
+        (plan,) = asked.plans
+        exchanges.append(plan.count("Exchange hashpartitioning(k0"))
+        assert "Join" not in plan
+        assert not re.search(r"as (?:double|float)\b", plan)
+        assert not re.search(r"collect_(?:list|set)|InMemoryTableScan", plan)
+    assert exchanges[0] == exchanges[1] > 0
+
+
+@pytest.mark.case("E4")
+@pytest.mark.case("E5")
+def test_sessions_raise_on_overflow_and_broadcast_little(spark_runtime: SparkRuntime) -> None:
+    conf = spark_runtime.session().conf
+    assert conf.get("spark.sql.ansi.enabled") == "true"
+    limit = conf.get("spark.sql.autoBroadcastJoinThreshold") or ""
+    assert int(limit.removesuffix("b")) <= 64 * 1024**2
+
+
+@pytest.mark.case("E8")
+def test_two_stages_share_a_session_at_the_same_time(
+    bench: SparkBench, spark_runtime: SparkRuntime, tmp_path: Path
+) -> None:
+    session = spark_runtime.session()
+    both = [books(rows=300, differing=7), books(rows=200, differing=11)]
+
+    def run(tables: Sequence[Table]) -> int:
+        made = bench.prepare(plan_of(a_job(tables, STAGES["row"]), tables), tables)[1]
+        engine = SparkEngine(
+            session,
+            plan=made,
+            key=COMPARE_KEY,
+            directory=tmp_path / str(len(tables[0].rows)),
+            cancellation=Cancellation(session.sparkContext),
+        )
+        return engine.compare(made.stages[0], lambda _: None).counts.rows_unmatched
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(run, both)) == [7, 11]
+    assert session.catalog.listTables() == []
+
+
+def _copies(values: Iterator[int]) -> list[tuple[int, int]]:
+    return [(1, value) for value in values]
+
+
+@pytest.mark.case("P26")
+@pytest.mark.parametrize(
+    ("first", "second", "outside"),
+    [
+        (_copies(iter([7] * 100_000)), _copies(iter([7] * 100_000)), 0),
+        (_copies(iter(range(100_000))), _copies(iter(range(99_999, -1, -1))), 0),
+        (_copies(iter(range(100_000))), _copies(iter(range(100_000, 200_000))), 1),
+    ],
+    ids=["equal", "distinct in another order", "all other"],
+)
+def test_many_copies_of_one_key_are_never_multiplied(
+    bench: SparkBench,
+    first: Sequence[tuple[int, int]],
+    second: Sequence[tuple[int, int]],
+    outside: int,
+) -> None:
+    """A product would be 10^10 pairs; this ends because rows are sorted and paired by rank."""
+    tables = [a_table("one", "k int, v int", *first), a_table("two", "k int, v int", *second)]
+    stage: Stage = rows_by("k", a_measure("v"))
+    found = compare(bench, a_job(tables, stage), tables)
+    counts = found.counts()
+    assert (counts.rows_compared, counts.matched_groups) == (1, 1)
+    assert (counts.source_row_counts, counts.duplicate_keys_by_source) == ((100_000,) * 2, (1, 1))
+    assert (found.measure("v").outside, found.measure("$rows").outside) == (outside, 0)

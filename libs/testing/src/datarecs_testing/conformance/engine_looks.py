@@ -1,0 +1,109 @@
+"""What every engine does with rows that were read again: groups that differed have them.
+
+The expected numbers are those of the same stage over tables into which a test has put these rows
+by hand, so nothing here repeats how an engine goes about it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from datarecs_core.comparison.results import StageResults
+from datarecs_core.jobs.definition import Confirm, Execution, Scope, Stage
+from datarecs_core.jobs.vocabulary import ProofMode
+from datarecs_testing.comparisons import (
+    LookingBench,
+    a_measure,
+    absolute,
+    aggregate_by,
+    compare,
+    counting,
+    digest_by,
+    rows_by,
+)
+from datarecs_testing.finished_runs import MemoryBench
+from datarecs_testing.tables import Row, Table, a_job, a_table
+
+COLUMNS = "k int, v int, t text"
+AGAIN = Confirm(after=timedelta(0), attempts=2)
+SHARED: Mapping[int | None, Row] = {
+    1: (1, 10, "x"),
+    2: (2, 20, "late in b"),
+    3: (3, 30, "stays"),
+    4: (4, 40, None),
+    5: (5, 50, "corrected"),
+    None: (None, 1, "no key"),
+}
+ALONE, GONE, NEW = (6, 60, "late in a"), (7, 70, "deleted"), (8, 80, "nobody looks")
+BROKEN, CHANGED = (3, 31, "stays"), (1, 11, "nobody looks")
+ROWS = tuple(SHARED.values())
+AFTER_ONE = tuple(row for row in ROWS if row[0] not in {3, 5})
+
+
+def tables(first: Sequence[Row], second: Sequence[Row]) -> list[Table]:
+    return [a_table("a", COLUMNS, *first), a_table("b", COLUMNS, *second)]
+
+
+FIRST = tables(
+    ROWS,
+    (*(row for row in AFTER_ONE if row[0] != 2), (4, 40, None), BROKEN, (5, 55, "x"), ALONE, GONE),
+)
+ONCE = tables((*ROWS, CHANGED, NEW), (*AFTER_ONE, (4, 40, None), BROKEN, (5, 55, "x"), ALONE, GONE))
+TWICE = tables((*(row for row in ROWS if row[0] != 2), ALONE, CHANGED, NEW), (*ROWS, BROKEN))
+"""Key 2 differs once more, which nobody sees; key 3 has a second row in b."""
+FOUND = tables((*ROWS, ALONE), (*ROWS, BROKEN))
+"""Key 6 in a and no more in b, keys 4, 5 and 7 settled: what both looks leave."""
+STAGES: Mapping[str, tuple[Stage, Execution]] = {
+    "rows": (
+        rows_by("k", a_measure("v", absolute("0.5")), a_measure("t")),
+        Execution(proof=ProofMode.ROWS),
+    ),
+    "where": (rows_by("k", a_measure("v"), where="v < 75 AND v IS NOT NULL"), Execution()),
+    "aggregate": (aggregate_by("k", a_measure("v")), Execution()),
+    "digest": (digest_by("k"), Execution()),
+    "counts": (counting(), Execution()),
+}
+
+
+def numbers(results: StageResults) -> StageResults:
+    """Without looks, and where differences lie and how the work went."""
+    plain = replace(results.differences, location=None)
+    return replace(results, differences=plain, metrics=(), strategy=None, confirmed=None)
+
+
+class LookConformance:
+    """Subclass it and give the fixture `bench`."""
+
+    @pytest.mark.case("P57")
+    @pytest.mark.parametrize("kind", STAGES)
+    def test_groups_that_differed_have_the_rows_of_the_last_look_and_no_other_group_has(
+        self, bench: LookingBench, kind: str
+    ) -> None:
+        """Of a stage with one group for everything these are all rows."""
+        stage, execution = STAGES[kind]
+        asked = a_job(FIRST, replace(stage, confirm=AGAIN), execution=execution)
+        found = compare(bench, asked, FIRST, later=(ONCE, TWICE))
+        left = FOUND if stage.dimensions else TWICE
+        expected = compare(MemoryBench(), a_job(left, stage, execution=execution), left)
+        assert numbers(found.results()) == numbers(expected.results())
+        assert found.stored == expected.stored
+        told = found.results().confirmed
+        assert told is not None
+        assert told.looks[-1].counts == found.counts()
+        first = compare(MemoryBench(), a_job(FIRST, stage), FIRST).counts()
+        assert told.first == first
+        resolved = first.rows_unmatched - expected.counts().rows_unmatched
+        assert told.in_flight_resolved == resolved
+        assert ("IN_FLIGHT_RESOLVED" in found.warnings) is (resolved > 0)
+
+    @pytest.mark.case("P57")
+    def test_a_scoped_stage_sees_what_still_differs_at_the_first_pins(
+        self, bench: LookingBench
+    ) -> None:
+        first = rows_by("k", a_measure("v"), name="first", confirm=AGAIN)
+        second = rows_by("k", a_measure("v"), name="second", scope=Scope(from_stage="first"))
+        found = compare(bench, a_job(FIRST, first, second), FIRST, later=(ONCE, TWICE))
+        assert found.counts("first").rows_unmatched == 2
+        assert found.counts("second").source_row_counts == (1, 2)

@@ -104,6 +104,10 @@ soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEE
 
 bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/run.py && $(BIN)/python tests/bench/compare.py
+	@$(BIN)/python tests/bench/queues.py --write docs/benchmarks-events.md
+	@$(BIN)/python tests/bench/events.py --write docs/benchmarks-events.md
+	@$(BIN)/python tests/bench/feed.py --write docs/benchmarks-events.md
+	@$(BIN)/python tests/bench/steady.py --write docs/benchmarks-events.md
 
 lock: .venv/.uv ## resolve again; names, versions and hashes, no host
 	@$(BIN)/uv lock --quiet $(LOCKFLAGS) && $(BIN)/uv export --quiet --frozen --no-emit-workspace --no-header --no-annotate --group dev -o requirements.lock

@@ -6,17 +6,12 @@ monotonic clock.
 """
 
 import argparse
-import asyncio
-import json
 import logging
 import os
-import re
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -42,6 +37,7 @@ from datarecs_testing.figures import (
     replace_part,
     servers,
 )
+from datarecs_testing.live_clients import Client, followers
 from datarecs_testing.load import paced
 
 WRITES_PER_S, WRITERS = 100, 8
@@ -49,94 +45,11 @@ PER_RUN, TENANT_WIDE, PER_PRINCIPAL = 90, 10, 20
 SETTLE = timedelta(seconds=3)
 """After the last write, for what is still on its way; what comes later counts as lost."""
 MS = 1000
-EVENT_ID = re.compile(rb'"id":"([0-9a-f-]{36})"')
-
-
-Told = tuple[str, float, bool]
-"""An event's id, when it was read, and whether by a client of the whole tenant."""
 
 
 Round = tuple[dict[str, list[float]], float]
 """Milliseconds from commit to client, of clients of one run and of the tenant; milliseconds of
 core-api's processor time for one event."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """One stream: whose key it shows and what it follows."""
-
-    key: str
-    path: str
-
-    @property
-    def is_wide(self) -> bool:
-        return self.path.endswith("/events/stream")
-
-
-async def follow(port: int, client: Client, begun: asyncio.Semaphore, told: list[Told]) -> None:
-    """Note every event until the stream ends."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = (
-        f"GET {client.path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
-        f"Authorization: Bearer {client.key}\r\n\r\n"
-    )
-    writer.write(head.encode())
-    if b" 200 " not in await reader.readline():
-        raise RuntimeError("a stream was refused")
-    while not (await reader.readline()).startswith(b"retry"):
-        pass
-    begun.release()
-    while line := await reader.readline():
-        if line.startswith(b"data: ") and (found := EVENT_ID.search(line)):
-            told.append((found[1].decode(), monotonic(), client.is_wide))
-    writer.close()
-
-
-async def follow_all(port: int, clients: Sequence[Client]) -> None:
-    """The second process: tells that all have begun, and all they read when told to end."""
-    begun, told = asyncio.Semaphore(0), list[Told]()
-    tasks = [asyncio.create_task(follow(port, one, begun, told)) for one in clients]
-    for _ in clients:
-        await begun.acquire()
-    sys.stdout.write("begun\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.readline)
-    for task in tasks:
-        if task.done():
-            task.result()
-            raise RuntimeError("a stream ended")
-        task.cancel()
-    json.dump(told, sys.stdout)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Followers:
-    """The process of the clients."""
-
-    process: subprocess.Popen[str]
-
-    def told(self) -> list[Told]:
-        """Everything they have read; they are gone then."""
-        text, _ = self.process.communicate("end\n", timeout=60)
-        return [(event_id, at, wide) for event_id, at, wide in json.loads(text)]
-
-
-@contextmanager
-def followers(port: int, clients: Sequence[Client]) -> Iterator[Followers]:
-    """Begun for the block; clients come as one line of JSON."""
-    command = [sys.executable, __file__, "--follow", str(port)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("no pipes")
-    try:
-        process.stdin.write(json.dumps([[one.key, one.path] for one in clients]) + "\n")
-        process.stdin.flush()
-        if process.stdout.readline() != "begun\n":
-            raise RuntimeError("the clients did not begin")
-        yield Followers(process=process)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def clients_of(database: PreparedDatabase, runs: Sequence[RunId]) -> list[Client]:
@@ -255,12 +168,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=10, help="of each round")
     parser.add_argument("--write", type=Path, help="a page whose part on the live feed to replace")
-    parser.add_argument("--follow", type=int, metavar="PORT", help="be the clients")
     asked = parser.parse_args()
-    if asked.follow:
-        clients = [Client(key=key, path=path) for key, path in json.loads(sys.stdin.readline())]
-        asyncio.run(follow_all(asked.follow, clients))
-        return 0
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     found, about = figures(asked.rounds, asked.seconds)
     text = page("Live feed", found, about)

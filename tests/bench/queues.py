@@ -79,9 +79,8 @@ class OurRuns:
             if leased is None:
                 raise RuntimeError("the queue is empty too early")
             with self.unit.begin(A_TENANT) as tx:
-                if not tx.leases.is_current(leased.run_id, leased.lease_epoch):
+                if not tx.leases.end_current(leased.run_id, leased.lease_epoch):
                     raise RuntimeError("somebody else works here")
-                tx.leases.end(leased.run_id)
         return perf_counter() - began
 
 

@@ -384,3 +384,18 @@ def test_lag_and_pauses_are_shown(world: World) -> None:
     world.consume(handler, seconds=20)
     assert world.metrics.last("consumer_lag_records", group=GROUP, topic=INFRA) == 3
     assert world.metrics.last("consumer_paused_partitions", group=GROUP) == 1
+
+
+def test_a_member_that_lost_a_partition_tells_no_lag_of_it_any_more(world: World) -> None:
+    """The one that has it now does; a gauge would keep what it was told last."""
+    world.publish(partition=1)
+    waiting = a_session(world, FailsAtFirst(world, [StoreBusyError(cause="?") for _ in range(9)]))
+    waiting.turn(world.after(10))
+    assert world.metrics.last("consumer_lag_records", group=GROUP, topic=INFRA) == 1
+    waiting.lagging.add("a topic of which nothing is left here")
+    a_session(world)
+    waiting.turn(world.after(10))
+    assert world.metrics.last("consumer_lag_records", group=GROUP, topic=INFRA) == 0
+    gone = "a topic of which nothing is left here"
+    assert world.metrics.last("consumer_lag_records", group=GROUP, topic=gone) == 0
+    assert waiting.lagging == {INFRA}

@@ -1,12 +1,12 @@
 """Connections, transactions and what becomes of a driver's error."""
 
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import func, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.state import Transaction
@@ -78,6 +78,36 @@ class TestTenantScope:
         with own.transaction(A_TENANT, read_only=True) as session:
             session.execute(text("UPDATE datarecs.run SET wish = 'STOP'"))
 
+    def test_a_single_question_has_tenant_and_limits_for_itself_alone(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        stores.triggered()
+        limits = Limits(pool_size=1, statement_timeout=timedelta(seconds=7))
+        names = ("app.tenant_id", "statement_timeout", "transaction_read_only")
+        shown = select(
+            select(func.count()).select_from(text("datarecs.run")).scalar_subquery(),
+            *(func.current_setting(name) for name in names),
+        )
+        with closing(Database(database.url(API), limits=limits)) as own:
+            seen = [tuple(own.ask(tenant, shown)[0]) for tenant in (A_TENANT, B_TENANT, None)]
+            plain = tuple(own.call(shown)[0])
+            with own._engine.connect() as bare:  # noqa: SLF001  what is left on the connection
+                left = bare.execute(shown).one()
+        assert seen == [
+            (1, str(A_TENANT), "7s", "on"),
+            (0, str(B_TENANT), "7s", "on"),
+            (0, "", "7s", "on"),
+        ]
+        assert plain == (0, "", "7s", "off")
+        assert tuple(left) == (0, "", "0", "off")
+
+    def test_a_question_writes_nothing(self, database: PreparedDatabase) -> None:
+        with (
+            closing(Database(database.url(API))) as own,
+            pytest.raises(Exception, match="read-only"),
+        ):
+            own.ask(A_TENANT, text("UPDATE datarecs.run SET wish = 'STOP' RETURNING run_id"))
+
     def test_a_reading_transaction_sees_one_moment(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
@@ -113,6 +143,39 @@ class TestFailures:
             with pytest.raises(StoreUnavailableError):
                 carry_out(unit, A_TENANT, cut_and_read)
             assert carry_out(unit, A_TENANT, lambda tx: tx.runs.get(a_run().run_id)) is None
+
+    def test_connections_that_died_while_nobody_used_them_are_replaced_unnoticed(
+        self, database: PreparedDatabase
+    ) -> None:
+        with closing(Database(database.url(API), limits=Limits(pool_size=2))) as own:
+            unit = PostgresUnitOfWork(own, FixedIds())
+            for use in (
+                lambda: carry_out(unit, A_TENANT, lambda tx: tx.tenant_id),
+                lambda: own.ask(A_TENANT, select(func.current_setting("app.tenant_id")))[0][0],
+                lambda: own.call(text("SELECT 1"))[0][0],
+            ):
+                with own.transaction(A_TENANT), own.transaction(A_TENANT):
+                    pass  # both connections are open, and idle
+                cut(database)
+                assert str(use()) in {str(A_TENANT), "1"}
+
+    def test_a_commit_on_a_cut_connection_is_never_said_to_stand(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = a_run()
+
+        def add_and_cut(tx: Transaction) -> None:
+            tx.runs.add(run)
+            cut(database)
+            with suppress(DBAPIError):
+                tx.runs.get(run.run_id)  # whoever swallows this is told so by the commit
+
+        with (
+            closing(Database(database.url(API))) as own,
+            pytest.raises(StoreUnavailableError),
+        ):
+            carry_out(PostgresUnitOfWork(own, FixedIds()), A_TENANT, add_and_cut)
+        assert stores.queries.run(A_TENANT, run.run_id) is None
 
     @pytest.mark.case("L09")
     def test_a_connection_cut_before_commit_leaves_nothing(

@@ -6,13 +6,17 @@ from datetime import timedelta
 
 import pytest
 
+from datarecs_application.errors import StoreBusyError
 from datarecs_postgres.database import Database
 from datarecs_postgres.event_archive import PostgresEventArchive
-from datarecs_postgres.maintenance import keep_outbox, maintain_partitions
-from datarecs_postgres.roles import CONTROLLER
+from datarecs_postgres.maintenance import divide_outbox, keep_outbox, maintain_partitions
+from datarecs_postgres.outbox import hash_of
+from datarecs_postgres.outbox_reader import PostgresOutboxReader
+from datarecs_postgres.roles import CONTROLLER, RELAY
 from datarecs_postgres.tables.delivery import OUTBOX
 from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.load import a_triggered_run
 
 pytestmark = pytest.mark.integration
 
@@ -137,3 +141,22 @@ def test_what_is_partitioned_by_range_has_a_policy(private_database: PreparedDat
     known = private_database.ask("SELECT table_name FROM datarecs.partition_policy ORDER BY 1")
     assert partitioned == known
     assert (OUTBOX.name,) in known
+
+
+@pytest.mark.parametrize("number", [3, 40])
+def test_an_outbox_is_divided_anew_when_every_event_is_sent(
+    private_database: PreparedDatabase, controller: Database, number: int
+) -> None:
+    insert(private_database, UNSENT, "0 days")
+    with pytest.raises(StoreBusyError, match="every event is sent"):
+        divide_outbox(controller, shards=number)
+    private_database.ask("UPDATE datarecs.outbox SET sent_at = now()")
+    for _ in range(2):
+        divide_outbox(controller, shards=number)
+    with closing(Database(private_database.url(RELAY))) as login:
+        relay = PostgresOutboxReader(login)
+        assert sorted(relay.hold_shards("r1", ttl=timedelta(minutes=1))) == list(range(number))
+        written = {one: a_triggered_run(private_database).run_id for one in range(5)}
+        found = relay.unsent(dict.fromkeys(range(number), 100))
+    shards = {row.partition_key: shard for shard, rows in found.items() for row in rows}
+    assert shards == {str(run): hash_of(str(run)) % number for run in written.values()}

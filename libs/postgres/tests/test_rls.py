@@ -403,6 +403,8 @@ CALLS: dict[str, LiteralString] = {
     "resolve_api_key": "SELECT tenant_id FROM datarecs.resolve_api_key('x')",
     "resolve_session": "SELECT tenant_id FROM datarecs.resolve_session(sha256(''::bytea))",
     "maintain_partitions": "SELECT * FROM datarecs.maintain_partitions()",
+    "divide_outbox": "SELECT datarecs.divide_outbox(16)",
+    "outbox_shards": "SELECT datarecs.outbox_shards()",
     "run_backlog": "SELECT * FROM datarecs.run_backlog()",
 }
 

@@ -15,7 +15,7 @@ import structlog
 
 from datarecs_application import child_frames
 from datarecs_application.assignments import Prepared, Preparing, Scratch, SourceNotPinnedError
-from datarecs_application.child_frames import BadFrameError, failure_words, read_event
+from datarecs_application.child_frames import BadFrameError, failure_words, outdates, read_event
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.loops.heartbeat import Heartbeat, Standing
@@ -50,6 +50,8 @@ log = structlog.get_logger()
 FEED_NUMBERS = 8
 POLL = timedelta(milliseconds=200)
 PING_LIMIT = timedelta(seconds=120)
+MOST_OUTDATED = 1000
+"""Counts of rows that are left out at once, so that a child that pours them out is looked after."""
 
 T = TypeVar("T")
 
@@ -181,6 +183,8 @@ class _Attempt:
     drain_until: float | None = None
     pins: Mapping[str, object] | None = None
     counted: WorkMetrics | None = None
+    ahead: Mapping[str, object] | None = None
+    """A frame that was read to see whether it outdates the one before it."""
 
     def __post_init__(self) -> None:
         now = self.worker.clock.monotonic()
@@ -286,7 +290,7 @@ class _Attempt:
         """Relay what the child tells until it has finished or has to be stopped."""
         stopping: Evidence | None = None
         while stopping is None:
-            frame = child.frames(POLL)
+            frame = self._next_frame(child)
             if frame is not None and self._heard(run, frame):
                 return self._evidence(child, folder, Evidence(file=_NOTHING))
             if frame is None and child.ended() is not None:
@@ -294,6 +298,18 @@ class _Attempt:
             stopping = self._reason_to_stop(child)
         self.worker.child.stop()
         return self._evidence(child, folder, stopping)
+
+    def _next_frame(self, child: ChildProcess) -> Mapping[str, object] | None:
+        """The child's next word; of counts that pile up while the database is slow, the last."""
+        frame, self.ahead = self.ahead or child.frames(POLL), None
+        for _ in range(MOST_OUTDATED):
+            if frame is None or frame.get("event") != "rows_processed":
+                break
+            self.ahead = child.frames(timedelta(0))
+            if self.ahead is None or not outdates(self.ahead, frame):
+                break
+            frame, self.ahead = self.ahead, None
+        return frame
 
     def _heard(self, run: Run, frame: Mapping[str, object]) -> bool:
         """True for the child's last word on this run."""
@@ -393,15 +409,16 @@ class _Attempt:
         worker, leased = self.worker, self.leased
         with worker.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
             run = tx.runs.for_update(leased.run_id)
-            if run is None or not tx.leases.is_current(leased.run_id, leased.lease_epoch):
+            again = run is not None and self._again(run, end, now=tx.now)
+            is_ours = tx.leases.is_current if again else tx.leases.end_current
+            if run is None or not is_ours(leased.run_id, leased.lease_epoch):
                 raise FencedError(REFUSED)
-            if self._again(run, end, now=tx.now):
+            if again:
                 give_back(tx, run, worker.ids, loss=Loss.RETRIED, jitter=worker.jitter())
                 log.info("attempt_given_back")
                 return
             if self.pins is not None:
                 tx.runs.save(replace(run, pins=self.pins))
-            tx.leases.end(leased.run_id)
             tx.outbox.append(end, traceparent=run.traceparent)
             worker.signals.reached("finish.in_tx")
             crash_point(CrashPoint.FINISH_IN_TX)

@@ -57,6 +57,7 @@ class Consumer:
     tracing: Tracing = UNTRACED
     _handling: Handling = field(init=False)
     _gauge: PoisonGauge = field(default_factory=PoisonGauge, init=False)
+    _lagging: set[str] = field(default_factory=set, init=False)
     _not_ready: str | None = field(default=NOT_ASSIGNED, init=False)
     _stopped: str | None = field(default=None, init=False)
 
@@ -121,6 +122,7 @@ class Consumer:
             limits=self.limits,
             backoff=self.backoff,
             archive=self.archive,
+            lagging=self._lagging,
         )
 
     def _work(self, session: Session, stop: Wake) -> None:

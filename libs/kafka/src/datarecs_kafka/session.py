@@ -62,6 +62,8 @@ class Session:
     backoff: Backoff
     archive: EventArchive | None = None
     """Where lost events are read again; without one a gap is told and no more."""
+    lagging: set[str] = field(default_factory=set)
+    """Topics whose lag this process has told last; outlives the membership."""
     _refills: dict[str, Refill] = field(default_factory=dict, init=False)
     _lines: dict[Partition, Line] = field(default_factory=dict, init=False)
     _next_gap_check: float = field(default=0.0, init=False)
@@ -257,6 +259,7 @@ class Session:
         assigned = self.member.assignment()
         for lost in self._lines.keys() - assigned:
             del self._lines[lost]
+            self._next_lag = 0.0  # whoever has it now tells its lag, and this member no longer
         gained = assigned - self._lines.keys()
         if self._now() >= self._next_gap_check:
             self._next_gap_check = self._now() + self.limits.gap_check.total_seconds()
@@ -356,8 +359,10 @@ class Session:
             start = line.committed or self.member.begin_offset(partition)
             behind = max(self.member.end_offset(partition) - start, 0)
             lags[partition.topic] = lags.get(partition.topic, 0) + behind
-        for topic, behind in lags.items():
-            metrics.gauge("consumer_lag_records", behind, group=group, topic=topic)
+        for topic in self.lagging | lags.keys():  # zero where nothing is left: a gauge forgets not
+            metrics.gauge("consumer_lag_records", lags.get(topic, 0), group=group, topic=topic)
+        self.lagging.clear()
+        self.lagging.update(lags)
 
     def _now(self) -> float:
         return self.handling.clock.monotonic()

@@ -65,6 +65,12 @@ class MemoryRunLeases:
     def end(self, run_id: RunId) -> None:
         self._scope.state.leases.pop(run_id, None)
 
+    def end_current(self, run_id: RunId, lease_epoch: int) -> bool:
+        if not self.is_current(run_id, lease_epoch):
+            return False
+        self.end(run_id)
+        return True
+
     def release(self, run_id: RunId, *, due_at: datetime, consume: bool) -> None:
         lease = self.get(run_id)
         if lease is None:

@@ -1,5 +1,6 @@
 """Twin of the read models: keyset cursors over what is committed."""
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -47,6 +48,15 @@ class MemoryQueries:
     ) -> list[HistoryEntry]:
         lines = self._store.committed(tenant).history.get(run_id, ())
         return [line for line in lines if line.sequence > after][:limit]
+
+    def runs_of(self, tenant: TenantId, run_ids: Collection[RunId]) -> Mapping[RunId, Run]:
+        found = {run_id: self.run(tenant, run_id) for run_id in run_ids}
+        return {run_id: run for run_id, run in found.items() if run is not None}
+
+    def news(
+        self, tenant: TenantId, seen: Sequence[tuple[RunId, int]], *, limit: int
+    ) -> list[list[HistoryEntry]]:
+        return [self.run_events(tenant, one, after=after, limit=limit) for one, after in seen]
 
 
 def _admits(where: RunFilter, run: Run) -> bool:

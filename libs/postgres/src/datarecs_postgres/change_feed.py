@@ -5,8 +5,20 @@ every transaction still under way. Apart from `queries`, whose lists need no suc
 """
 
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Text, cast, func, select, true
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    func,
+    select,
+    true,
+)
 
 from datarecs_application.ports.feed import EventFilter, FeedEntry, FeedLook
 from datarecs_core.values import JobId, RunId, TenantId
@@ -26,37 +38,27 @@ class PostgresChangeFeed:
 
     def head(self) -> int:
         newest = func.datarecs.feed_after(FEED, None, 1).table_valued("tenant_id", "rv")
-        rows = self._database.call(select(newest.c.rv))
+        rows = self._database.ask(None, select(newest.c.rv))
         return int(rows[0].rv) if rows else 0
 
     def look(self, *, after: int, limit: int) -> FeedLook:
         """One statement, hence one snapshot: what it calls ended is what it has shown."""
-        snapshot = func.pg_current_snapshot()
-        horizon = select(
-            _number(func.pg_snapshot_xmin(snapshot)).label("ended"),
-            _number(func.pg_snapshot_xmax(snapshot)).label("begun"),
-        ).subquery()
-        shown = func.datarecs.feed_after(FEED, after, limit).table_valued("tenant_id", "rv")
-        rows = self._database.call(
-            select(horizon, shown.c.tenant_id, shown.c.rv)
-            .select_from(horizon.outerjoin(shown, true()))
-            .order_by(shown.c.rv)
-        )
+        rows = self._database.ask(None, _LOOK, {"after": after, "limit": limit})
         found = tuple((TenantId(row.tenant_id), row.rv) for row in rows if row.rv is not None)
         return FeedLook(found=found, ended=rows[0].ended, begun=rows[0].begun)
 
     def entries(
         self, tenant: TenantId, where: EventFilter, *, after: int, upto: int, limit: int
     ) -> list[FeedEntry]:
-        with self._database.transaction(tenant, read_only=True) as session:
-            rows = session.execute(
-                select(RUN_EVENT, RUN.c.job_id)
-                .join(RUN, _same_run())
-                .where(session.own(RUN_EVENT), RUN_EVENT.c.rv > after, RUN_EVENT.c.rv <= upto)
-                .where(*_conditions(where))
-                .order_by(RUN_EVENT.c.rv)
-                .limit(limit)
-            ).all()
+        rows = self._database.ask(
+            tenant,
+            select(RUN_EVENT, RUN.c.job_id)
+            .join(RUN, _same_run())
+            .where(RUN_EVENT.c.tenant_id == tenant, RUN_EVENT.c.rv > after, RUN_EVENT.c.rv <= upto)
+            .where(*_conditions(where))
+            .order_by(RUN_EVENT.c.rv)
+            .limit(limit),
+        )
         return [
             FeedEntry(run_id=RunId(row.run_id), job_id=JobId(row.job_id), entry=entry_of(row))
             for row in rows
@@ -86,6 +88,21 @@ class PostgresChangeFeed:
         ).scalar()
 
 
+def _look() -> Select[Any]:
+    snapshot = func.pg_current_snapshot()
+    horizon = select(
+        _number(func.pg_snapshot_xmin(snapshot)).label("ended"),
+        _number(func.pg_snapshot_xmax(snapshot)).label("begun"),
+    ).subquery()
+    place, most = bindparam("after", type_=BigInteger), bindparam("limit", type_=Integer)
+    shown = func.datarecs.feed_after(FEED, place, most).table_valued("tenant_id", "rv")
+    return (
+        select(horizon, shown.c.tenant_id, shown.c.rv)
+        .select_from(horizon.outerjoin(shown, true()))
+        .order_by(shown.c.rv)
+    )
+
+
 def _conditions(where: EventFilter) -> list[ColumnElement[bool]]:
     wanted: list[ColumnElement[bool]] = []
     if where.types:
@@ -103,3 +120,6 @@ def _same_run() -> ColumnElement[bool]:
 def _number(xid8: ColumnElement[str]) -> ColumnElement[int]:
     """A transaction id with its epoch as a number; PostgreSQL casts it by way of text alone."""
     return cast(cast(xid8, Text), BigInteger)
+
+
+_LOOK = _look()

@@ -5,20 +5,21 @@ transaction, never on the connection, because pooled connections go to other ten
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Row, create_engine, func, select, text
+from psycopg import sql
+from sqlalchemy import Connection, Executable, Row, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from datarecs_core.values import TenantId, aware
-from datarecs_postgres import json_text
+from datarecs_postgres import border, json_text
 from datarecs_postgres.failures import UnsafeLoginError, sqlstate, translated
 from datarecs_postgres.roles import OWNER
 from datarecs_postgres.session import Session
@@ -64,20 +65,25 @@ class Database:
         """
         self._limits = limits or Limits()
         self._notify = notify
+        self._settings = _settings(self._limits)
+        single = f"SELECT set_config('app.tenant_id', %s, true), {self._settings}"
+        self._single = single.encode()
+        self._reading = f"{single}, set_config('transaction_read_only', 'on', true)".encode()
         self._engine = create_engine(
             engine_url(url),
             pool_size=self._limits.pool_size,
             max_overflow=0,
             pool_timeout=5,
-            pool_pre_ping=True,
             execution_options={"preserve_rowcount": True},  # ON CONFLICT DO NOTHING tells by it
             json_serializer=json_text.write,
             json_deserializer=json_text.read,
             connect_args={
+                **border.AUTOCOMMIT,
                 "application_name": application,
                 "connect_timeout": int(self._limits.connect_timeout.total_seconds()),
             },
         )
+        border.listen(self._engine)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -90,23 +96,41 @@ class Database:
 
         Raises what `UnitOfWork.begin` promises.
         """
-        with self._connection(read_only=read_only) as connection:
-            session = self._begin(connection, tenant, feed)
+        words = self._words(tenant, feed=feed, read_only=read_only)
+        with self._opened(words) as opened:
+            now, *first = opened.row[-2:] if feed else opened.row[-1:]
+            numbers = range(first[0], first[0] + feed) if feed else ()
+            session = Session(opened.connection, tenant_id=tenant, now=aware(now), numbers=numbers)
             yield session
-            if self._notify and not read_only:
-                session.notify()
+            opened.commit(session.notifications() if self._notify and not read_only else b"")
 
     @contextmanager
     def platform(self) -> Iterator[Connection]:
         """One transaction without a tenant: platform tables and, for the relay, the outbox."""
-        with self._connection(read_only=False) as connection:
-            connection.execute(self._settings(""))
-            yield connection
+        with self._opened(self._words(None)) as opened:
+            yield opened.connection
+            opened.commit()
 
-    def call(self, statement: Executable) -> list[Row[Any]]:
+    def call(
+        self, statement: Executable, parameters: Mapping[str, object] | None = None
+    ) -> list[Row[Any]]:
         """One statement without a tenant, committed by itself: the definer functions."""
-        with self.platform() as connection:
-            return list(connection.execute(statement).all())
+        with _translating():
+            return border.ask(self._engine, (self._single, ("",)), statement, parameters)
+
+    def ask(
+        self,
+        tenant: TenantId | None,
+        statement: Executable,
+        parameters: Mapping[str, object] | None = None,
+    ) -> list[Row[Any]]:
+        """One reading statement in a tenant's scope, or in none: one round trip, one snapshot.
+
+        Raises what `UnitOfWork.begin` promises.
+        """
+        scope = "" if tenant is None else str(tenant)
+        with _translating():
+            return border.ask(self._engine, (self._reading, (scope,)), statement, parameters)
 
     def ready(self) -> str | None:
         """None when the schema is one this release can work on, else the reason in a few words.
@@ -149,49 +173,43 @@ class Database:
                 raise UnsafeLoginError(login=row.rolname, because=because)
 
     @contextmanager
-    def _connection(self, *, read_only: bool) -> Iterator[Connection]:
-        """A connection whose transaction commits when the block ends; driver errors translated."""
-        try:
-            with self._engine.connect() as connection:
-                if read_only:
-                    connection.execution_options(
-                        isolation_level="REPEATABLE READ", postgresql_readonly=True
-                    )
-                with connection.begin():
-                    yield connection
-        except (DBAPIError, PoolTimeoutError) as failure:
-            known = translated(failure)
-            if known is None:
-                raise
-            raise known from failure
+    def _opened(self, words: bytes) -> Iterator[border.Opened]:
+        """A transaction that rolls back unless the block commits; driver errors translated."""
+        with _translating():
+            opened = border.begin(self._engine, words)
+            with opened.connection:
+                yield opened
 
-    def _begin(self, connection: Connection, tenant: TenantId, feed: int) -> Session:
+    def _words(self, tenant: TenantId | None, *, feed: int = 0, read_only: bool = False) -> bytes:
         """Tenant and limits first, then the feed numbers: no row lock may come before them."""
-        begin = self._settings(str(tenant))
-        if feed:
-            begin = begin.add_columns(func.datarecs.draw_rv(feed).label("first_rv"))
-        try:
-            row = connection.execute(begin).one()
-        except DBAPIError:
-            # The lock of the draw belongs to the session: a broken one must not keep it.
-            connection.invalidate()
-            raise
-        now: datetime = row.now
-        numbers = range(row.first_rv, row.first_rv + feed) if feed else ()
-        return Session(connection, tenant_id=tenant, now=aware(now), numbers=numbers)
+        begin = border.READ_ONLY if read_only else border.READ_WRITE
+        scope = sql.quote("" if tenant is None else str(tenant))
+        draw = f", datarecs.draw_rv({feed:d})" if feed else ""
+        settings = f"SELECT set_config('app.tenant_id', {scope}, true), {self._settings}{draw}"
+        return begin + settings.encode()
 
-    def _settings(self, tenant: str) -> Any:  # noqa: ANN401  a Select of four settings and a time
-        limits = self._limits
-        local = {
-            "app.tenant_id": tenant,
-            "statement_timeout": _milliseconds(limits.statement_timeout),
-            "lock_timeout": _milliseconds(limits.lock_timeout),
-            "idle_in_transaction_session_timeout": _milliseconds(limits.idle_timeout),
-        }
-        return select(
-            *(func.set_config(name, value, True) for name, value in local.items()),  # noqa: FBT003  is_local
-            func.now().label("now"),
-        )
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    """Errors of the driver become what the ports promise; defects pass as they are."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeoutError) as failure:
+        known = translated(failure)
+        if known is None:
+            raise
+        raise known from failure
+
+
+def _settings(limits: Limits) -> str:
+    """Of every transaction, and never of its connection, which others use next."""
+    local = {
+        "statement_timeout": limits.statement_timeout,
+        "lock_timeout": limits.lock_timeout,
+        "idle_in_transaction_session_timeout": limits.idle_timeout,
+    }
+    set_all = [f"set_config('{name}', '{_milliseconds(it)}', true)" for name, it in local.items()]
+    return ", ".join([*set_all, "now()"])
 
 
 def own_revision() -> str:

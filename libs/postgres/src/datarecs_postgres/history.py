@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
-from sqlalchemy import Row, Text, bindparam, cast, func, insert, select, update
+from sqlalchemy import BigInteger, Row, Text, bindparam, cast, func, insert, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 
 from datarecs_application.errors import StoreBusyError
@@ -43,6 +43,22 @@ class NewEntry:
     rv: int
 
 
+_NUMBER = (
+    update(RUN)
+    .where(
+        RUN.c.tenant_id == bindparam("tenant"),
+        RUN.c.run_id == bindparam("run"),
+        RUN.c.feed_rv < bindparam("first_rv"),
+    )
+    .values(
+        last_sequence=RUN.c.last_sequence + bindparam("count", type_=BigInteger),
+        feed_rv=bindparam("last_rv"),
+    )
+    .returning(RUN.c.last_sequence, func.clock_timestamp().label("time"))
+)
+_RECORD = insert(RUN_EVENT).values(data=cast(bindparam("data", type_=Text()), JSONB)).inline()
+
+
 def entry_of(row: Row[Any]) -> HistoryEntry:
     """The line of a complete row of `run_event`."""
     return HistoryEntry(
@@ -72,12 +88,9 @@ class RunHistory:
             LookupError: the tenant has no such run.
         """
         rvs = tuple(self._session.next_rv() for _ in range(count))
-        row = self._session.execute(
-            update(RUN)
-            .where(self._session.own(RUN), RUN.c.run_id == run_id, RUN.c.feed_rv < rvs[0])
-            .values(last_sequence=RUN.c.last_sequence + count, feed_rv=rvs[-1])
-            .returning(RUN.c.last_sequence, func.clock_timestamp().label("time"))
-        ).one_or_none()
+        run = {"tenant": self._session.tenant_id, "run": run_id}
+        numbers = {"count": count, "first_rv": rvs[0], "last_rv": rvs[-1]}
+        row = self._session.execute(_NUMBER, run | numbers).one_or_none()
         if row is None:
             self._explain(run_id)
         last: int = row.last_sequence
@@ -86,9 +99,8 @@ class RunHistory:
 
     def insert(self, entries: Sequence[NewEntry]) -> None:
         """Store rows whose numbers were taken in this transaction."""
-        data = cast(bindparam("data", type_=Text()), JSONB)
         self._session.execute(
-            insert(RUN_EVENT).values(data=data).inline(),
+            _RECORD,
             [
                 {
                     "tenant_id": self._session.tenant_id,

@@ -6,7 +6,7 @@ lease of a run it has locked.
 
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import ColumnElement, Row, delete, func, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.ports.state import Lease
@@ -19,6 +19,13 @@ NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 """`due_at` of a fenced lease: the row stays and nobody can take it."""
 RECLAIM_GRACE = timedelta(seconds=5)
 """How long an expired lease may still be renewed before it is taken back; as in `due_tenants`."""
+
+_END_CURRENT = delete(RUN_LEASE).where(
+    RUN_LEASE.c.tenant_id == bindparam("tenant"),
+    RUN_LEASE.c.run_id == bindparam("run"),
+    RUN_LEASE.c.lease_epoch == bindparam("epoch"),
+    RUN_LEASE.c.lease_owner.is_not(None),
+)
 
 
 class PostgresRunLeases:
@@ -56,6 +63,10 @@ class PostgresRunLeases:
 
     def end(self, run_id: RunId) -> None:
         self._session.execute(delete(RUN_LEASE).where(*self._of(run_id)))
+
+    def end_current(self, run_id: RunId, lease_epoch: int) -> bool:
+        lease = {"tenant": self._session.tenant_id, "run": run_id, "epoch": lease_epoch}
+        return self._session.execute(_END_CURRENT, lease).rowcount == 1
 
     def release(self, run_id: RunId, *, due_at: datetime, consume: bool) -> None:
         drained = 0 if consume else 1

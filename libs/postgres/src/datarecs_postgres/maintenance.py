@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import func, select
 
+from datarecs_application.errors import StoreBusyError
 from datarecs_postgres.database import Database
 
 
@@ -15,6 +16,21 @@ def keep_outbox(database: Database, *, days: int) -> None:
         days: below the days that marks of received events are kept.
     """
     database.call(select(func.datarecs.keep_outbox(days)))
+
+
+def divide_outbox(database: Database, *, shards: int) -> None:
+    """Divide the outbox into so many shards, from 1 to 256. Safe to repeat.
+
+    Args:
+        database: of the login datarecs_controller.
+        shards: as many in every replica, else they take turns.
+
+    Raises:
+        StoreBusyError: an event is not sent yet, and its key may not be in two shards.
+    """
+    ((is_done,),) = database.call(select(func.datarecs.divide_outbox(shards)))
+    if not is_done:
+        raise StoreBusyError(cause="the outbox is divided anew when every event is sent")
 
 
 def maintain_partitions(database: Database) -> Mapping[str, int]:

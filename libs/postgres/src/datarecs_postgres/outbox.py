@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import insert
+from sqlalchemy import BigInteger, bindparam, func, insert
 
 from datarecs_application.ports.outside import Ids
 from datarecs_core.decision import Event
@@ -20,12 +20,12 @@ from datarecs_events.catalogue import EventKind
 from datarecs_events.codec import EncodedEvent, Stamp, encode
 from datarecs_postgres.history import NewEntry, RunHistory
 from datarecs_postgres.session import Session, Woken
-from datarecs_postgres.tables.delivery import OUTBOX, SHARDS
+from datarecs_postgres.tables.delivery import OUTBOX
 
 
-def shard_of(partition_key: str) -> int:
-    """The relay shard of a key: the same in every process and release."""
-    return zlib.crc32(partition_key.encode()) % SHARDS
+def hash_of(partition_key: str) -> int:
+    """What the relay shard of a key follows from: the same in every process and release."""
+    return zlib.crc32(partition_key.encode())
 
 
 class _Place(NamedTuple):
@@ -34,6 +34,13 @@ class _Place(NamedTuple):
     sequence: int
     rv: int
     time: datetime
+
+
+_QUEUE = (
+    insert(OUTBOX)
+    .values(shard=bindparam("hash", type_=BigInteger) % func.datarecs.outbox_shards())
+    .inline()
+)
 
 
 class PostgresOutbox:
@@ -100,12 +107,12 @@ class PostgresOutbox:
                     "type": one.type,
                     "topic": one.topic,
                     "partition_key": one.key,
-                    "shard": shard_of(one.key),
+                    "hash": hash_of(one.key),
                     "headers": [[name, value.decode()] for name, value in one.headers],
                     "data": one.data,
                 }
             )
-        self._session.execute(insert(OUTBOX).inline(), rows)
+        self._session.execute(_QUEUE, rows)
         self._session.wake(Woken.OUTBOX)
 
 

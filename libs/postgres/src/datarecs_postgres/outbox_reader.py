@@ -30,7 +30,7 @@ from sqlalchemy.dialects.postgresql import insert
 from datarecs_application.ports.state import OutboxRow
 from datarecs_core.values import EventId, aware
 from datarecs_postgres.database import Database
-from datarecs_postgres.tables.delivery import OUTBOX, RELAY_OWNER, RELAY_SHARD, SHARDS
+from datarecs_postgres.tables.delivery import OUTBOX, RELAY_OWNER, RELAY_SHARD
 
 MAX_ERROR_CHARACTERS = 2000
 
@@ -75,7 +75,7 @@ class PostgresOutboxReader:
 
     def hold_shards(self, owner: str, *, ttl: timedelta) -> Mapping[int, int]:
         with self._database.platform() as connection:
-            share = _fair_share(connection, owner, ttl)
+            owners = _owners(connection, owner, ttl)
             free = or_(
                 RELAY_SHARD.c.owner.is_(None), RELAY_SHARD.c.lease_until <= func.clock_timestamp()
             )
@@ -84,6 +84,7 @@ class PostgresOutboxReader:
                 .order_by(RELAY_SHARD.c.shard)
                 .with_for_update()
             ).all()
+            share = -(-len(shards) // owners)  # fair over all relays that are alive
             own = [row.shard for row in shards if row.owner == owner]
             kept = own[:share]
             others = [row.shard for row in shards if row.free and row.owner != owner]
@@ -105,7 +106,7 @@ class PostgresOutboxReader:
     def unsent(self, limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
         found: dict[int, list[OutboxRow]] = {shard: [] for shard in limits}
         asked = {"shards": list(limits), "counts": list(limits.values())}
-        for row in self._database.call(_UNSENT.params(asked)) if limits else ():
+        for row in self._database.call(_UNSENT, asked) if limits else ():
             found[row.shard].append(
                 OutboxRow(
                     position=row.position,
@@ -168,16 +169,15 @@ class PostgresOutboxReader:
         )
 
 
-def _fair_share(connection: Connection, owner: str, ttl: timedelta) -> int:
-    """How many shards this relay may hold while as many relays are alive as now."""
+def _owners(connection: Connection, owner: str, ttl: timedelta) -> int:
+    """How many relays are alive, this one among them."""
     until = func.clock_timestamp() + ttl
     alive = insert(RELAY_OWNER).values(owner=owner, seen_until=until)
     connection.execute(
         alive.on_conflict_do_update(index_elements=["owner"], set_={"seen_until": until}).inline()
     )
     connection.execute(delete(RELAY_OWNER).where(RELAY_OWNER.c.seen_until < func.clock_timestamp()))
-    owners = connection.execute(select(func.count()).select_from(RELAY_OWNER)).scalar_one()
-    return -(-SHARDS // owners)
+    return connection.execute(select(func.count()).select_from(RELAY_OWNER)).scalar_one()
 
 
 def _lease(

@@ -1,18 +1,33 @@
 """Read models for lists and live views: keyset cursors, no locks, one tenant a call."""
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, select, tuple_
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    func,
+    select,
+    true,
+    tuple_,
+)
 
 from datarecs_application.ports.state import HistoryEntry, RunFilter
 from datarecs_core.runs.model import Run
 from datarecs_core.values import RunId, TenantId
 from datarecs_postgres.database import Database
-from datarecs_postgres.history import RunHistory
+from datarecs_postgres.history import entry_of
 from datarecs_postgres.run_rows import from_row
-from datarecs_postgres.tables.runs import RUN
+from datarecs_postgres.tables.runs import RUN, RUN_EVENT
 
 HEX_DIGITS = 32
 
@@ -34,42 +49,90 @@ class PostgresQueries:
         wanted = _conditions(where)
         if before is not None:
             wanted.append(tuple_(RUN.c.created_at, RUN.c.run_id) < before)
-        with self._database.transaction(tenant, read_only=True) as session:
-            rows = session.execute(
-                select(RUN)
-                .where(session.own(RUN), *wanted)
-                .order_by(RUN.c.created_at.desc(), RUN.c.run_id.desc())
-                .limit(limit)
-            ).mappings()
-            return [from_row(_named(row)) for row in rows]
+        rows = self._database.ask(
+            tenant,
+            select(RUN)
+            .where(RUN.c.tenant_id == tenant, *wanted)
+            .order_by(RUN.c.created_at.desc(), RUN.c.run_id.desc())
+            .limit(limit),
+        )
+        return [from_row(row) for row in rows]
 
     def run(self, tenant: TenantId, run_id: RunId) -> Run | None:
-        with self._database.transaction(tenant, read_only=True) as session:
-            row = (
-                session.execute(select(RUN).where(session.own(RUN), RUN.c.run_id == run_id))
-                .mappings()
-                .one_or_none()
-            )
-            return None if row is None else from_row(_named(row))
+        mine = select(RUN).where(RUN.c.tenant_id == tenant, RUN.c.run_id == run_id)
+        rows = self._database.ask(tenant, mine)
+        return from_row(rows[0]) if rows else None
 
     def runs_with_prefix(self, tenant: TenantId, prefix: str) -> list[RunId]:
         span = _span(prefix)
         if span is None:
             return []
-        with self._database.transaction(tenant, read_only=True) as session:
-            found = session.execute(
-                select(RUN.c.run_id)
-                .where(session.own(RUN), RUN.c.run_id.between(*span))
-                .order_by(RUN.c.run_id)
-                .limit(2)
-            ).scalars()
-            return [RunId(run_id) for run_id in found]
+        found = self._database.ask(
+            tenant,
+            select(RUN.c.run_id)
+            .where(RUN.c.tenant_id == tenant, RUN.c.run_id.between(*span))
+            .order_by(RUN.c.run_id)
+            .limit(2),
+        )
+        return [RunId(row.run_id) for row in found]
 
     def run_events(
         self, tenant: TenantId, run_id: RunId, *, after: int, limit: int
     ) -> list[HistoryEntry]:
-        with self._database.transaction(tenant, read_only=True) as session:
-            return RunHistory(session).entries(run_id, after=after, limit=limit)
+        return self.news(tenant, [(run_id, after)], limit=limit)[0]
+
+    def runs_of(self, tenant: TenantId, run_ids: Collection[RunId]) -> Mapping[RunId, Run]:
+        asked = {"tenant": tenant, "ids": list(run_ids)}
+        runs = [from_row(row) for row in self._database.ask(tenant, _RUNS, asked)]
+        return {run.run_id: run for run in runs}
+
+    def news(
+        self, tenant: TenantId, seen: Sequence[tuple[RunId, int]], *, limit: int
+    ) -> list[list[HistoryEntry]]:
+        found: list[list[HistoryEntry]] = [[] for _ in seen]
+        asked = {
+            "tenant": tenant,
+            "runs": [run_id for run_id, _ in seen],
+            "afters": [after for _, after in seen],
+            "limit": limit,
+        }
+        for row in self._database.ask(tenant, _NEWS, asked):
+            found[row.place - 1].append(entry_of(row))
+        return found
+
+
+def _news() -> Select[Any]:
+    """Each run's first entries above its number by one probe of the key, all runs at once."""
+    runs = cast(bindparam("runs", type_=ARRAY(Uuid)), ARRAY(Uuid))
+    afters = cast(bindparam("afters", type_=ARRAY(BigInteger)), ARRAY(BigInteger))
+    seen = (
+        func.unnest(runs, afters)
+        .table_valued("run_id", "after", with_ordinality="place", name="seen")
+        .render_derived()
+    )
+    entries = (
+        select(RUN_EVENT)
+        .where(
+            RUN_EVENT.c.tenant_id == bindparam("tenant", type_=Uuid),
+            RUN_EVENT.c.run_id == seen.c.run_id,
+            RUN_EVENT.c.sequence > seen.c.after,
+        )
+        .order_by(RUN_EVENT.c.sequence)
+        .limit(bindparam("limit", type_=Integer))
+        .lateral("entries")
+    )
+    return (
+        select(seen.c.place, entries)
+        .select_from(seen.join(entries, true()))
+        .order_by(seen.c.place, entries.c.sequence)
+    )
+
+
+_NEWS = _news()
+_RUNS = select(RUN).where(
+    RUN.c.tenant_id == bindparam("tenant"),
+    RUN.c.run_id == any_(cast(bindparam("ids", type_=ARRAY(Uuid)), ARRAY(Uuid))),
+)
 
 
 def _conditions(where: RunFilter) -> list[ColumnElement[bool]]:
@@ -102,7 +165,3 @@ def _span(prefix: str) -> tuple[UUID, UUID] | None:
         return None
     canonical = str(low).startswith(prefix) and str(high).startswith(prefix)
     return (low, high) if canonical else None
-
-
-def _named(row: Any) -> dict[str, Any]:  # noqa: ANN401  SQLAlchemy's row mapping, keys as text
-    return {str(name): value for name, value in row.items()}

@@ -310,6 +310,8 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     FunctionAccess(name="resolve_session", arguments="bytea", roles=(API,)),
     FunctionAccess(name="maintain_partitions", arguments="", roles=(CONTROLLER,)),
     FunctionAccess(name="keep_outbox", arguments="integer", roles=(CONTROLLER,)),
+    FunctionAccess(name="divide_outbox", arguments="integer", roles=(CONTROLLER,)),
+    FunctionAccess(name="outbox_shards", arguments="", roles=SERVICES),
     FunctionAccess(name="run_backlog", arguments="", roles=(CONTROLLER,)),
     FunctionAccess(
         name="unheard_events",

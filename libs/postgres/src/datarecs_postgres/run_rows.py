@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from sqlalchemy import Row
+
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.runs.model import (
     Backend,
@@ -23,13 +25,13 @@ NUMBERED = frozenset({"row_version", "last_sequence", "feed_rv"})
 """Columns that no save writes: the numbering does, or the save itself raises them."""
 
 _SPREAD = frozenset({"error", "raw_error", "summary"})
+_OWN = dict.fromkeys(one.name for one in fields(Run) if one.name not in _SPREAD)
+"""Fields that are a column each, in order."""
 
 
 def to_row(run: Run) -> dict[str, object]:
     """Values by column name."""
-    plain = {
-        one.name: _plain(getattr(run, one.name)) for one in fields(run) if one.name not in _SPREAD
-    }
+    plain = {name: _plain(getattr(run, name)) for name in _OWN}
     error = run.error
     return plain | {
         "error_code": None if error is None else error.code.value,
@@ -58,21 +60,20 @@ DEFAULTS: Mapping[str, object] = _defaults()
 """What a column holds that no insert names; equal to the column defaults of the table."""
 
 
-def from_row(row: Mapping[str, Any]) -> Run:
+def from_row(row: Row[Any]) -> Run:
     """The run of a complete row of `run`."""
-    own = {one.name for one in fields(Run)} - _SPREAD
-    plain = {name: _read(value) for name, value in row.items() if name in own}
+    plain = {name: _read(getattr(row, name)) for name in _OWN}
     return Run(
         **plain
         | {
-            "mode": RunMode(row["mode"]),
-            "status": RunStatus(row["status"]),
-            "result": None if row["result"] is None else RunResult(row["result"]),
-            "backend": Backend(row["backend"]),
-            "wish": Wish(row["wish"]),
-            "error": _error(row["error_code"], row["error_message"], row["error_detail_code"]),
-            "raw_error": _raw_error(row["raw_error"]),
-            "summary": None if row["summary"] is None else RunSummary(**row["summary"]),
+            "mode": RunMode(row.mode),
+            "status": RunStatus(row.status),
+            "result": None if row.result is None else RunResult(row.result),
+            "backend": Backend(row.backend),
+            "wish": Wish(row.wish),
+            "error": _error(row.error_code, row.error_message, row.error_detail_code),
+            "raw_error": _raw_error(row.raw_error),
+            "summary": None if row.summary is None else RunSummary(**row.summary),
         }
     )
 

@@ -102,8 +102,8 @@ class PostgresRuns:
         return select(RUN).where(self._session.own(RUN), RUN.c.run_id == run_id)
 
     def _load(self, statement: Select[tuple[object, ...]]) -> Run | None:
-        row = self._session.execute(statement).mappings().one_or_none()
-        return None if row is None else from_row({str(key): value for key, value in row.items()})
+        row = self._session.execute(statement).one_or_none()
+        return None if row is None else from_row(row)
 
     def _session_owns(self, run: Run) -> None:
         if run.tenant_id != self._session.tenant_id:

@@ -8,7 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, Executable, Table, func, select
+from psycopg import sql
+from sqlalchemy import ColumnElement, Connection, CursorResult, Executable, Table
 
 from datarecs_application.errors import FeedNotDrawnError
 from datarecs_core.values import RunId, TenantId
@@ -78,16 +79,15 @@ class Session:
         """These loops hear of it at commit; a hint, polling is the truth."""
         self._woken.add(who)
 
-    def notify(self) -> None:
-        """Queue the notifications, one per channel: COMMIT takes a global lock for them once.
+    def notifications(self) -> bytes:
+        """A statement that queues them, one per channel: COMMIT takes a global lock for them once.
 
-        Called by `Database` only, as the last statement of a transaction.
+        Called by `Database` only, which sends it with COMMIT. Empty when nobody is told anything.
         """
-        calls = []
+        told = {}
         if self._touched:
-            payload = str(next(iter(self._touched))) if len(self._touched) == 1 else ""
-            calls.append(func.pg_notify(RUN_CHANNEL, payload))
+            told[RUN_CHANNEL] = str(next(iter(self._touched))) if len(self._touched) == 1 else ""
         if self._woken:
-            calls.append(func.pg_notify(WAKE_CHANNEL, " ".join(sorted(self._woken))))
-        if calls:
-            self._connection.execute(select(*calls))
+            told[WAKE_CHANNEL] = " ".join(sorted(self._woken))
+        calls = [f"pg_notify({sql.quote(name)}, {sql.quote(what)})" for name, what in told.items()]
+        return f"SELECT {', '.join(calls)}".encode() if calls else b""

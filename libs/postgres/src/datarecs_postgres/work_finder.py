@@ -8,7 +8,18 @@ from datetime import timedelta
 from itertools import groupby
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Uuid, bindparam, cast, func, select, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Interval,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    func,
+    select,
+    update,
+)
 
 from datarecs_application.ports.state import ApiKey, HeldLease, LeasedRun, Renewal
 from datarecs_core.runs.model import Wish
@@ -18,6 +29,11 @@ from datarecs_postgres.database import Database
 from datarecs_postgres.tables.runs import RUN, RUN_LEASE
 
 LEASE_TTL = timedelta(seconds=60)
+_LEASE_RUN = select(
+    func.datarecs.lease_run(
+        bindparam("executor", type_=Text), bindparam("ttl", type_=Interval)
+    ).table_valued("tenant", "run", "attempt_no", "epoch", "remaining")
+)
 
 
 class PostgresWorkFinder:
@@ -52,10 +68,7 @@ class PostgresWorkFinder:
         return [(TenantId(row.tenant_id), row.items) for row in rows]
 
     def lease_run(self, executor: str) -> LeasedRun | None:
-        found = func.datarecs.lease_run(executor, self._lease_ttl).table_valued(
-            "tenant", "run", "attempt_no", "epoch", "remaining"
-        )
-        for row in self._database.call(select(found)):
+        for row in self._database.call(_LEASE_RUN, {"executor": executor, "ttl": self._lease_ttl}):
             return LeasedRun(
                 tenant_id=TenantId(row.tenant),
                 run_id=RunId(row.run),

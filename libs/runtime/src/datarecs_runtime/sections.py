@@ -237,8 +237,8 @@ class Launcher(Section):
 
 class Outbox(Section):
     shards: int = Field(default=16, ge=1, le=256)
-    """Shares of the outbox that relays divide among them. More than there will ever be replicas;
-    changing it needs a drained outbox."""
+    """Shares of the outbox that relays divide among them; more than there will ever be replicas.
+    Another number is taken once no event waits to be sent, which is looked for each minute."""
     retention_days: int = Field(default=30, ge=1, le=38)
     """Days that sent rows are kept, longer than any topic's retention, so that lost topics can be
     filled again. 38 at most, a week less than the 45 days for which groups know what they heard."""

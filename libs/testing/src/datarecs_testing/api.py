@@ -30,6 +30,7 @@ from datarecs_core_api.auth import Authenticator
 from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following, Pace
+from datarecs_core_api.looks import Looks
 from datarecs_core_api.openapi import document
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.request_examples import EXAMPLES
@@ -78,6 +79,10 @@ class ApiHouse:
         return Following(self.metrics, self.pace)
 
     @cached_property
+    def looks(self) -> Looks:
+        return Looks(self.queries)
+
+    @cached_property
     def feed(self) -> Feed:
         return Feed(self.changes, self.clock, self.metrics)
 
@@ -101,6 +106,7 @@ class ApiHouse:
             random_bytes=random_bytes,
             cursors=Cursors(b"k" * 32),
             following=self.following,
+            looks=self.looks,
             feed=self.feed,
             base_url=BASE_URL,
             profile=self.profile,

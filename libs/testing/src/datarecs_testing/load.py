@@ -52,7 +52,7 @@ _BETWEEN: LiteralString = """
 SELECT extract(epoch FROM later.sent_at - first.{moment})::float8
 FROM datarecs.outbox first JOIN datarecs.outbox later USING (partition_key)
 WHERE first.type LIKE '%%.' || %(first)s AND later.type LIKE '%%.' || %(later)s
-  AND first.created_at >= %(since)s
+  AND first.created_at >= %(since)s AND later.sent_at IS NOT NULL
 """
 
 

@@ -14,6 +14,7 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_core.values import TenantId
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
+from datarecs_core_api.looks import Looks
 from datarecs_core_api.pagination import Cursors
 from datarecs_runtime.sections import Egress
 
@@ -34,6 +35,7 @@ class Ports:
     random_bytes: Callable[[int], bytes]
     cursors: Cursors
     following: Following
+    looks: Looks
     feed: Feed
     base_url: str | None
     profile: Profile

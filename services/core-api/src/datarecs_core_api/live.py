@@ -6,10 +6,9 @@ sequence), `run` (row snapshot), `end` after the terminal state (spec run-lifecy
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 
@@ -20,17 +19,16 @@ from datarecs_core.runs.model import Run
 from datarecs_core.values import RunId
 from datarecs_core_api.following import Following
 from datarecs_core_api.frames import Frame, Told, a_frame
+from datarecs_core_api.looks import PAGE, Look, Looks
 from datarecs_core_api.streaming import Due
 from datarecs_core_api.views import entry_view, run_view
-
-PAGE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
     """One client that follows one run."""
 
-    queries: Queries
+    looks: Looks
     following: Following
     caller: Principal
     may_see: Callable[[], bool]
@@ -49,35 +47,27 @@ class Stream:
         with self.following.watching(str(self.run_id)) as wake:
             told, ping, check = _Seen(after=self.after), Due(pace.ping), Due(pace.check)
             while not self.following.is_over:
-                look = partial(self._look, told.after, check=check.has_come())
-                run, entries = await run_in_threadpool(look)
-                if run is None:
+                look = await self._look(told.after, check=check.has_come())
+                if look.run is None:
                     return
-                for frame in told.news(run, entries):
+                for frame in told.news(look.run, look.entries):
                     ping.begin()
                     yield (frame,)
                 if told.is_over:
                     return
                 if ping.has_come():
                     yield ()
-                if len(entries) < PAGE:
+                if len(look.entries) < PAGE:
                     await wake.arrived(pace.poll)
 
-    def _look(self, after: int, *, check: bool) -> tuple[Run | None, list[HistoryEntry]]:
-        """The row first: what it says is done stands in the entries that are read after it.
-
-        None when there is nothing to see any more, or nobody who may.
-        """
-        tenant = self.caller.tenant_id
+    async def _look(self, after: int, *, check: bool) -> Look:
+        """Without a run when there is nothing to see any more, or nobody who may."""
         try:
-            if check and not self.may_see():
-                return None, []
-            run = self.queries.run(tenant, self.run_id)
-            if run is None or run.last_sequence <= after:
-                return run, []
-            return run, self.queries.run_events(tenant, self.run_id, after=after, limit=PAGE)
+            if check and not await run_in_threadpool(self.may_see):
+                return Look(run=None)
+            return await self.looks.look(self.caller.tenant_id, self.run_id, after=after)
         except (StoreUnavailableError, StoreBusyError):
-            return None, []
+            return Look(run=None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +78,7 @@ class _Seen:
     row_version: int = 0
     is_over: bool = False
 
-    def news(self, run: Run, entries: list[HistoryEntry]) -> list[Frame]:
+    def news(self, run: Run, entries: Sequence[HistoryEntry]) -> list[Frame]:
         """Frames of everything that is new to the client, in order."""
         frames = []
         for entry in entries:

@@ -4,6 +4,7 @@ Apart from `wiring` because it decides how the server behaves: whose address is 
 at SIGTERM and how long that may take.
 """
 
+import gc
 import threading
 
 import uvicorn
@@ -53,4 +54,7 @@ class Serving:
             self._server.should_exit = True
 
         threading.Thread(target=end, name="http_stop", daemon=True).start()
+        # What start-up made stays for good: to look through it again stops all streams for 100 ms.
+        gc.collect()
+        gc.freeze()
         self._server.run()

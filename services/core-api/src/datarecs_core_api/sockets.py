@@ -17,7 +17,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
-from datarecs_application.ports.state import Queries
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.values import RunId
@@ -26,6 +25,7 @@ from datarecs_core_api.following import Following
 from datarecs_core_api.frames import Frame, a_frame
 from datarecs_core_api.inputs import CanonicalUuid, In, validated
 from datarecs_core_api.live import Stream
+from datarecs_core_api.looks import Looks
 from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.streaming import LAST_NUMBER, Due
 
@@ -69,7 +69,7 @@ class Close(IntEnum):
 class Follower:
     """Who is at the other end, and what may be told there."""
 
-    queries: Queries
+    looks: Looks
     following: Following
     caller: Principal
     may_see: Callable[[], bool]
@@ -158,8 +158,7 @@ class Socket:
     async def _follow(self, run_id: RunId, after: int) -> None:
         about = self._follower
         try:
-            run = await run_in_threadpool(about.queries.run, about.caller.tenant_id, run_id)
-            if run is None:
+            if (await about.looks.look(about.caller.tenant_id, run_id, after=after)).run is None:
                 await self._refuse(run_id, not_found("run"))
             elif not await self._told_to_its_end(run_id, after):
                 self._end(await self._reason() or Close.LATER)
@@ -173,7 +172,7 @@ class Socket:
         """Whether the run has ended and the client was told so."""
         about = self._follower
         stream = Stream(
-            queries=about.queries,
+            looks=about.looks,
             following=about.following,
             caller=about.caller,
             may_see=about.may_see,

@@ -12,6 +12,7 @@ from datarecs_core_api.auth import Authenticator
 from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
+from datarecs_core_api.looks import Looks
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.serving import Serving
 from datarecs_core_api.settings import Settings
@@ -80,7 +81,7 @@ def build(settings: Settings) -> Process:
         loops=(listener, feed, serving) if settings.live.notify else (feed, serving),
         wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
-        closing=(database.close, tracing.close),
+        closing=(ports.looks.close, database.close, tracing.close),
         side=settings.side,
         metrics=metrics,
     )
@@ -88,10 +89,10 @@ def build(settings: Settings) -> Process:
 
 def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
     ids, clock, changes = UuidV7Ids(), SystemClock(), PostgresChangeFeed(database)
-    secrets = TenantSecrets.of(settings.secrets)
+    secrets, queries = TenantSecrets.of(settings.secrets), PostgresQueries(database)
     return Ports(
         unit=PostgresUnitOfWork(database, ids),
-        queries=PostgresQueries(database),
+        queries=queries,
         changes=changes,
         finder=PostgresWorkFinder(database),
         blobs=open_blob_stores(settings.blob.url),
@@ -101,6 +102,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         random_bytes=random_bytes,
         cursors=Cursors(derived_key(settings.secrets, tenant=None, purpose="cursors")),
         following=Following(metrics),
+        looks=Looks(queries),
         feed=Feed(changes, clock, metrics),
         base_url=settings.base_url,
         profile=settings.profile,

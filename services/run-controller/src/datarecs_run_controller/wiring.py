@@ -33,7 +33,7 @@ from datarecs_postgres import backlog
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
-from datarecs_postgres.maintenance import keep_outbox, maintain_partitions
+from datarecs_postgres.maintenance import divide_outbox, keep_outbox, maintain_partitions
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
 from datarecs_postgres.session import Woken, concerns
@@ -123,11 +123,16 @@ def _housekeeping(
     settings: Settings, database: Database, reader: PostgresOutboxReader, metrics: PrometheusMetrics
 ) -> tuple[Periodic, ...]:
     """Partitions each hour, gauges more often."""
-    days = settings.outbox.retention_days
     partitions = Periodic(
         name="partitions",
-        act=lambda: _partitions(database, metrics, outbox_days=days),
+        act=lambda: _partitions(database, metrics, outbox_days=settings.outbox.retention_days),
         every=timedelta(hours=1),
+        clock=SystemClock(),
+    )
+    shards = Periodic(
+        name="shards",
+        act=lambda: divide_outbox(database, shards=settings.outbox.shards),
+        every=timedelta(minutes=1),
         clock=SystemClock(),
     )
     gauges = Periodic(
@@ -139,7 +144,7 @@ def _housekeeping(
     letters = depth_loop(
         _access(settings), Service.RUN_CONTROLLER, metrics=metrics, clock=SystemClock()
     )
-    return partitions, gauges, letters
+    return partitions, shards, gauges, letters
 
 
 def redrive(settings: Settings, arguments: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """State: one transaction in one tenant's scope, and what can be loaded, locked and saved in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -102,6 +102,9 @@ class RunLeases(Protocol):
 
     def end(self, run_id: RunId) -> None:
         """Remove the lease: the run has ended or will not start. Safe to repeat."""
+
+    def end_current(self, run_id: RunId, lease_epoch: int) -> bool:
+        """`is_current` and `end` in one step; False when it is another's, and nothing changed."""
 
     def release(self, run_id: RunId, *, due_at: datetime, consume: bool) -> None:
         """Give the run back to the queue and raise the epoch, so that its old holder is fenced.
@@ -470,3 +473,17 @@ class Queries(Protocol):
     def run_events(
         self, tenant: TenantId, run_id: RunId, *, after: int, limit: int
     ) -> list[HistoryEntry]: ...
+
+    def runs_of(self, tenant: TenantId, run_ids: Collection[RunId]) -> Mapping[RunId, Run]:
+        """Those of these runs that the tenant has."""
+
+    def news(
+        self, tenant: TenantId, seen: Sequence[tuple[RunId, int]], *, limit: int
+    ) -> list[list[HistoryEntry]]:
+        """`run_events` of many followers in one question, in their order.
+
+        Args:
+            tenant: whose runs they are.
+            seen: of each follower its run, and the number of the last entry it has seen.
+            limit: entries for each follower.
+        """

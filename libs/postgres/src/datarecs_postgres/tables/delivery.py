@@ -25,7 +25,7 @@ from datarecs_postgres.tables.metadata import (
 )
 
 SHARDS = 16
-"""Shards of the outbox: stable hash of the partition key, modulo this."""
+"""Shards of a new outbox; an event's is the stable hash of its key, modulo their number."""
 
 OUTBOX = Table(
     "outbox",
@@ -67,7 +67,7 @@ OUTBOX = Table(
 RELAY_SHARD = Table(
     "relay_shard",
     METADATA,
-    column("shard", SmallInteger(), "0 to 15"),
+    column("shard", SmallInteger(), "0, 1, 2 … as many as the outbox has"),
     column("owner", TEXT, "relay that sends this shard", null=True),
     column("epoch", NUMBER, "grows with every change of owner", default="'0'::bigint"),
     column("lease_until", INSTANT, "end of the right unless renewed", null=True),

@@ -131,7 +131,15 @@ RUN_LEASE = Table(
     ForeignKeyConstraint(
         ["tenant_id", "run_id"], ["run.tenant_id", "run.run_id"], ondelete="CASCADE"
     ),
-    Index("run_lease_waiting", "due_at", postgresql_where=text("lease_owner IS NULL")),
+    Index(
+        "run_lease_next",
+        "tenant_id",
+        "priority",
+        "due_at",
+        "run_id",
+        postgresql_where=text("lease_owner IS NULL"),
+    ),
+    Index("run_lease_running", "tenant_id", postgresql_where=text("lease_owner IS NOT NULL")),
     Index("run_lease_held", "lease_until", postgresql_where=text("lease_owner IS NOT NULL")),
     info={"doc": "The durable queue of runs: one row per run that may be leased or is."},
 )

@@ -61,6 +61,7 @@ class IsolationConformance:
             assert tx.leases.get(run.run_id) is None
             assert tx.leases.expired(10) == []
             assert not tx.leases.is_current(run.run_id, leased.lease_epoch)
+            assert not tx.leases.end_current(run.run_id, leased.lease_epoch)
             tx.leases.end(run.run_id)
             tx.leases.fence(run.run_id)
         foreign = stores.worker.finder.renew([held(leased, tenant_id=A_TENANT)])

@@ -207,6 +207,22 @@ class RunLeasesConformance:
         assert lease_of(stores, run.run_id) is None
         assert not stores.worker.finder.renew([held(leased)])[run.run_id].current
 
+    def test_only_its_holder_ends_a_lease_that_is_taken(self, stores: Stores) -> None:
+        run, first = stores.leased()
+        released(stores, run, consume=True)
+        again = stores.worker.finder.lease_run("worker-2")
+        assert again is not None
+        waiting = stores.queued()
+        with stores.worker.unit.begin(A_TENANT) as tx:
+            assert not tx.leases.end_current(run.run_id, first.lease_epoch)
+            assert not tx.leases.end_current(waiting.run_id, 0), "nobody holds it"
+            assert tx.leases.is_current(run.run_id, again.lease_epoch)
+        with stores.worker.unit.begin(A_TENANT) as tx:
+            assert tx.leases.end_current(run.run_id, again.lease_epoch)
+            assert not tx.leases.end_current(run.run_id, again.lease_epoch)
+        assert lease_of(stores, run.run_id) is None
+        assert lease_of(stores, waiting.run_id) is not None
+
     def test_a_fence_ends_the_right_and_offers_the_run_to_nobody(self, stores: Stores) -> None:
         run, leased = stores.leased()
         with stores.controller.unit.begin(A_TENANT) as tx:

@@ -229,6 +229,22 @@ class RunsConformance:
 
 
 class QueriesConformance:
+    def test_many_followers_ask_at_once_what_each_would_ask_alone(self, stores: Stores) -> None:
+        runs = [stores.triggered() for _ in range(2)]
+        with stores.controller.unit.begin(A_TENANT, feed=8) as tx:
+            for run in (*runs, runs[0]):
+                tx.runs.for_update(run.run_id)
+                tx.runs.record(run.run_id, a_fact())
+        foreign = stores.triggered(tenant_id=B_TENANT)
+        one, other = (run.run_id for run in runs)
+        seen = [(one, 0), (other, 1), (one, 3), (foreign.run_id, 0), (one, 9)]
+        ask = stores.queries
+        alone = [ask.run_events(A_TENANT, run, after=n, limit=2) for run, n in seen]
+        assert ask.news(A_TENANT, seen, limit=2) == alone
+        assert [[line.sequence for line in lines] for lines in alone] == [[1, 2], [2], [], [], []]
+        found = ask.runs_of(A_TENANT, [one, other, foreign.run_id])
+        assert found == {run: ask.run(A_TENANT, run) for run in (one, other)}
+
     def runs(self, stores: Stores) -> list[Run]:
         """Five runs of A at different times, newest first, and one of B."""
         stores.triggered(tenant_id=B_TENANT)

@@ -126,7 +126,7 @@ async def follow(socket: WebSocket) -> None:
         with use.following.place(caller, kind="ws"):
             await socket.accept()
             follower = Follower(
-                queries=use.queries,
+                looks=use.looks,
                 following=use.following,
                 caller=caller,
                 may_see=lambda: keys.still(caller),

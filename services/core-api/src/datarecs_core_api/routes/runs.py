@@ -313,7 +313,7 @@ async def run_events(
     if media == MEDIA_TYPE:
         keys = authenticator(request)
         stream = Stream(
-            queries=use.queries,
+            looks=use.looks,
             following=use.following,
             caller=caller,
             may_see=lambda: keys.still(caller),

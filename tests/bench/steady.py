@@ -1,9 +1,8 @@
 """Ten minutes of a steady day, on a real database and broker, fsync on: L48, which can be missed.
 
 100 events a second, 50 runs closing a minute, 100 live streams. Run-controller, core-api and the
-clients are processes of their own; workers' transactions are made here. The short bounds of the
-specification hold for the whole time, so this is no unit test: pytest collects it by its path alone
-(`pytest tests/bench/steady.py`).
+clients are processes of their own; workers' transactions are made here. The exit code is 1 when a
+target is missed.
 """
 
 import argparse
@@ -18,7 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 
-import pytest
 import structlog
 
 from datarecs_core.runs.events import RunRowsProcessed
@@ -182,13 +180,6 @@ def figures(minutes: float) -> tuple[list[Figure], list[tuple[str, str]]]:
         Figure(name=title, unit="ms", values=(quantile(found[name], 0.99),), target=TARGETS[name])
         for name, title in titles.items()
     ], about
-
-
-@pytest.mark.case("L48")
-@pytest.mark.e2e
-def test_ten_minutes_of_steady_load_meet_every_target() -> None:
-    found, _ = figures(MINUTES)
-    assert [one for one in found if not one.met] == []
 
 
 def main() -> int:

@@ -51,7 +51,8 @@ EVENT_WORD = re.compile(
 FILE_NAMES = {"run.json", "run.date"}
 """Names with a dot that are no event: a file, a parameter of job files."""
 CAPITALS = """
-BETWEEN COMMAND HKDF HTTP JSON OPTIONS PATH PLAIN POST README REST SASL SCRAM STARTTLS WHERE YAML
+ANALYZE BEGIN BETWEEN COMMAND COMMIT HKDF HTTP JSON OPTIONS PATH PLAIN POST README REST SASL SCRAM
+STARTTLS WHERE YAML
 """
 """What else stands in capitals on pages: abbreviations, HTTP methods, words of SQL."""
 

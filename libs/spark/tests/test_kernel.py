@@ -79,6 +79,8 @@ CHANGED = {"k": KEYS, "v": [0 if key == 500 else key % 7 for key in KEYS]}
 def test_equal_sources_close_every_bucket(tmp_path: Path) -> None:
     answer = narrow(a_task(tmp_path, PLAIN, PLAIN, PLAIN))
     assert answer == KernelAnswer(
+        read=(1000, 1000, 1000),
+        filtered=(1000, 1000, 1000),
         rows=(1000, 1000, 1000),
         null_keys=(0, 0, 0),
         totals=((), (), ()),

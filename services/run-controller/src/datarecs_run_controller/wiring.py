@@ -48,7 +48,9 @@ from datarecs_runtime.tracing import tracing_of
 
 SWEEP = timedelta(seconds=2)
 BUSY = 100
-"""Progress and wishes share a transaction, ends do not: a run is closed as soon as it is heard."""
+"""So many facts of progress, and so many wishes, share a transaction."""
+ENDS = 20
+"""So many ends do; few, since the first one of them is told with the last."""
 
 
 def build(settings: Settings) -> Process:
@@ -160,7 +162,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
 def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
     """Raw ends, progress, and wishes."""
     return (
-        Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), handlers.end_run),
+        Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), handlers.end_run, together=ENDS),
         Subscription(Topic.RUN_PROGRESS, None, handlers.note_progress, together=BUSY),
         Subscription(
             Topic.RUN_PLATFORM,

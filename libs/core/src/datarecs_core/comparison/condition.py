@@ -82,7 +82,8 @@ def _tokens(sql: str) -> list[_Token]:
     while at < end:
         match = _TOKEN.match(sql, at)
         if match is None:
-            raise ConditionNotCoveredError(f"not covered at character {at + 1}")
+            blanks = len(sql[at:]) - len(sql[at:].lstrip())
+            raise ConditionNotCoveredError(f"not covered at character {at + blanks + 1}")
         kind = str(match.lastgroup)
         found.append(_Token(kind, match[kind]))
         at = match.end()

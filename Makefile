@@ -5,6 +5,7 @@ MEMBERS := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml
 SOURCES := $(subst $() ,:,$(addsuffix /src,$(MEMBERS)))
 INSTALL := $(BIN)/python -m datarecs_cli.stack.installing
 PYTEST := $(BIN)/pytest -q
+COMPARE := $(BIN)/python tests/bench/compare.py --write docs/benchmarks.md
 # Two at once: a test of a server waits more than it works.
 BY_TEST := -n 2 --dist worksteal
 BY_FILE := -n 2 --dist loadfile
@@ -103,7 +104,12 @@ soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEE
 	@$(BIN)/python tests/soak/run.py --runs $(RUNS) --minutes $(MINUTES) --seed $(SEED) $(if $(KEEP),--write)
 
 bench: setup ## figures, with machine and load
-	@$(BIN)/python tests/bench/run.py && $(BIN)/python tests/bench/compare.py
+	@$(BIN)/python tests/bench/run.py
+	@$(COMPARE) --rows 1000000 --strategies narrow full --goal 2
+	@$(COMPARE) --rows 10000000 --goal 0.8
+	@$(COMPARE) --rows 10000000 --differ 0 --goal 0.5
+	@$(COMPARE) --rows 10000000 --differ 0.05 --goal 1.5
+	@$(COMPARE) --rows 30000000 --goal 0.6
 	@$(BIN)/python tests/bench/queues.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/events.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/feed.py --write docs/benchmarks-events.md

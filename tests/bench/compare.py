@@ -6,7 +6,6 @@ run mean anything: load and machine stand beside them.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -41,6 +40,7 @@ from datarecs_core.jobs.spec_hash import spec_hash
 from datarecs_core.jobs.vocabulary import SourceKind, StageType, Strategy
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
+from datarecs_testing.figures import Figure, machine, page, replace_part
 
 KEY = "id"
 COLUMNS: Mapping[str, str] = {
@@ -218,9 +218,9 @@ def _long_form(connection: duckdb.DuckDBPyConnection, out: Path) -> Counts:
     connection.execute(f"CREATE TEMP TABLE told AS {' UNION ALL '.join(pieces)}")
     connection.execute(f"COPY told TO '{out}/differences.parquet' (COMPRESSION zstd)")
     (found,) = connection.execute(
-        f"SELECT count_if(measure = '{PRESENCE}' AND two = 'false'),"  # noqa: S608 - constants of this page
-        f" count_if(measure = '{PRESENCE}' AND one = 'false'),"
-        f" count_if(measure <> '{PRESENCE}') FROM told"
+        f"SELECT count(*) FILTER (measure = '{PRESENCE}' AND two = 'false'),"  # noqa: S608 - constants of this page
+        f" count(*) FILTER (measure = '{PRESENCE}' AND one = 'false'),"
+        f" count(*) FILTER (measure <> '{PRESENCE}') FROM told"
     ).fetchall()
     return Counts(only_first=found[0], only_second=found[1], changed=found[2])
 
@@ -293,7 +293,7 @@ def started(folder: Path) -> SparkRuntime:
 
 
 def main() -> int:
-    """Print the figures as JSON."""
+    """Print the figures as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="of each source")
     parser.add_argument("--sources", type=int, default=2)
@@ -302,6 +302,8 @@ def main() -> int:
     parser.add_argument(
         "--strategies", type=Strategy, nargs="+", default=[Strategy.NARROW], help="of datarecs"
     )
+    parser.add_argument("--goal", type=float, help="times the peer's, of the first strategy")
+    parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
     asked = parser.parse_args()
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="datarecs-bench-") as name:
@@ -312,33 +314,43 @@ def main() -> int:
             seconds = measured(contestants_of(case, runtime, asked.strategies), asked.runs)
         finally:
             runtime.close()
-    medians = {label: statistics.median(each) for label, each in seconds.items()}
-    peer = next(iter(medians.values()))
-    figures = {
-        "machine": {
-            "cores": os.cpu_count(),
-            "load_before": load_before,
-            "load": os.getloadavg()[0],
-        },
-        "versions": {
-            each: version(each)
-            for each in ("duckdb", "polars", "pyspark", "numpy", "pyarrow")
-            if find_spec(each)
-        },
-        "work": {**vars(asked), "columns": 1 + len(COLUMNS)},
-        "peer": next(iter(medians)),
-        "seconds": {
-            label: {
-                "median": round(median, 3),
-                "ratio": round(median / peer, 2),
-                "min": round(min(seconds[label]), 3),
-                "max": round(max(seconds[label]), 3),
-            }
-            for label, median in medians.items()
-        },
-    }
-    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+    title = f"{asked.sources} sources of {asked.rows:,} rows, {asked.differ:.2%} differ"
+    text = page(
+        title, ratios(seconds, asked.strategies[0], asked.goal), about(seconds, load_before)
+    )
+    sys.stdout.write(text)
+    if asked.write:
+        replace_part(asked.write, text)
     return 0
+
+
+def ratios(
+    seconds: Mapping[str, Sequence[float]], first: Strategy, goal: float | None
+) -> list[Figure]:
+    """Of every contestant to the first one, turn by turn."""
+    peer = next(iter(seconds.values()))
+    return [
+        Figure(
+            name=name,
+            unit="x",
+            values=tuple(one / other for one, other in zip(own, peer, strict=True)),
+            target=goal if name == f"datarecs {first}" else None,
+        )
+        for name, own in seconds.items()
+    ]
+
+
+def about(seconds: Mapping[str, Sequence[float]], load_before: float) -> list[tuple[str, str]]:
+    packages = ("duckdb", "polars", "pyspark", "numpy", "pyarrow")
+    versions = [f"{each} {version(each)}" for each in packages if find_spec(each)]
+    medians = [f"{name} {statistics.median(own):.2f} s" for name, own in seconds.items()]
+    return [
+        *machine(load_before),
+        ("versions", ", ".join(versions)),
+        ("columns", str(1 + len(COLUMNS))),
+        ("turns", str(len(next(iter(seconds.values()))))),
+        ("medians", ", ".join(medians)),
+    ]
 
 
 if __name__ == "__main__":

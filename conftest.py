@@ -1,6 +1,7 @@
 """What holds for every test of the workspace: servers, allowed hosts, example counts."""
 
 import gc
+import signal
 
 import hypothesis
 import pytest
@@ -16,6 +17,11 @@ hypothesis.settings.register_profile("dev", max_examples=50, deadline=None, prin
 hypothesis.settings.register_profile("ci", max_examples=500, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("model", max_examples=10_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ci" if process_environment().get("CI") else "dev")
+
+
+def pytest_configure() -> None:
+    """In a shell's background job Ctrl-C is ignored, and by every command that a test starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,9 +6,9 @@ SOURCES := $(subst $() ,:,$(addsuffix /src,$(MEMBERS)))
 INSTALL := $(BIN)/python -m datarecs_cli.stack.installing
 PYTEST := $(BIN)/pytest -q
 COMPARE := $(BIN)/python tests/bench/compare.py --write docs/benchmarks.md
-# Two at once: a test of a server waits more than it works.
+# Several at once: a test of a server waits more than it works.
 BY_TEST := -n 2 --dist worksteal
-BY_FILE := -n 2 --dist loadfile
+BY_FILE := -n 3 --dist loadfile
 export MYPYPATH := $(SOURCES)
 T ?= libs services tests/architecture tests/contract tests/docs
 K ?=

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_events.catalogue import Topic
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.real_path import RealPath
 from datarecs_testing.stack import KafkaBroker
@@ -25,8 +24,8 @@ def path(
     principals: Mapping[str, str],
     tmp_path: Path,
 ) -> Iterator[RealPath]:
-    kafka_broker.skip_backlog("run-controller", [Topic.RUN_INFRA])
-    kafka_broker.skip_backlog("email-notifier", [Topic.RUN_PLATFORM])
+    kafka_broker.skip_backlog("run-controller")
+    kafka_broker.skip_backlog("email-notifier")
     with ExitStack() as open_things:
         real = RealPath(
             database=database,

@@ -41,7 +41,7 @@ TOPICS = (INFRA, str(Topic.RUN_PROGRESS), str(Topic.RUN_PLATFORM))
 def delivery(
     database: PreparedDatabase, kafka_broker: KafkaBroker, principals: Mapping[str, str]
 ) -> Iterator[Delivery]:
-    kafka_broker.skip_backlog(GROUP, TOPICS)
+    kafka_broker.skip_backlog(GROUP)
     with ExitStack() as open_things:
         yield Delivery(
             database=database,
@@ -73,7 +73,7 @@ def mortal(
     bootstrap_database(database.admin_url, passwords)
     upgrade(database.url(MIGRATE))
     database.add_tenant("a", A_TENANT)
-    kafka_broker.skip_backlog(GROUP, TOPICS)
+    kafka_broker.skip_backlog(GROUP)
     with ExitStack() as open_things:
         yield Delivery(
             database=database,

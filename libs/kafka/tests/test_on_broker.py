@@ -161,7 +161,7 @@ def running(*loops: Loop) -> Iterator[None]:
 def platform(access: BrokerAccess, kafka_broker: KafkaBroker) -> Platform:
     """The catalogue's topics stand, and the group has read everything that is there."""
     kafka_broker.apply_catalogue()
-    kafka_broker.skip_backlog(GROUP, [INFRA])
+    kafka_broker.skip_backlog(GROUP)
     return Platform(access)
 
 

@@ -49,6 +49,7 @@ def settings(
     database: PreparedDatabase, kafka_broker: KafkaBroker, relay: TestRelay
 ) -> dict[str, str]:
     passwords = kafka_broker.apply_catalogue()
+    kafka_broker.skip_backlog("email-notifier")
     return {
         "DATARECS_PROFILE": "local",
         "DATARECS_BASE_URL": "https://recs.example.com",

@@ -73,6 +73,7 @@ def house(database: PreparedDatabase, kafka_broker: KafkaBroker) -> Iterator[Hou
 @pytest.fixture
 def settings(database: PreparedDatabase, kafka_broker: KafkaBroker) -> dict[str, str]:
     passwords = kafka_broker.apply_catalogue()
+    kafka_broker.skip_backlog("webhook-service")
     return {
         "DATARECS_PROFILE": "local",
         "DATARECS_BASE_URL": "http://127.0.0.1:8080",

@@ -6,7 +6,7 @@ die with the test process, however it ends.
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -17,14 +17,21 @@ from datarecs_cli.stack import accounts, classes, jars, java, kafka, ports, post
 from datarecs_cli.stack.failures import PostgresMissingError
 from datarecs_cli.stack.part import Part, start_ready
 from datarecs_cli.stack.psql import Login
-from datarecs_kafka import topics
+from datarecs_events.catalogue import SUBSCRIPTIONS
+from datarecs_kafka import topics as catalogue
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_kafka.groups import remove_members
 
 PASSWORDS: Mapping[str, str] = {
     name: f"{name}-password"
-    for name in ("run-controller", "relay", "email-notifier", "webhook-service", topics.OPERATORS)
+    for name in (
+        "run-controller",
+        "relay",
+        "email-notifier",
+        "webhook-service",
+        catalogue.OPERATORS,
+    )
 }
 """By principal. Every test gives a principal the same one: the session's tests share the broker."""
 
@@ -118,7 +125,7 @@ class KafkaBroker:
 
     def apply_catalogue(self) -> Mapping[str, str]:
         """Bring topics, rights and PASSWORDS into effect; those passwords. Idempotent."""
-        topics.apply(
+        catalogue.apply(
             self.bootstrap,
             username=self.username,
             password=self.password,
@@ -131,8 +138,13 @@ class KafkaBroker:
         """What the local stack does before it restarts a service; else 45 s pass first."""
         remove_members(self.bootstrap, username=self.username, password=self.password, group=group)
 
-    def skip_backlog(self, group: str, topics: Sequence[str]) -> None:
-        """What earlier tests left on the topics counts as read by this group."""
+    def skip_backlog(self, group: str) -> None:
+        """What earlier tests left on the group's topics counts as read by it.
+
+        Who died in it is gone, too: a session of 45 s would pass before a member gets a partition.
+        """
+        topics = sorted({str(one.topic) for one in SUBSCRIPTIONS if one.service == group})
+        self.forget_members(group)
         member = KafkaLogClient(self.access).consumer(group=group, topics=topics)
         try:
             while not member.assignment():

@@ -7,16 +7,19 @@ die with the test process, however it ends.
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGKILL
+from threading import Event
 from urllib.parse import quote, unquote, urlsplit
 
 from datarecs_cli.stack import accounts, classes, jars, java, kafka, ports, postgres
 from datarecs_cli.stack.failures import PostgresMissingError
 from datarecs_cli.stack.part import Part, start_ready
 from datarecs_cli.stack.psql import Login
+from datarecs_core.errors.messaging import LogUnavailableError
 from datarecs_events.catalogue import SUBSCRIPTIONS
 from datarecs_kafka import topics as catalogue
 from datarecs_kafka.access import BrokerAccess
@@ -135,8 +138,18 @@ class KafkaBroker:
         return PASSWORDS
 
     def forget_members(self, group: str) -> None:
-        """What the local stack does before it restarts a service; else 45 s pass first."""
-        remove_members(self.bootstrap, username=self.username, password=self.password, group=group)
+        """What the local stack does before it restarts a service; else 45 s pass first.
+
+        A new broker makes what keeps groups when it is first asked for one, hence the patience.
+        """
+        admin = {"username": self.username, "password": self.password}
+        pause = Event()
+        for _ in range(100):
+            with suppress(LogUnavailableError):
+                remove_members(self.bootstrap, **admin, group=group)
+                return
+            pause.wait(0.1)
+        remove_members(self.bootstrap, **admin, group=group)
 
     def skip_backlog(self, group: str) -> None:
         """What earlier tests left on the group's topics counts as read by it.

@@ -169,4 +169,4 @@ def _target(one: Figure) -> str:
     if one.target is None:
         return ""
     sign = "≥" if one.more_is_better else "≤"
-    return f"{sign} {one.target:,.0f} {one.unit}, {'met' if one.met else 'missed'}"
+    return f"{sign} {one.target:,g} {one.unit}, {'met' if one.met else 'missed'}"

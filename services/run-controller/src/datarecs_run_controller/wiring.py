@@ -48,9 +48,7 @@ from datarecs_runtime.tracing import tracing_of
 
 SWEEP = timedelta(seconds=2)
 BUSY = 100
-"""So many facts of progress, and so many wishes, share a transaction."""
-ENDS = 20
-"""So many ends do; few, since the first one of them is told with the last."""
+"""Progress and wishes share a transaction, ends do not: a run is closed as soon as it is heard."""
 
 
 def build(settings: Settings) -> Process:
@@ -162,7 +160,7 @@ def redrive(settings: Settings, arguments: Sequence[str]) -> int:
 def subscriptions(handlers: Handlers) -> tuple[Subscription, ...]:
     """Raw ends, progress, and wishes."""
     return (
-        Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), handlers.end_run, together=ENDS),
+        Subscription(Topic.RUN_INFRA, (RunCompleted, RunErrored), handlers.end_run),
         Subscription(Topic.RUN_PROGRESS, None, handlers.note_progress, together=BUSY),
         Subscription(
             Topic.RUN_PLATFORM,

@@ -14,9 +14,9 @@ from kafka.admin import KafkaAdminClient
 from datarecs_testing.crashes.house import House, crash_house
 from datarecs_testing.crashes.ledger import settle
 from datarecs_testing.crashes.processes import CONTROLLER, GROUPS, ROLES
-from datarecs_testing.crashes.wire import header, topics_of
+from datarecs_testing.crashes.wire import header
 from datarecs_testing.database import PreparedDatabase, copied
-from datarecs_testing.stack import KafkaBroker
+from datarecs_testing.stack import KafkaBroker, topics_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

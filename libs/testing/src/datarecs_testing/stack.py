@@ -156,7 +156,7 @@ class KafkaBroker:
 
         Who died in it is gone, too: a session of 45 s would pass before a member gets a partition.
         """
-        topics = sorted({str(one.topic) for one in SUBSCRIPTIONS if one.service == group})
+        topics = sorted(topics_of(group))
         self.forget_members(group)
         member = KafkaLogClient(self.access).consumer(group=group, topics=topics)
         try:
@@ -165,6 +165,11 @@ class KafkaBroker:
             member.commit({one: member.end_offset(one) for one in member.assignment()})
         finally:
             member.close()
+
+
+def topics_of(group: str) -> frozenset[str]:
+    """What a group reads, as the catalogue says."""
+    return frozenset(str(one.topic) for one in SUBSCRIPTIONS if one.service == group)
 
 
 def free_test_port() -> int:

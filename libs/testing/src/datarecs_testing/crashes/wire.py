@@ -13,10 +13,10 @@ from kafka.admin import KafkaAdminClient
 
 from datarecs_application.ports.messaging import LogRecord
 from datarecs_core.values import TenantId
-from datarecs_events.catalogue import DEAD_LETTER_TOPICS, SUBSCRIPTIONS, TOPICS
+from datarecs_events.catalogue import DEAD_LETTER_TOPICS, TOPICS
 from datarecs_kafka.access import connecting
 from datarecs_kafka.dead_letter import letter_of
-from datarecs_testing.stack import KafkaBroker
+from datarecs_testing.stack import KafkaBroker, topics_of
 
 EVENT_TOPICS = tuple(str(topic.name) for topic in TOPICS)
 LETTER_TOPICS = tuple(str(topic.name) for topic in DEAD_LETTER_TOPICS)
@@ -119,7 +119,3 @@ def header(record: LogRecord, name: str) -> str:
     """Empty where there is none."""
     value = dict(record.headers).get(name)
     return "" if value is None else value.decode(errors="replace")
-
-
-def topics_of(group: str) -> frozenset[str]:
-    return frozenset(str(one.topic) for one in SUBSCRIPTIONS if one.service == group)

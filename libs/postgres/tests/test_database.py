@@ -25,10 +25,11 @@ pytestmark = pytest.mark.integration
 
 
 def cut(database: PreparedDatabase) -> None:
-    """End every connection of core-api, as a failing network would."""
-    database.ask(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (API,)
+    """End every connection of core-api, as a failing network would; they have ended on return."""
+    ended = database.ask(
+        "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE usename = %s", (API,)
     )
+    assert all(is_ended for (is_ended,) in ended)
 
 
 class TestTenantScope:

@@ -127,6 +127,13 @@ def test_keys_whose_hashes_meet_are_counted_by_their_keys(tmp_path: Path) -> Non
     assert (answer.closed_groups, answer.closed_repeated) == (1000, 0)
 
 
+def test_a_key_with_more_copies_than_a_slot_counts_is_one_group(tmp_path: Path) -> None:
+    """256 of them would bring the slot's byte back to 0."""
+    many = {"k": [*KEYS, *[7] * 256], "v": [*PLAIN["v"], *[1] * 256]}
+    answer = narrow(a_task(tmp_path, many, many))
+    assert (answer.closed_groups, answer.closed_repeated) == (1000, 1)
+
+
 def test_totals_are_exact_and_told_per_source(tmp_path: Path) -> None:
     wide = {"k": [1, 2, 3], "v": [2**63 - 1, 2**63 - 1, None]}
     none = {"k": [1, 2, 3], "v": pa.array([None] * 3, pa.int64())}

@@ -23,6 +23,8 @@ KERNEL_VERSION = "1"
 MAX_BUCKET_BITS = 24
 _BATCH_ROWS = 200_000
 _HASH_BITS = 64
+_SLOT_BITS = 27
+"""At most; of the table that tells hashes apart which occur once."""
 
 Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
@@ -220,12 +222,15 @@ class _Narrowing:
         sums = Sums(self.task.bucket_bits)
         keys = self._added(sums)
         found = sums.open()
-        kept_share = _share(found[sums.bucket(keys)])
-        if self.task.most_open is not None and kept_share > self.task.most_open:
-            return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
-        groups, repeated = self._groups(keys[~found[sums.bucket(keys)]])
-        numbers = [self._numbers(source) for source in self.task.sources]
         buckets = np.flatnonzero(found).astype(np.uint64)
+        if len(buckets):
+            is_open = found[sums.bucket(keys)]
+            kept_share = _share(is_open)
+            if self.task.most_open is not None and kept_share > self.task.most_open:
+                return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
+            keys = keys[~is_open]
+        groups, repeated = self._groups(keys)
+        numbers = [self._numbers(source) for source in self.task.sources]
         read = [
             self._read(source, rows)
             for source, (rows, _, _) in zip(self.task.sources, numbers, strict=True)
@@ -278,11 +283,10 @@ class _Narrowing:
 
         A hash that occurs once is one key; those that occur again are counted by their keys.
         """
-        closed.sort()
-        starts = np.flatnonzero(np.diff(closed, prepend=~closed[:1])) if len(closed) else closed
-        sizes = np.diff(starts, append=len(closed))
-        again = closed[starts[sizes > 1]] if len(closed) else closed
-        single = int(np.count_nonzero(sizes == 1))
+        shared = sharing_slots(closed)
+        found, sizes = np.unique(shared, return_counts=True)
+        again = found[sizes > 1]
+        single = len(closed) - len(shared) + int(np.count_nonzero(sizes == 1))
         if not len(again):
             return single, 0
         source = self.task.sources[self.fewest]
@@ -318,10 +322,11 @@ class _Narrowing:
             f"{quoted(column.physical)} AS {quoted(column.name)}" for column in _distinct(source)
         )
         target = sql_text(str(Path(self.task.directory) / kept_file(index)))
+        # Without open buckets the files need not be read again to find that out.
+        kept = f"{self._bucket(source)} IN (SELECT h FROM unlike)" if len(buckets) else "FALSE"  # noqa: S608 - SQL of this package
         with self._listed("unlike", buckets):
             (rows,) = self._row(
-                f"COPY (SELECT {columns} FROM {source.relation}"  # noqa: S608 - made of quoted names and SQL of this package
-                f" WHERE {self._bucket(source)} IN (SELECT h FROM unlike)) TO {target}"
+                f"COPY (SELECT {columns} FROM {source.relation} WHERE {kept}) TO {target}"  # noqa: S608 - made of quoted names and SQL of this package
                 " (FORMAT parquet, COMPRESSION zstd)"
             )
         return int(rows)
@@ -335,6 +340,19 @@ class _Narrowing:
         self.connection.register(name, pa.table({"h": hashes}))
         yield
         self.connection.unregister(name)
+
+
+def sharing_slots(hashes: Hashes) -> Hashes:
+    """Those that share the slot of their upper bits with others; a hash in its own occurs once.
+
+    A slot of one byte counts; where 256 of them meet, it would forget, and all are told.
+    """
+    bits = min(_SLOT_BITS, max(8, (8 * len(hashes)).bit_length()))
+    slots, counts = hashes >> np.uint64(_HASH_BITS - bits), np.zeros(1 << bits, np.uint8)
+    np.add.at(counts, slots, np.uint8(1))
+    if int(counts.sum(dtype=np.int64)) < len(hashes):
+        return hashes
+    return hashes[counts[slots] > 1]
 
 
 def key_hash(source: KernelSource, salt: int) -> str:

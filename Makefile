@@ -8,7 +8,11 @@ PYTEST := $(BIN)/pytest -q
 COMPARE := $(BIN)/python tests/bench/compare.py --write docs/benchmarks.md
 # Several at once: a test of a server waits more than it works.
 BY_TEST := -n 2 --dist worksteal
-BY_FILE := -n 3 --dist loadfile
+BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
+# Files that name a mark, the long ones of tests/ first, so that none is left over at the end. To
+# look for tests in all the others costs every process some 20 s.
+naming = $(sort $(shell grep -rlE 'mark\.$(1)\b' --include='test_*.py' $(2)))
+marked = $(call naming,$(1),tests) $(call naming,$(1),libs services)
 export MYPYPATH := $(SOURCES)
 T ?= libs services tests/architecture tests/contract tests/docs
 K ?=
@@ -93,9 +97,9 @@ alone: setup
 	@$(PYTEST) $(BY_TEST) -m $(ALONE)
 
 test: check ## all of it: check, then real Postgres, Kafka and Spark
-	@$(PYTEST) $(BY_FILE) -m "integration and not e2e and not spark"
-	@$(PYTEST) $(BY_TEST) -m "spark and not e2e"
-	@$(PYTEST) $(BY_FILE) -m e2e
+	@$(PYTEST) $(BY_FILE) -m "integration and not e2e and not spark" $(call marked,integration)
+	@$(PYTEST) $(BY_TEST) -m "spark and not e2e" $(call marked,spark)
+	@$(PYTEST) $(BY_FILE) -m e2e $(call marked,e2e)
 
 crash: setup ## kill at every named place, twice, then the ledger
 	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash

@@ -24,11 +24,22 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Only tests that say so may open a socket, and only to this machine."""
+    """Only tests that say so may open a socket, and only to this machine.
+
+    Raises:
+        pytest.UsageError: a file does not name the mark of its test, so that `make test`, which
+            finds the files of a layer by that name, would leave it out.
+    """
+    texts: dict[object, str] = {}
     for item in items:
-        if any(item.get_closest_marker(name) for name in MAY_DIAL_LOOPBACK):
+        marks = [name for name in MAY_DIAL_LOOPBACK if item.get_closest_marker(name)]
+        if marks:
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "::1"]))
+            text = texts.setdefault(item.path, item.path.read_text())
+            if unnamed := [name for name in marks if f"mark.{name}" not in text]:
+                raise pytest.UsageError(f"{item.path} has to name pytest.mark.{unnamed[0]}")
 
 
 def pytest_collection_finish() -> None:

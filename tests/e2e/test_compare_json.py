@@ -20,7 +20,8 @@ spec:
   stages:
     - {name: how-many, type: counts}
     - {name: sums, type: aggregate, dimensions: [day], measures: [{name: amount}]}
-    - {name: each, type: row, dimensions: [id], measures: "*"}
+    - {name: each, type: row, dimensions: [id], measures: "*", on_unmatched: escalate}
+    - {name: again, type: row, dimensions: [id], measures: [{name: amount}]}
 """
 
 
@@ -62,6 +63,8 @@ def test_the_oracle_and_spark_give_one_proof(tmp_path: Path) -> None:
             check=False,
         )
         assert ended.returncode == 1, ended.stdout + ended.stderr
+        kept = {each.name for each in (tmp_path / engine / "differences").iterdir()}
+        assert all(name.startswith("stage=") for name in kept), kept
         proofs.append(json.loads((tmp_path / engine / "run.json").read_text())["proof"])
     assert proofs[0] == proofs[1]
     outside = {one["name"]: one["outside"] for one in proofs[0]["stages"][2]["measures"]}

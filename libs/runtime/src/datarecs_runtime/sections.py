@@ -25,6 +25,7 @@ from datarecs_runtime.values import (
 )
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
+_HEAP = r"^[1-9][0-9]*[mg]$"
 TenantLabel = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,31}$")]
 
 
@@ -221,13 +222,46 @@ class Queue(Section):
 
 
 class Spark(Section):
-    mode: Literal["local"] = "local"
-    """Where executors run; inside the worker's child."""
-    master: str = "local[*]"
-    """Spark's master URL; `local[*]` uses every core of the machine."""
-    driver_memory: str = Field(default="2g", pattern=r"^[1-9][0-9]*[mg]$")
+    mode: Literal["local", "standalone"] | None = None
+    """Where executors run: `local` inside the worker's child, `standalone` on a cluster. None: as
+    the master says; named, it must agree with that."""
+    master: str = Field(
+        default="local[*]",
+        pattern=r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^/@,\s]+:[0-9]+(,[^/@,\s]+:[0-9]+)*)$",
+    )
+    """Spark's master URL: `local[*]` uses every core of the machine, `local[4]` so many,
+    `spark://host:7077` those of a standalone cluster."""
+    driver_memory: str = Field(default="2g", pattern=_HEAP)
     """Heap of the driver, which in local mode is also the executor. 2g compares tens of millions
     of rows with spilling."""
+    secret: SecretStr | None = None
+    """`spark.authenticate.secret` of the cluster, as its operator has set it; a cluster is not
+    joined without one. No default, because it is a credential."""
+    driver_host: str | None = None
+    """Address under which executors reach the worker. None: the machine's own name."""
+    executor_memory: str = Field(default="2g", pattern=_HEAP)
+    """Heap of an executor on a cluster, at least 450m. 2g, as one machine has by default."""
+    max_cores: int | None = Field(default=None, ge=1)
+    """Cores of the cluster that each child takes, and waits for up to 30 s when it starts. None:
+    all that are free, so that a second child or worker waits until the first one ends."""
+    executor_python: Path | None = None
+    """The Python of executors, with the same release of datarecs. None: the worker's own path."""
+
+    @property
+    def on_cluster(self) -> bool:
+        return self.master.startswith("spark://")
+
+    @model_validator(mode="after")
+    def _cluster_is_complete(self) -> Self:
+        meant = "standalone" if self.on_cluster else "local"
+        if self.mode not in {None, meant}:
+            raise ValueError(f"mode `{self.mode}` and master {self.master} do not agree")
+        if self.on_cluster and self.secret is None:
+            raise ValueError(
+                "a cluster needs DATARECS_SPARK__SECRET: rows and a tenant's key travel to its "
+                "executors, and without a secret neither end of a connection knows the other"
+            )
+        return self
 
 
 class Launcher(Section):

@@ -4,7 +4,6 @@ Read, prepare, group, open what differs, judge, sink: each step is a module, thi
 turns what the tasks counted into StageResults. Nothing here decides what a number means.
 """
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from datarecs_core.comparison.results import StageResults
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy
+from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.catalogue import listed
 from datarecs_spark.conditions import ConditionRefusedError, filtered
@@ -180,22 +180,22 @@ class SparkEngine:
         layout = layout_of(plan, looks[0])
         self._passes[plan.name] = number = len(plan.looks)
         self._key_fields[plan.name] = layout.keys
-        scope = self._fresh(_SCOPES, plan.name, str(number)) if plan.keep_scope else None
+        scope = self._scopes(plan.name, number) if plan.keep_scope else None
         sink = SinkPlan(
             layout=layout,
             key=self._key,
-            directory=str(self._fresh(plan.name)),
-            scope_directory=None if scope is None else str(scope),
+            directory=str(fresh(attempts_of(self._directory / plan.name))),
+            scope_directory=None if scope is None else str(fresh(attempts_of(scope))),
         )
         counted, tallies = self._compared(plan, sink, looks)
         if found_closed is not None:
             found_closed.add_closed(counted, tallies)
-        _keep_only(Path(sink.directory), counted.parts)
         if scope is not None:
-            _keep_only(scope, counted.scope_parts)
+            accepted(plan.name, counted.scope_parts, scope)
         if counted.stored > plan.caps.max_rows:
             counted = truncated(self._session, sink, counted)
-        results = stage_results(layout, counted, tallies, sink.directory)
+        location = accepted(plan.name, counted.parts, self._directory / plan.name)
+        results = stage_results(layout, counted, tallies, str(location))
         if plan.seal_rows and plan.catalogue is not None:
             # Columns are no rows of Spark's; the oracle reads them from the plan.
             sealed = compare_stage(plan, (), Outside(key=self._key)).results.digests
@@ -311,13 +311,6 @@ class SparkEngine:
         """The same of the stage's latest pass."""
         return self._scopes(stage, self._passes.get(stage, 0))
 
-    def _fresh(self, *names: str) -> Path:
-        """An empty directory; what an earlier attempt left is gone."""
-        directory = self._directory.joinpath(*names)
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        return directory
-
 
 def _expected_rows(stage: StagePlan) -> int:
     found = 0
@@ -378,10 +371,3 @@ def _all_rows(scan: Scan, tally: SourceTally) -> int:
     if scan.extract is None or scan.extract.source_rows is None:
         return tally.extracted
     return scan.extract.source_rows
-
-
-def _keep_only(directory: Path, names: Sequence[str]) -> None:
-    """Remove what attempts left that did not count."""
-    for path in directory.iterdir():
-        if path.name not in names:
-            path.unlink()

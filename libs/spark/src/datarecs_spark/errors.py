@@ -34,6 +34,16 @@ class SparkStartError(DatarecsError):
         self.java_home, self.reason = java_home, reason
 
 
+class ClusterUnfitError(DatarecsError):
+    """Executors of a cluster cannot do what those of one machine do; no run was begun."""
+
+    code = RunDetail.DRIVER_LOST
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the Spark cluster cannot be used: {reason}")
+        self.reason = reason
+
+
 class CancelledError(DatarecsError):
     """Somebody cancelled the run."""
 
@@ -128,6 +138,12 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
 def condition_of(failure: Exception) -> str:
     """Spark's error class of a failure, the innermost that has one; empty without any."""
     return next((each.condition for each in reversed(list(_causes(failure))) if each.condition), "")
+
+
+def cause_name(failure: Exception) -> str:
+    """The innermost exception by its class; messages quote values of rows."""
+    *_, innermost = [type(failure).__name__, *(each.java_class for each in _causes(failure))]
+    return innermost.rpartition(".")[2]
 
 
 def _of_file(

@@ -284,8 +284,8 @@ class _Narrowing:
         A hash that occurs once is one key; those that occur again are counted by their keys.
         """
         shared = sharing_slots(closed)
-        found, sizes = np.unique(shared, return_counts=True)
-        again = found[sizes > 1]
+        hashes, sizes = np.unique(shared, return_counts=True)
+        again = hashes[sizes > 1]
         single = len(closed) - len(shared) + int(np.count_nonzero(sizes == 1))
         if not len(again):
             return single, 0
@@ -352,7 +352,8 @@ def sharing_slots(hashes: Hashes) -> Hashes:
     np.add.at(counts, slots, np.uint8(1))
     if int(counts.sum(dtype=np.int64)) < len(hashes):
         return hashes
-    return hashes[counts[slots] > 1]
+    found: Hashes = hashes[counts[slots] > 1]
+    return found
 
 
 def key_hash(source: KernelSource, salt: int) -> str:

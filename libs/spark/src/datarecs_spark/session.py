@@ -22,9 +22,16 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.errors.base import DatarecsError
 from datarecs_spark.cancelling import Cancellation
+from datarecs_spark.cluster import (
+    Cluster,
+    check_executors,
+    configuration,
+    secret_configuration,
+)
 from datarecs_spark.engine import SparkEngine
-from datarecs_spark.errors import SparkStartError
+from datarecs_spark.errors import ClusterUnfitError, SparkFailure, SparkStartError, cause_name
 
 STOP_LIMIT_S = 20.0
 _STANDARD_ERROR = 2
@@ -69,14 +76,24 @@ class SparkSettings:
     java_options: str = ""
     """Further options of the Java machine, as written on a command line."""
     scratch: Path
-    """For spilled and shuffled data; made when it is missing, never cleaned here."""
+    """For spilled and shuffled data; made when it is missing, never cleaned here. On a cluster its
+    executors see it, too."""
+    cluster: Cluster | None = None
+    """Given with the URL of a cluster, and only then."""
+
+    @property
+    def python(self) -> str:
+        """Of tasks."""
+        named = None if self.cluster is None else self.cluster.executor_python
+        return named or sys.executable
 
 
 class SparkRuntime:
     """One long-lived session. Built by `start`; not safe for two runs at the same time."""
 
     def __init__(self, session: SparkSession, settings: SparkSettings, gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
-        self._session, self._settings, self._gateway = session, settings, gateway
+        self._session, self._gateway = session, gateway
+        self.settings = settings
         self._cancellation = Cancellation(session.sparkContext)
 
     @classmethod
@@ -85,6 +102,7 @@ class SparkRuntime:
 
         Raises:
             SparkStartError: no usable Java, or the machine ended at once.
+            ClusterUnfitError: executors of the cluster lack files or libraries of ours.
         """
         if _major(settings.java_home) > _NEWEST_JAVA:
             raise SparkStartError(settings.java_home, f"Java {_major(settings.java_home)}")
@@ -95,12 +113,15 @@ class SparkRuntime:
             os.environ["JAVA_HOME"] = settings.java_home  # noqa: TID251 - written, not read
         try:
             gateway = launch_gateway(conf, {"stdout": _STANDARD_ERROR})
+            if settings.cluster is not None:
+                # Not before: what the launcher is given stands in the list of processes.
+                conf.setAll(list(secret_configuration(settings.cluster).items()))
             context = SparkContext(conf=conf, gateway=gateway)
+            # Python workers would otherwise be the first `python3` of the path.
+            context.pythonExec = settings.python
+            runtime = cls(SparkSession(context), settings, gateway)
         except Exception as cause:
-            raise SparkStartError(settings.java_home, str(cause).partition("\n")[0]) from cause
-        # Python workers would otherwise be the first `python3` of the path.
-        context.pythonExec = sys.executable
-        runtime = cls(SparkSession(context), settings, gateway)
+            raise _start_error(settings, cause) from cause
         runtime._warm()
         return runtime
 
@@ -148,8 +169,26 @@ class SparkRuntime:
 
     def _warm(self) -> None:
         """One shuffle and one Arrow step: both kinds of processes exist afterwards."""
-        rows = self._session.range(8, numPartitions=2).groupBy("id").count()
-        rows.mapInArrow(_unchanged, rows.schema).collect()
+        try:
+            if self.settings.cluster is not None:
+                check_executors(self._session, self.settings.scratch)
+            rows = self._session.range(8, numPartitions=2).groupBy("id").count()
+            rows.mapInArrow(_unchanged, rows.schema).collect()
+        except ClusterUnfitError:
+            self.close()
+            raise
+        except SparkFailure as cause:
+            raise _start_error(self.settings, cause) from cause
+
+
+def _start_error(settings: SparkSettings, cause: Exception) -> DatarecsError:
+    if settings.cluster is None:
+        return SparkStartError(settings.java_home, str(cause).partition("\n")[0])
+    return ClusterUnfitError(
+        f"{settings.master} gives no working session ({cause_name(cause)}); its processes need the "
+        "secret of DATARECS_SPARK__SECRET, `spark.network.crypto.enabled`, a way back to this "
+        f"machine, and datarecs in {settings.python}"
+    )
 
 
 def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,17 +208,17 @@ def _configuration(settings: SparkSettings) -> Mapping[str, str]:
     java = (
         "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-        f' "-Djava.io.tmpdir={settings.scratch}" {settings.java_options}'
     )
+    here = f'"-Djava.io.tmpdir={settings.scratch}" {settings.java_options}'
     found = {
         **_SETTINGS,
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": f"{java} {here}",
         "spark.local.dir": str(settings.scratch),
         "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
-        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.python": settings.python,
     }
-    if settings.master.startswith("local"):
-        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return found
+    if settings.cluster is not None:
+        return {**found, **configuration(settings.cluster, java)}
+    return {**found, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -23,6 +23,7 @@ from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
 from datarecs_runtime.sections import Otel
 from datarecs_runtime.tracing import tracing_of
+from datarecs_spark.cluster import Cluster
 from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_storage.blobs import open_blob_stores
 
@@ -36,9 +37,9 @@ def main() -> int:
     hello = channel.receive()
     if hello is None:
         return 0
-    spark = SparkRuntime.start(_spark_settings(Reader(hello)))
+    spark = SparkRuntime.start(spark_settings_of(Reader(hello)))
     stopped = threading.Event()
-    tools = replace(_tools(Reader(hello), spark), stop=stopped)
+    tools = replace(tools_of(Reader(hello), spark), stop=stopped)
     otel = Otel(endpoint=Reader(hello).maybe("otel_endpoint", str))
     tracing = tracing_of(otel, f"{Service.RECONCILIATION_WORKER}-child")
     channel.send({"type": READY})
@@ -96,13 +97,27 @@ def _ping(channel: SupervisorChannel) -> None:
         channel.send({"type": PING})
 
 
-def _spark_settings(hello: Reader) -> SparkSettings:
+def spark_settings_of(hello: Reader) -> SparkSettings:
     return SparkSettings(
         master=hello.of("master", str),
         driver_memory=hello.of("driver_memory", str),
         java_home=hello.maybe("java_home", str),
         java_options=hello.of("java_options", str),
         scratch=Path(hello.of("scratch", str)),
+        cluster=_cluster(hello.maybe("cluster", dict)),
+    )
+
+
+def _cluster(told: Mapping[str, object] | None) -> Cluster | None:
+    if told is None:
+        return None
+    reader = Reader(told)
+    return Cluster(
+        secret=reader.of("secret", str),
+        driver_host=reader.maybe("driver_host", str),
+        executor_memory=reader.of("executor_memory", str),
+        max_cores=reader.maybe("max_cores", int),
+        executor_python=reader.maybe("executor_python", str),
     )
 
 
@@ -117,7 +132,7 @@ def egress_policy_of(hello: Reader) -> Policy:
     )
 
 
-def _tools(hello: Reader, spark: SparkRuntime) -> Tools:
+def tools_of(hello: Reader, spark: SparkRuntime) -> Tools:
     surroundings = Surroundings(
         roots=tuple(Path(root) for root in hello.of("roots", list)),
         policy=egress_policy_of(hello),

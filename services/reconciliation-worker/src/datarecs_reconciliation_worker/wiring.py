@@ -35,6 +35,7 @@ from datarecs_runtime.environment import process_environment
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
+from datarecs_runtime.sections import Spark
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored, job_of
 
@@ -182,6 +183,7 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
     return {
         "master": settings.spark.master,
         "driver_memory": settings.spark.driver_memory,
+        "cluster": _cluster(settings.spark),
         "java_home": None if settings.java.home is None else str(settings.java.home),
         "java_options": settings.java.options,
         "scratch": str(scratch),
@@ -191,4 +193,17 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "denied_cidrs": [str(network) for network in policy.denied_cidrs],
         "blob_url": settings.blob.url,
         "otel_endpoint": settings.otel.endpoint,
+    }
+
+
+def _cluster(spark: Spark) -> dict[str, JsonValue] | None:
+    """What a session on a cluster is told besides; the pipe alone carries its secret."""
+    if spark.secret is None or not spark.on_cluster:
+        return None
+    return {
+        "secret": spark.secret.get_secret_value(),
+        "driver_host": spark.driver_host,
+        "executor_memory": spark.executor_memory,
+        "max_cores": spark.max_cores,
+        "executor_python": None if spark.executor_python is None else str(spark.executor_python),
     }

@@ -66,7 +66,9 @@ class Engines:
         runtime = self._spark()
         self.open_things.callback(runtime.close)
         self.versions = runtime.versions()
-        made: Engine = runtime.engine(plan, key=COMPARE_KEY, directory=self.out.differences)
+        # What the engine keeps for itself lies beside the differences, and is nobody's result.
+        directory = self.scratch / "differences"
+        made: Engine = runtime.engine(plan, key=COMPARE_KEY, directory=directory)
         return made
 
     def _store(self, stage: StagePlan, rows: Sequence[Difference]) -> str:

@@ -4,6 +4,7 @@ Apart from the run because of what must never happen here: a verdict of an earli
 error of this one, half a document, or a file of the user's swept away.
 """
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,7 +50,7 @@ class OutFolder:
         place = self.differences / f"stage={segment(stage)}"
         if location is not None and Path(location) != place:
             with self.storing():
-                Path(location).rename(place)
+                shutil.move(location, place)
 
     def store(self, path: Path, content: bytes) -> None:
         """Temporary name, then rename: a reader sees the whole file or none.

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -241,6 +241,55 @@ def test_a_wake_up_is_obeyed_before_the_next_poll(office: Office) -> None:
     relay.wake.set()
     relay.turn()
     assert office.sent() == {"k": [1]}
+
+
+class AlwaysWoken:
+    """Somebody commits at every moment."""
+
+    def is_set(self) -> bool:
+        return True
+
+    def set(self) -> None:
+        pass
+
+    def clear(self) -> None:
+        pass
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        return True
+
+
+def test_under_load_it_takes_breath_so_that_a_turn_carries_several_events(office: Office) -> None:
+    relay = office.relay(limits=RelayLimits(breath=timedelta(milliseconds=20)))
+    relay.wake, turns, read = AlwaysWoken(), 0, office.reader.unsent
+
+    def counted(limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
+        nonlocal turns
+        turns += 1
+        return read(limits)
+
+    office.reader.unsent = counted  # type: ignore[method-assign]  # counted for this test alone
+    relay.run(office_until(office, 1))
+    assert 40 <= turns <= 51
+
+
+def test_what_was_asked_for_while_a_shard_was_full_is_read_once_that_is_drained(
+    office: Office,
+) -> None:
+    """A wake-up that comes too early is not forgotten for a second."""
+    same_shard = chr(16)
+    for number in range(4):
+        office.write("a" + number * same_shard)
+    relay = office.relay(limits=RelayLimits(rows_per_read=8))
+    relay.log_client = LateAcks(office)
+    began = office.clock.monotonic()
+    relay.turn()
+    late = office.write("a" + 5 * same_shard)
+    relay.wake.set()
+    while relay.turn():
+        assert office.clock.monotonic() - began < 1
+    assert late not in office.unsent()
 
 
 def test_the_way_from_commit_to_ack_is_timed_and_traced(office: Office) -> None:

@@ -1,6 +1,7 @@
 """Connections, transactions and what becomes of a driver's error."""
 
 import threading
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.state import Transaction
+from datarecs_core.runs.model import Run
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.failures import UnsafeLoginError
 from datarecs_postgres.migrate import downgrade
@@ -220,6 +222,81 @@ class TestFailures:
             own.transaction(A_TENANT) as session,
         ):
             session.execute(broken)
+
+
+class TestWhatTravelsTogether:
+    """A write whose answer nobody needs goes with the next question, or with COMMIT."""
+
+    PUT = text("INSERT INTO datarecs.run_timer VALUES (:tenant, :run, :reason, now())")
+
+    def put(self, run: Run, reason: str) -> dict[str, object]:
+        return {"tenant": run.tenant_id, "run": run.run_id, "reason": reason}
+
+    def put_all(
+        self, own: Database, run: Run, *reasons: str, then: Callable[[], None] = lambda: None
+    ) -> None:
+        with own.transaction(A_TENANT) as session:
+            for reason in reasons:
+                session.later(self.PUT, self.put(run, reason))
+            then()
+
+    def stop_and_ask(self, own: Database, run: Run) -> None:
+        stop = text("UPDATE datarecs.run SET wish = 'STOP' WHERE run_id = :run")
+        with own.transaction(A_TENANT) as session:
+            session.later(stop, {"run": run.run_id})
+            session.answer(text("SELECT 1"), {})
+
+    def timers(self, database: PreparedDatabase) -> set[str]:
+        return {reason for (reason,) in database.ask("SELECT reason FROM datarecs.run_timer")}
+
+    def test_the_next_question_sees_it_whoever_asks(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run, count = stores.triggered(), text("SELECT count(*) FROM datarecs.run_timer")
+        database.ask("DELETE FROM datarecs.run_timer")
+        with (
+            closing(Database(database.url(CONTROLLER))) as own,
+            own.transaction(A_TENANT) as session,
+        ):
+            session.later(self.PUT, self.put(run, "one"))
+            first = session.answer(count, {}).fetchone()
+            session.later(self.PUT, self.put(run, "two"))
+            second = session.execute(count).scalar()
+            session.later(self.PUT, self.put(run, "three"))
+        assert (first, second) == ((1,), 2)
+        assert self.timers(database) == {"one", "two", "three"}
+
+    def test_one_that_fails_fails_the_commit_and_nothing_stands(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = stores.triggered()
+        before = self.timers(database)
+        with closing(Database(database.url(CONTROLLER), limits=Limits(pool_size=1))) as own:
+            with pytest.raises(DBAPIError, match="run_timer_pkey"):
+                self.put_all(own, run, "one", "one", "two")
+            assert self.timers(database) == before
+            assert len(own.call(text("SELECT 1"))) == 1
+
+    def test_one_that_meets_a_lock_is_busy_at_the_next_question(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = stores.triggered()
+        limits = Limits(lock_timeout=timedelta(milliseconds=50))
+        with (
+            closing(Database(database.url(CONTROLLER), limits=limits)) as own,
+            stores.controller.unit.begin(A_TENANT) as other,
+        ):
+            other.runs.for_update(run.run_id)
+            with pytest.raises(StoreBusyError, match="lock"):
+                self.stop_and_ask(own, run)
+
+    def test_a_connection_cut_while_it_waits_is_unavailable(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = stores.triggered()
+        with closing(Database(database.url(API))) as own, pytest.raises(StoreUnavailableError):
+            self.put_all(own, run, "cut", then=lambda: cut(database))
+        assert "cut" not in self.timers(database)
 
 
 class TestStart:

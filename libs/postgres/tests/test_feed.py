@@ -205,6 +205,7 @@ class TestOutboxOrder:
         stores.relay.mark_sent([row.event_id for row in stores.unsent()])
         with stores.controller.unit.begin(A_TENANT, feed=1) as tx:
             tx.outbox.append(queued(slow))
+            tx.runs.get(slow.run_id)  # with a question goes what was only written
             carry_out(stores.controller.unit, B_TENANT, lambda tx: tx.outbox.append(queued(fast)))
             (higher,) = stores.unsent()
             stores.relay.mark_sent([higher.event_id])

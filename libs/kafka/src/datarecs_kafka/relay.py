@@ -27,6 +27,8 @@ from datarecs_kafka.relay_queue import RelayQueue
 
 log = structlog.get_logger()
 AT_ONCE = timedelta(0)
+NOT_YET_READ = -math.inf
+"""When a shard is to be read that was asked for and is not drained enough yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,9 @@ class RelayLimits:
     rows_per_read: int = 500
     most_rows_per_read: int = 20_000
     idle_poll: timedelta = timedelta(seconds=1)
+    breath: timedelta = timedelta(milliseconds=20)
+    """Two turns begin so far apart at least: a turn costs the same for one event as for ten, and
+    under load every commit wakes. An event that comes after a pause does not wait."""
     settle_slice: timedelta = timedelta(milliseconds=50)
     """How long acks are awaited before other keys and shards get their turn."""
     ack_slice: timedelta = timedelta(milliseconds=10)
@@ -56,7 +61,7 @@ class _Flight:
 
 @dataclass(slots=True)
 class _Shard:
-    next_read: float = 0.0
+    next_read: float = NOT_YET_READ
     left_alone: int = 0
     """Rows of the last read that could not be taken; the next read goes so much deeper."""
 
@@ -93,8 +98,12 @@ class Relay:
 
     def run(self, stop: Wake) -> None:
         """Relay until `stop`, then let what is in flight end, mark it and give the shards back."""
-        failures = 0
+        failures, began = 0, -math.inf
         while not stop.is_set():
+            too_early = began + _s(self.limits.breath) - self.clock.monotonic()
+            if too_early > 0:
+                self.clock.wait(timedelta(seconds=too_early), until=stop)
+            began = self.clock.monotonic()
             try:
                 busy = self.turn()
                 failures = 0
@@ -119,16 +128,19 @@ class Relay:
         self.wake.clear()
         self._mark()  # first, so that no read returns a row the broker already has
         self._hold_shards()
-        fresh = self._read(horizon)
+        more = self._read(horizon)
         self._send_ready()
         self._settle()
         self._mark()
-        return bool(fresh or self._flights or self._suspects or self._more_at_once())
+        return bool(more or self._flights or self._suspects or self._more_at_once())
 
     def _more_at_once(self) -> bool:
-        """The last read left rows alone that may go now."""
+        """The last read left rows alone that may go now, or a shard was not drained enough."""
         now = self.clock.monotonic()
-        return any(one.left_alone and one.next_read <= now for one in self._shards.values())
+        return any(
+            one.next_read == NOT_YET_READ or (one.left_alone and one.next_read <= now)
+            for one in self._shards.values()
+        )
 
     # --- taking
 
@@ -146,32 +158,33 @@ class Relay:
         if renewed is None or self.clock.monotonic() - renewed > _s(self.limits.self_fence):
             raise LogUnavailableError(where="the relay", cause="its shard leases are not renewed")
 
-    def _read(self, horizon: float) -> int:
-        """Read the shards that are due and nearly drained; how many rows were new."""
+    def _read(self, horizon: float) -> bool:
+        """Read the shards that are due and nearly drained; True when there may be more of them."""
         unsettled, enough = self._queue.unsettled(), self.limits.rows_per_read // 4
-        limits = {
-            number: min(
-                self.limits.rows_per_read + shard.left_alone, self.limits.most_rows_per_read
-            )
-            for number, shard in self._shards.items()
-            if shard.next_read <= horizon and unsettled[number] <= enough
-        }
+        limits = {}
+        for number, shard in self._shards.items():
+            if shard.next_read <= horizon:
+                shard.next_read = NOT_YET_READ
+                if unsettled[number] <= enough:
+                    wanted = self.limits.rows_per_read + shard.left_alone
+                    limits[number] = min(wanted, self.limits.most_rows_per_read)
         if not limits:
-            return 0
-        fresh, found = 0, self.outbox.unsent(limits)
+            return False
+        fresh, more, found = 0, False, self.outbox.unsent(limits)
         now = self.clock.monotonic()
         for number, rows in found.items():
             shard = self._shards[number]
             shard.left_alone = self._queue.offer(number, rows, now=now)
             taken = len(rows) - shard.left_alone
+            full = taken > 0 and len(rows) >= limits[number]
             # What was left alone behind rows on their way may go as soon as these are settled.
-            soon = taken or unsettled[number]
+            soon = full or (shard.left_alone and (taken or unsettled[number]))
             shard.next_read = now if soon else now + _s(self.limits.idle_poll)
-            fresh += taken
+            fresh, more = fresh + taken, more or full
         if fresh:
             self.signals.reached(steps.RELAY_AFTER_CLAIM)
             crash_point(steps.RELAY_AFTER_CLAIM)
-        return fresh
+        return more
 
     # --- sending
 

@@ -1,19 +1,22 @@
-"""The first and the last word of a transaction, one round trip each, beside SQLAlchemy.
+"""How statements travel: the first and the last word of a transaction, and what goes with others.
 
 Its own module because it alone speaks to the driver: several statements in one message, which
 SQLAlchemy cannot send. BEGIN travels with the settings, COMMIT with the notifications, so that
 a transaction costs two round trips besides its own statements; a single question travels with its
-settings, as one implicit transaction, and costs one.
+settings, as one implicit transaction, and costs one. A write whose answer nobody needs waits for
+the next question or for COMMIT, keeps its place before it, and costs none.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from select import POLLIN, poll
 from typing import Any, Literal
 
 import psycopg
-from sqlalchemy import Connection, Engine, Executable, Row, event
+from sqlalchemy import Connection, CursorResult, Engine, Executable, Row, event
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+
+from datarecs_postgres.compiled import compiled
 
 AUTOCOMMIT = {"autocommit": True}
 """How a driver's connection is opened for this: it adds no BEGIN of its own."""
@@ -26,9 +29,13 @@ Settings = tuple[bytes, Sequence[object]]
 """A statement that sets what holds for one transaction, and its values."""
 _SETTINGS = "datarecs_settings"
 """Option of a statement that travels with its `Settings`."""
+Parameters = Mapping[str, Any]
+RowOrRows = Parameters | Sequence[Parameters] | None
+Answer = psycopg.Cursor[tuple[Any, ...]]
+"""Rows as tuples, and how many a write has changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Opened:
     """A transaction under way."""
 
@@ -37,14 +44,68 @@ class Opened:
     """What the statement behind BEGIN has answered."""
     _driver: "psycopg.Connection[tuple[Any, ...]]"
     """Kept, since SQLAlchemy might offer another one in place of a connection that broke."""
+    _waiting: list[tuple[bytes, Parameters]] = field(default_factory=list)
 
-    def commit(self, last: bytes = b"") -> None:
-        """Run this statement, if any, and commit. Raises DBAPIError; the outcome may be unknown."""
-        words = b"; ".join(filter(None, (last, _COMMIT)))
+    def later(self, statement: Executable, parameters: Parameters) -> None:
+        """Run it before whatever is asked next, or before COMMIT; its failure is told then."""
+        known = compiled(statement, parameters)
+        self._waiting.append((known.text, known.values(parameters)))
+
+    def answer(self, statement: Executable, parameters: Parameters) -> Answer:
+        """Run what waits, then this, without SQLAlchemy in between.
+
+        Raises:
+            DBAPIError: of the first of them that fails.
+        """
+        known = compiled(statement, parameters)
+        words, values = known.text, known.values(parameters)
         try:
-            self._driver.execute(words, prepare=False)
+            if not self._waiting:
+                return self._driver.execute(words, values)
+            with self._driver.pipeline():
+                self._send_waiting()
+                answer = self._driver.execute(words, values)
         except psycopg.Error as cause:
             raise _wrapped(words, cause, is_gone=self._driver.closed) from cause
+        return answer
+
+    def execute(self, statement: Executable, parameters: RowOrRows = None) -> CursorResult[Any]:
+        """Run what waits, then this. Raises DBAPIError for the first of them that fails."""
+        if self._waiting:
+            self._catch_up()
+        return self.connection.execute(statement, parameters)
+
+    def commit(self, last: bytes = b"") -> None:
+        """Run what waits, then this statement, if any, and commit.
+
+        Raises:
+            DBAPIError: the outcome may be unknown.
+        """
+        words = list(filter(None, (last, _COMMIT)))
+        try:
+            if self._waiting:
+                with self._driver.pipeline():
+                    self._send_waiting()
+                    for word in words:
+                        self._driver.execute(word, prepare=False)
+            else:
+                self._driver.execute(b"; ".join(words), prepare=False)
+        except psycopg.Error as cause:
+            raise _wrapped(words[-1], cause, is_gone=self._driver.closed) from cause
+
+    def _catch_up(self) -> None:
+        words = self._waiting[0][0]
+        try:
+            with self._driver.pipeline():
+                self._send_waiting()
+        except psycopg.Error as cause:
+            raise _wrapped(words, cause, is_gone=self._driver.closed) from cause
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        cursor = self._driver.cursor()
+        for words, values in waiting:
+            cursor.execute(words, values)
 
 
 def begin(engine: Engine, words: bytes) -> Opened:

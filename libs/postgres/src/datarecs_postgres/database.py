@@ -100,7 +100,7 @@ class Database:
         with self._opened(words) as opened:
             now, *first = opened.row[-2:] if feed else opened.row[-1:]
             numbers = range(first[0], first[0] + feed) if feed else ()
-            session = Session(opened.connection, tenant_id=tenant, now=aware(now), numbers=numbers)
+            session = Session(opened, tenant_id=tenant, now=aware(now), numbers=numbers)
             yield session
             opened.commit(session.notifications() if self._notify and not read_only else b"")
 

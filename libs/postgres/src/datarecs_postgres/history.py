@@ -56,6 +56,18 @@ _NUMBER = (
     )
     .returning(RUN.c.last_sequence, func.clock_timestamp().label("time"))
 )
+_OF_FACT = (
+    RUN_EVENT.c.tenant_id == bindparam("tenant"),
+    RUN_EVENT.c.run_id == bindparam("run"),
+    RUN_EVENT.c.event_id == bindparam("event"),
+)
+_KNOWN = select(RUN_EVENT.c.sequence).where(*_OF_FACT)
+_RECLASSIFY = (
+    update(RUN_EVENT)
+    .where(*_OF_FACT)
+    .values(disposition=bindparam("told"))
+    .returning(RUN_EVENT.c.sequence)
+)
 _RECORD = insert(RUN_EVENT).values(data=cast(bindparam("data", type_=Text()), JSONB)).inline()
 
 
@@ -90,18 +102,18 @@ class RunHistory:
         rvs = tuple(self._session.next_rv() for _ in range(count))
         run = {"tenant": self._session.tenant_id, "run": run_id}
         numbers = {"count": count, "first_rv": rvs[0], "last_rv": rvs[-1]}
-        row = self._session.execute(_NUMBER, run | numbers).one_or_none()
+        row = self._session.answer(_NUMBER, run | numbers).fetchone()
         if row is None:
             self._explain(run_id)
-        last: int = row.last_sequence
+        last, time = row
         self._session.touch_run(run_id)
-        return Numbers(sequences=range(last - count + 1, last + 1), rvs=rvs, time=aware(row.time))
+        return Numbers(sequences=range(last - count + 1, last + 1), rvs=rvs, time=aware(time))
 
     def insert(self, entries: Sequence[NewEntry]) -> None:
         """Store rows whose numbers were taken in this transaction."""
-        self._session.execute(
-            _RECORD,
-            [
+        for entry in entries:
+            self._session.later(
+                _RECORD,
                 {
                     "tenant_id": self._session.tenant_id,
                     "run_id": entry.run_id,
@@ -113,34 +125,27 @@ class RunHistory:
                     "data": entry.data,
                     "disposition": entry.disposition.value,
                     "rv": entry.rv,
-                }
-                for entry in entries
-            ],
-        )
-
-    def find(self, run_id: RunId, event_id: EventId) -> int | None:
-        """The number under which an event is recorded."""
-        found = self._session.execute(
-            select(RUN_EVENT.c.sequence).where(
-                self._session.own(RUN_EVENT),
-                RUN_EVENT.c.run_id == run_id,
-                RUN_EVENT.c.event_id == event_id,
+                },
             )
-        ).scalar()
-        return None if found is None else int(found)
 
-    def reclassify(self, run_id: RunId, sequence: int, disposition: Disposition) -> None:
-        """What became of a fact that was recorded before it was handled."""
-        self._session.execute(
-            update(RUN_EVENT)
-            .where(
-                self._session.own(RUN_EVENT),
-                RUN_EVENT.c.run_id == run_id,
-                RUN_EVENT.c.sequence == sequence,
-            )
-            .values(disposition=disposition.value)
-        )
+    def knows(self, run_id: RunId, event_id: EventId) -> bool:
+        """Whether the fact is recorded."""
+        fact = {"tenant": self._session.tenant_id, "run": run_id, "event": event_id}
+        return self._session.answer(_KNOWN, fact).fetchone() is not None
+
+    def reclassify(self, run_id: RunId, event_id: EventId, disposition: Disposition) -> int | None:
+        """What became of a fact that was recorded before it was handled: its number, if it was."""
+        fact = {
+            "tenant": self._session.tenant_id,
+            "run": run_id,
+            "event": event_id,
+            "told": disposition.value,
+        }
+        found = self._session.answer(_RECLASSIFY, fact).fetchone()
+        if found is None:
+            return None
         self._session.touch_run(run_id)
+        return int(found[0])
 
     def entries(self, run_id: RunId, *, after: int, limit: int) -> list[HistoryEntry]:
         """Entries with a sequence above `after`, in order."""

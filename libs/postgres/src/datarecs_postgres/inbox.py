@@ -6,6 +6,8 @@ from datarecs_core.values import EventId
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.delivery import INBOX
 
+_MARK = insert(INBOX).on_conflict_do_nothing().inline()
+
 
 class PostgresInbox:
     """Port Inbox."""
@@ -14,15 +16,10 @@ class PostgresInbox:
         self._session = session
 
     def first_time(self, consumer: str, source: str, event_id: EventId) -> bool:
-        marked = self._session.execute(
-            insert(INBOX)
-            .values(
-                tenant_id=self._session.tenant_id,
-                consumer=consumer,
-                source=source,
-                event_id=event_id,
-            )
-            .on_conflict_do_nothing()
-            .inline()
-        )
-        return bool(marked.rowcount)
+        mark = {
+            "tenant_id": self._session.tenant_id,
+            "consumer": consumer,
+            "source": source,
+            "event_id": event_id,
+        }
+        return self._session.answer(_MARK, mark).rowcount == 1

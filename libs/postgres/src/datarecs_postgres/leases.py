@@ -4,9 +4,11 @@ Finding and taking leases across tenants is `work_finder`'s; this is what a use 
 lease of a run it has locked.
 """
 
+from collections import namedtuple
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, bindparam, delete, func, select, update
+from sqlalchemy import Integer, bindparam, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.ports.state import Lease
@@ -20,12 +22,29 @@ NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 RECLAIM_GRACE = timedelta(seconds=5)
 """How long an expired lease may still be renewed before it is taken back; as in `due_tenants`."""
 
-_END_CURRENT = delete(RUN_LEASE).where(
+_OF_RUN = (
     RUN_LEASE.c.tenant_id == bindparam("tenant"),
     RUN_LEASE.c.run_id == bindparam("run"),
-    RUN_LEASE.c.lease_epoch == bindparam("epoch"),
-    RUN_LEASE.c.lease_owner.is_not(None),
 )
+_SUBMIT = insert(RUN_LEASE).on_conflict_do_nothing().inline()
+_END = delete(RUN_LEASE).where(*_OF_RUN)
+_END_CURRENT = _END.where(
+    RUN_LEASE.c.lease_epoch == bindparam("epoch"), RUN_LEASE.c.lease_owner.is_not(None)
+)
+_LOCKED = select(RUN_LEASE).where(*_OF_RUN).with_for_update()
+_FREE = {"lease_owner": None, "lease_until": None, "lease_epoch": RUN_LEASE.c.lease_epoch + 1}
+_RELEASE = (
+    update(RUN_LEASE)
+    .where(*_OF_RUN)
+    .values(
+        due_at=bindparam("due"),
+        attempt=RUN_LEASE.c.attempt - bindparam("drained", type_=Integer),
+        releases=RUN_LEASE.c.releases + bindparam("drained", type_=Integer),
+        **_FREE,
+    )
+)
+_FENCE = update(RUN_LEASE).where(*_OF_RUN).values(due_at=NEVER, **_FREE)
+_Row = namedtuple("_Row", RUN_LEASE.c.keys())  # type: ignore[misc]  # noqa: PYI024  the table\'s columns
 
 
 class PostgresRunLeases:
@@ -35,25 +54,19 @@ class PostgresRunLeases:
         self._session = session
 
     def submit(self, run: Run, *, due_at: datetime | None = None) -> None:
-        self._session.execute(
-            insert(RUN_LEASE)
-            .values(
-                tenant_id=self._session.tenant_id,
-                run_id=run.run_id,
-                due_at=due_at or self._session.now,
-                priority=run.priority,
-                attempt=run.attempt,
-            )
-            .on_conflict_do_nothing()
-            .inline()
-        )
+        lease = {
+            "tenant_id": self._session.tenant_id,
+            "run_id": run.run_id,
+            "due_at": due_at or self._session.now,
+            "priority": run.priority,
+            "attempt": run.attempt,
+        }
+        self._session.later(_SUBMIT, lease)
         self._session.wake(Woken.LEASES)
 
     def get(self, run_id: RunId) -> Lease | None:
-        row = self._session.execute(
-            select(RUN_LEASE).where(*self._of(run_id)).with_for_update()
-        ).one_or_none()
-        return None if row is None else _lease(row)
+        row = self._session.answer(_LOCKED, self._of(run_id)).fetchone()
+        return None if row is None else _lease(_Row._make(row))
 
     def is_current(self, run_id: RunId, lease_epoch: int) -> bool:
         lease = self.get(run_id)
@@ -62,39 +75,19 @@ class PostgresRunLeases:
         )
 
     def end(self, run_id: RunId) -> None:
-        self._session.execute(delete(RUN_LEASE).where(*self._of(run_id)))
+        self._session.later(_END, self._of(run_id))
 
     def end_current(self, run_id: RunId, lease_epoch: int) -> bool:
-        lease = {"tenant": self._session.tenant_id, "run": run_id, "epoch": lease_epoch}
-        return self._session.execute(_END_CURRENT, lease).rowcount == 1
+        lease = {**self._of(run_id), "epoch": lease_epoch}
+        return self._session.answer(_END_CURRENT, lease).rowcount == 1
 
     def release(self, run_id: RunId, *, due_at: datetime, consume: bool) -> None:
-        drained = 0 if consume else 1
-        self._session.execute(
-            update(RUN_LEASE)
-            .where(*self._of(run_id))
-            .values(
-                due_at=due_at,
-                lease_owner=None,
-                lease_until=None,
-                lease_epoch=RUN_LEASE.c.lease_epoch + 1,
-                attempt=RUN_LEASE.c.attempt - drained,
-                releases=RUN_LEASE.c.releases + drained,
-            )
-        )
+        lease = {**self._of(run_id), "due": due_at, "drained": 0 if consume else 1}
+        self._session.later(_RELEASE, lease)
         self._session.wake(Woken.LEASES)
 
     def fence(self, run_id: RunId) -> None:
-        self._session.execute(
-            update(RUN_LEASE)
-            .where(*self._of(run_id))
-            .values(
-                due_at=NEVER,
-                lease_owner=None,
-                lease_until=None,
-                lease_epoch=RUN_LEASE.c.lease_epoch + 1,
-            )
-        )
+        self._session.later(_FENCE, self._of(run_id))
 
     def expired(self, limit: int) -> list[Lease]:
         rows = self._session.execute(
@@ -109,11 +102,11 @@ class PostgresRunLeases:
         )
         return [_lease(row) for row in rows]
 
-    def _of(self, run_id: RunId) -> tuple[ColumnElement[bool], ...]:
-        return (self._session.own(RUN_LEASE), RUN_LEASE.c.run_id == run_id)
+    def _of(self, run_id: RunId) -> dict[str, object]:
+        return {"tenant": self._session.tenant_id, "run": run_id}
 
 
-def _lease(row: Row[tuple[object, ...]]) -> Lease:
+def _lease(row: Any) -> Lease:  # noqa: ANN401  a row of SQLAlchemy or of the driver
     return Lease(
         run_id=RunId(row.run_id),
         due_at=aware(row.due_at),

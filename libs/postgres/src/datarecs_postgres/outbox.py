@@ -94,13 +94,13 @@ class PostgresOutbox:
         return places
 
     def _queue(self, ids: Sequence[EventId], encoded: Sequence[EncodedEvent]) -> None:
-        rows = []
         for event_id, one in zip(ids, encoded, strict=True):
             if one.topic is None:
                 raise ValueError(f"{one.type} travels over HTTP alone and has no outbox row")
             if one.attributes["tenantid"] != str(self._session.tenant_id):
                 raise ValueError("an event is appended in a transaction of its own tenant")
-            rows.append(
+            self._session.later(
+                _QUEUE,
                 {
                     "event_id": event_id,
                     "tenant_id": self._session.tenant_id,
@@ -110,9 +110,8 @@ class PostgresOutbox:
                     "hash": hash_of(one.key),
                     "headers": [[name, value.decode()] for name, value in one.headers],
                     "data": one.data,
-                }
+                },
             )
-        self._session.execute(_QUEUE, rows)
         self._session.wake(Woken.OUTBOX)
 
 

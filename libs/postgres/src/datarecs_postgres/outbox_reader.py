@@ -55,6 +55,16 @@ def _unsent() -> Select[Any]:
 
 
 _UNSENT = _unsent()
+# One array, whatever its length: one text, so the server plans it once.
+_MARK_SENT = (
+    update(OUTBOX)
+    .where(
+        OUTBOX.c.event_id == any_(cast(bindparam("ids", type_=ARRAY(Uuid)), ARRAY(Uuid))),
+        OUTBOX.c.sent_at.is_(None),
+    )
+    .values(sent_at=func.clock_timestamp(), attempts=OUTBOX.c.attempts + 1)
+    .returning(OUTBOX.c.position)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +132,7 @@ class PostgresOutboxReader:
         return found
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:
-        # One array, whatever its length: one text, so the server plans it once.
-        ids = cast(bindparam("ids", list(event_ids)), ARRAY(Uuid))
-        with self._database.platform() as connection:
-            connection.execute(
-                update(OUTBOX)
-                .where(OUTBOX.c.event_id == any_(ids), OUTBOX.c.sent_at.is_(None))
-                .values(sent_at=func.clock_timestamp(), attempts=OUTBOX.c.attempts + 1)
-            )
+        self._database.call(_MARK_SENT, {"ids": list(event_ids)})
 
     def mark_failed(self, event_id: EventId, error: str, *, park: bool) -> None:
         parked = {"parked_at": func.clock_timestamp()} if park else {}

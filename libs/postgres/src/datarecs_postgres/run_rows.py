@@ -1,12 +1,10 @@
 """A Run as a row and back. Apart from `runs`, because lists and live views read rows as well."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
 from datetime import datetime
 from enum import Enum
 from typing import Any
-
-from sqlalchemy import Row
 
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.runs.model import (
@@ -24,22 +22,53 @@ from datarecs_core.values import aware
 NUMBERED = frozenset({"row_version", "last_sequence", "feed_rv"})
 """Columns that no save writes: the numbering does, or the save itself raises them."""
 
-_SPREAD = frozenset({"error", "raw_error", "summary"})
-_OWN = dict.fromkeys(one.name for one in fields(Run) if one.name not in _SPREAD)
-"""Fields that are a column each, in order."""
-
 
 def to_row(run: Run) -> dict[str, object]:
     """Values by column name."""
     plain = {name: _plain(getattr(run, name)) for name in _OWN}
+    return plain | {name: value for make in _SPREAD.values() for name, value in make(run).items()}
+
+
+def changes(before: Run, after: Run) -> dict[str, object]:
+    """Values by column name where the two differ, without the columns that no save writes."""
+    found = {
+        name: _plain(new)
+        for name in _SAVED
+        if (new := getattr(after, name)) is not (old := getattr(before, name)) and new != old
+    }
+    for name, make in _SPREAD.items():
+        if getattr(after, name) != getattr(before, name):
+            old_columns = make(before)
+            found |= {key: new for key, new in make(after).items() if new != old_columns[key]}
+    return found
+
+
+def _error_columns(run: Run) -> dict[str, object]:
     error = run.error
-    return plain | {
+    return {
         "error_code": None if error is None else error.code.value,
         "error_message": None if error is None else error.message,
         "error_detail_code": None if error is None else error.detail_code,
-        "raw_error": None if run.raw_error is None else asdict(run.raw_error),
-        "summary": None if run.summary is None else asdict(run.summary),
     }
+
+
+def _raw_error_column(run: Run) -> dict[str, object]:
+    return {"raw_error": None if run.raw_error is None else asdict(run.raw_error)}
+
+
+def _summary_column(run: Run) -> dict[str, object]:
+    return {"summary": None if run.summary is None else asdict(run.summary)}
+
+
+_SPREAD: Mapping[str, Callable[[Run], dict[str, object]]] = {
+    "error": _error_columns,
+    "raw_error": _raw_error_column,
+    "summary": _summary_column,
+}
+"""Fields that are other columns than one of their own name and value."""
+_OWN = dict.fromkeys(one.name for one in fields(Run) if one.name not in _SPREAD)
+"""Fields that are a column each, in order."""
+_SAVED = tuple(name for name in _OWN if name not in NUMBERED)
 
 
 def _plain(value: object) -> object:
@@ -60,7 +89,7 @@ DEFAULTS: Mapping[str, object] = _defaults()
 """What a column holds that no insert names; equal to the column defaults of the table."""
 
 
-def from_row(row: Row[Any]) -> Run:
+def from_row(row: Any) -> Run:  # noqa: ANN401  a row of SQLAlchemy or of the driver
     """The run of a complete row of `run`."""
     plain = {name: _read(getattr(row, name)) for name in _OWN}
     return Run(

@@ -4,18 +4,28 @@ Roles hold column grants, so a save that named an unchanged column could be refu
 keeps what it loaded in this transaction and writes the difference.
 """
 
-from sqlalchemy import Select, select, update
+from collections import namedtuple
+
+from sqlalchemy import Executable, bindparam, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.errors import RunExistsError
 from datarecs_application.ports.state import HistoryEntry
-from datarecs_core.runs.model import Run
+from datarecs_core.runs.model import Disposition, Run
 from datarecs_core.values import RunId
 from datarecs_postgres import json_text
 from datarecs_postgres.history import NewEntry, RunHistory
-from datarecs_postgres.run_rows import DEFAULTS, NUMBERED, from_row, to_row
+from datarecs_postgres.run_rows import DEFAULTS, changes, from_row, to_row
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.runs import RUN
+
+_OF_RUN = (RUN.c.tenant_id == bindparam("of_tenant"), RUN.c.run_id == bindparam("of_run"))
+_READ = select(RUN).where(*_OF_RUN)
+_LOCKED = _READ.with_for_update()
+_ADD = insert(RUN).on_conflict_do_nothing().inline()
+_SAVE = update(RUN).where(*_OF_RUN).values(row_version=RUN.c.row_version + 1)
+"""Sets, besides, the columns that are named with it."""
+_Row = namedtuple("_Row", RUN.c.keys())  # type: ignore[misc]  # noqa: PYI024  the table\'s columns
 
 
 class PostgresRuns:
@@ -33,18 +43,17 @@ class PostgresRuns:
             for name, value in row.items()
             if name not in DEFAULTS or value != DEFAULTS[name]
         }
-        added = self._session.execute(insert(RUN).values(named).on_conflict_do_nothing().inline())
-        if not added.rowcount:
+        if not self._session.answer(_ADD, named).rowcount:
             raise RunExistsError(run_id=run.run_id)
         self._locked[run.run_id] = run
         self._session.touch_run(run.run_id)
         self._session.wake()
 
     def get(self, run_id: RunId) -> Run | None:
-        return self._load(self._by_id(run_id))
+        return self._load(_READ, run_id)
 
     def for_update(self, run_id: RunId) -> Run | None:
-        run = self._load(self._by_id(run_id).with_for_update())
+        run = self._load(_LOCKED, run_id)
         if run is not None:
             self._locked[run_id] = run
         return run
@@ -53,28 +62,18 @@ class PostgresRuns:
         before = self._locked.get(run.run_id)
         if before is None:
             raise LookupError(f"run {run.run_id} was not locked in this transaction")
-        old = to_row(before)
-        changed = {
-            name: value
-            for name, value in to_row(run).items()
-            if name not in NUMBERED and value != old[name]
-        }
+        changed = changes(before, run)
         if not changed:
             return
-        self._session.execute(
-            update(RUN)
-            .where(self._session.own(RUN), RUN.c.run_id == run.run_id)
-            .values(**changed, row_version=RUN.c.row_version + 1)
-        )
+        self._session.later(_SAVE, {**changed, **self._by_id(run.run_id)})
         self._locked[run.run_id] = run
         self._session.touch_run(run.run_id)
         if "next_reconcile_at" in changed:
             self._session.wake()
 
     def record(self, run_id: RunId, entry: HistoryEntry) -> int:
-        known = self._history.find(run_id, entry.event_id)
+        known = self._known(run_id, entry)
         if known is not None:
-            self._history.reclassify(run_id, known, entry.disposition)
             return known
         numbers = self._history.number(run_id, 1)
         sequence = numbers.sequences[0]
@@ -98,12 +97,23 @@ class PostgresRuns:
     def history(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> list[HistoryEntry]:
         return self._history.entries(run_id, after=after, limit=limit)
 
-    def _by_id(self, run_id: RunId) -> Select[tuple[object, ...]]:
-        return select(RUN).where(self._session.own(RUN), RUN.c.run_id == run_id)
+    def _known(self, run_id: RunId, entry: HistoryEntry) -> int | None:
+        """The number of a fact that is recorded already, with its new disposition.
 
-    def _load(self, statement: Select[tuple[object, ...]]) -> Run | None:
-        row = self._session.execute(statement).one_or_none()
-        return None if row is None else from_row(row)
+        What was heard is, as a rule, and only run-controller hears; what is synthesised is new,
+        and workers, who may not change a disposition, do that too.
+        """
+        history, event_id = self._history, entry.event_id
+        if entry.disposition is Disposition.SYNTHESISED and not history.knows(run_id, event_id):
+            return None
+        return history.reclassify(run_id, event_id, entry.disposition)
+
+    def _by_id(self, run_id: RunId) -> dict[str, object]:
+        return {"of_tenant": self._session.tenant_id, "of_run": run_id}
+
+    def _load(self, statement: Executable, run_id: RunId) -> Run | None:
+        row = self._session.answer(statement, self._by_id(run_id)).fetchone()
+        return None if row is None else from_row(_Row._make(row))
 
     def _session_owns(self, run: Run) -> None:
         if run.tenant_id != self._session.tenant_id:

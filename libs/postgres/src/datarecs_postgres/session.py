@@ -3,16 +3,17 @@
 Apart from `database`, which opens and ends transactions, so that repositories can neither.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from psycopg import sql
-from sqlalchemy import ColumnElement, Connection, CursorResult, Executable, Table
+from sqlalchemy import ColumnElement, CursorResult, Executable, Table
 
 from datarecs_application.errors import FeedNotDrawnError
 from datarecs_core.values import RunId, TenantId
+from datarecs_postgres.border import Answer, Opened, Parameters, RowOrRows
 
 RUN_CHANNEL = "datarecs_run"
 """Payload: a run id, or nothing when several runs changed."""
@@ -40,9 +41,9 @@ class Session:
     """Statements of one transaction, its database time, its feed numbers, its notifications."""
 
     def __init__(
-        self, connection: Connection, *, tenant_id: TenantId, now: datetime, numbers: Sequence[int]
+        self, opened: Opened, *, tenant_id: TenantId, now: datetime, numbers: Sequence[int]
     ) -> None:
-        self._connection = connection
+        self._opened = opened
         self.tenant_id = tenant_id
         self.now = now
         """Transaction time of the database, aware UTC."""
@@ -51,13 +52,17 @@ class Session:
         self._touched: set[RunId] = set()
         self._woken: set[Woken] = set()
 
-    def execute(
-        self,
-        statement: Executable,
-        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    ) -> CursorResult[Any]:
+    def execute(self, statement: Executable, parameters: RowOrRows = None) -> CursorResult[Any]:
         """Run a statement of SQLAlchemy Core or of a `.sql` file; row security adds the tenant."""
-        return self._connection.execute(statement, parameters)
+        return self._opened.execute(statement, parameters)
+
+    def answer(self, statement: Executable, parameters: Parameters) -> Answer:
+        """Run a statement that stands in a module: compiled once, without result objects."""
+        return self._opened.answer(statement, parameters)
+
+    def later(self, statement: Executable, parameters: Parameters) -> None:
+        """The same for a write whose answer nobody needs: it goes with the next, or with COMMIT."""
+        self._opened.later(statement, parameters)
 
     def own(self, table: Table) -> ColumnElement[bool]:
         """The table's rows of this tenant: said in the statement as well as by row security."""

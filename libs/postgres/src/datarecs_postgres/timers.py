@@ -2,12 +2,28 @@
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import ARRAY, Text, any_, bindparam, cast, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_core.values import RunId
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.runs import RUN_TIMER
+
+_NEW = insert(RUN_TIMER)
+_PUT = _NEW.on_conflict_do_update(
+    index_elements=["tenant_id", "run_id", "reason"],
+    set_={"due_at": _NEW.excluded.due_at, "claimed_until": None},
+).inline()
+_OF_RUN = (
+    RUN_TIMER.c.tenant_id == bindparam("tenant"),
+    RUN_TIMER.c.run_id == bindparam("run"),
+)
+_REASONS = any_(cast(bindparam("reasons", type_=ARRAY(Text)), ARRAY(Text)))
+_DROP_ALL = delete(RUN_TIMER).where(*_OF_RUN)
+_DROP = _DROP_ALL.where(RUN_TIMER.c.reason == _REASONS)
+_DUE = select(RUN_TIMER.c.due_at <= func.clock_timestamp()).where(
+    *_OF_RUN, RUN_TIMER.c.reason == bindparam("reason")
+)
 
 
 class PostgresRunTimers:
@@ -17,27 +33,17 @@ class PostgresRunTimers:
         self._session = session
 
     def put(self, run_id: RunId, reason: str, due_at: datetime) -> None:
-        row = insert(RUN_TIMER).values(
-            tenant_id=self._session.tenant_id, run_id=run_id, reason=reason, due_at=due_at
-        )
-        self._session.execute(
-            row.on_conflict_do_update(
-                index_elements=["tenant_id", "run_id", "reason"],
-                set_={"due_at": row.excluded.due_at, "claimed_until": None},
-            ).inline()
-        )
+        timer = {"tenant_id": self._session.tenant_id, "run_id": run_id}
+        self._session.later(_PUT, {**timer, "reason": reason, "due_at": due_at})
 
     def drop(self, run_id: RunId, *reasons: str) -> None:
-        which = [RUN_TIMER.c.reason.in_(reasons)] if reasons else []
-        self._session.execute(delete(RUN_TIMER).where(*self._of(run_id), *which))
+        run = {"tenant": self._session.tenant_id, "run": run_id}
+        if reasons:
+            self._session.later(_DROP, {**run, "reasons": [str(one) for one in reasons]})
+        else:
+            self._session.later(_DROP_ALL, run)
 
     def due(self, run_id: RunId, reason: str) -> bool:
-        found = self._session.execute(
-            select(RUN_TIMER.c.due_at <= func.clock_timestamp()).where(
-                *self._of(run_id), RUN_TIMER.c.reason == reason
-            )
-        ).scalar()
-        return bool(found)
-
-    def _of(self, run_id: RunId) -> tuple[ColumnElement[bool], ...]:
-        return (self._session.own(RUN_TIMER), RUN_TIMER.c.run_id == run_id)
+        timer = {"tenant": self._session.tenant_id, "run": run_id, "reason": reason}
+        found = self._session.answer(_DUE, timer).fetchone()
+        return found is not None and bool(found[0])

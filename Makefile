@@ -5,7 +5,8 @@ MEMBERS := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml
 SOURCES := $(subst $() ,:,$(addsuffix /src,$(MEMBERS)))
 INSTALL := $(BIN)/python -m datarecs_cli.stack.installing
 PYTEST := $(BIN)/pytest -q
-COMPARE := $(BIN)/python tests/bench/compare.py --write docs/benchmarks.md
+BENCH := $(BIN)/python -m tests.bench
+FIGURES := --write docs/benchmarks.md
 # Several at once: a test of a server waits more than it works.
 BY_TEST := -n 2 --dist worksteal
 BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
@@ -20,9 +21,10 @@ RUNS ?= 1000
 MINUTES ?= 15
 SEED ?= 1
 KEEP ?=
+ONLY ?=
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test crash soak bench lock lock-jars
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test crash soak bench mutants lock lock-jars
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -109,15 +111,27 @@ soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEE
 
 bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/run.py
-	@$(COMPARE) --rows 1000000 --strategies narrow full --goal 2
-	@$(COMPARE) --rows 10000000 --goal 0.8
-	@$(COMPARE) --rows 10000000 --differ 0 --goal 0.5
-	@$(COMPARE) --rows 10000000 --differ 0.05 --goal 1.5
-	@$(COMPARE) --rows 30000000 --goal 0.6
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --strategies narrow full --goal 2
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --goal 0.8
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --goal 0.5
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0.05 --goal 1.5
+	@$(BENCH).compare $(FIGURES) --rows 30000000 --goal 0.6
+	@$(BENCH).growth $(FIGURES)
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --sources 3 --goal 1.2
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --sources 5
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --sources 10 --goal-of-two 6
+	@$(BENCH).aggregate $(FIGURES) --rows 10000000 --goal 2
+	@$(BENCH).lake $(FIGURES) --rows 10000000 --goal 4
+	@$(BENCH).extraction $(FIGURES) --rows 1000000
+	@$(BENCH).commands $(FIGURES)
+	@$(BENCH).memory $(FIGURES) --rows 30000000 --goal 2
 	@$(BIN)/python tests/bench/queues.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/events.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/feed.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/steady.py --write docs/benchmarks-events.md
+
+mutants: setup ## change what decides a verdict, one place at a time: make mutants ONLY="tolerance verdict"
+	@nice -n 19 $(BIN)/python -m tests.mutation.run $(ONLY)
 
 lock: .venv/.uv ## resolve again; names, versions and hashes, no host
 	@$(BIN)/uv lock --quiet $(LOCKFLAGS) && $(BIN)/uv export --quiet --frozen --no-emit-workspace --no-header --no-annotate --group dev -o requirements.lock

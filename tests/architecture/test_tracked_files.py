@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HOSTS = {"json-schema.org", "www.apache.org", "www.standardwebhooks.com", "keepachangelog.com"}
+HOSTS = {
+    "json-schema.org",
+    "keepachangelog.com",
+    "www.apache.org",
+    "www.standardwebhooks.com",
+    "www.w3.org",
+}
 """The real ones: identifiers of standards, the licence, pages that are linked."""
 RESERVED = re.compile(
     r"[^.]*\.?|.*\.(example|test|invalid|localhost|local|internal|svc)\.?|(.*\.)?example\.(com|org)\.?"

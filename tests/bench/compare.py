@@ -1,22 +1,26 @@
-"""Figures of comparisons: datarecs' strategies beside DuckDB and Polars, interleaved in one run.
+"""Figures of comparing rows: datarecs' strategies beside DuckDB, Polars and datacompy, interleaved.
 
 Every contestant reads the same generated Parquet files and writes the differences as Parquet; their
-counts must agree, else there are no figures. DuckDB's full outer join is 1.00. Only ratios of one
-run mean anything: load and machine stand beside them.
+counts must agree, else there are no figures. DuckDB's full outer join is 1.00, of the first two
+sources where there are more. Only ratios of one run mean anything: load and machine stand beside
+them. What the other benchmarks of comparisons share stands here as well.
 """
 
 import argparse
+import json
 import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
+from subprocess import PIPE, Popen
 from time import perf_counter
 from uuid import UUID
 
@@ -28,6 +32,7 @@ from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import PRESENCE, ComparisonPlan
 from datarecs_core.comparison.planner import PlanRequest, plan_comparison
+from datarecs_core.comparison.results import StageResults
 from datarecs_core.jobs.definition import (
     Dimension,
     Execution,
@@ -43,6 +48,7 @@ from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_testing.figures import Figure, machine, page, replace_part
 
 KEY = "id"
+JOINED = "duckdb full join"
 COLUMNS: Mapping[str, str] = {
     "account": "'AC' || lpad((hash(i, 1) % 100000)::VARCHAR, 8, '0')",
     "amount": "((hash(i, 2) % 100000000)::DECIMAL(14,2) / 100)::DECIMAL(14,2)",
@@ -58,6 +64,8 @@ COLUMNS: Mapping[str, str] = {
 }
 """Measures, by the expression that makes them from a row's number."""
 DIFFERS = "quantity"
+DATACOMPY_NAME, DATACOMPY, DATACOMPY_ROWS = "datacompy (polars)", "1.1.0", 1_000_000
+"""Its name here, its version, and up to where it is asked: it keeps several copies in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,40 +115,53 @@ def generate(folder: Path, *, rows: int, share: float, sources: int) -> Case:
     return Case(files=tuple(files), rows=rows, out=folder / "out")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Who takes part, and what everybody must find."""
+
+    contestants: Mapping[str, Callable[[], Counts]]
+    others: frozenset[str] = frozenset()
+    """Contestants that are asked something else: only their time is looked at."""
+    truth: Counts | None = None
+    """From elsewhere; without it contestants are held against one another."""
+
+
+def rows_stage() -> Stage:
+    """Every column by the key."""
+    return Stage(
+        name="rows",
+        type=StageType.ROW,
+        dimensions=(Dimension(name=KEY),),
+        measures=tuple(Measure(name=name, column=name) for name in COLUMNS),
+    )
+
+
 class Datarecs:
     """The Spark engine in one warm session, planned anew every time."""
 
-    def __init__(self, runtime: SparkRuntime, case: Case, strategy: Strategy) -> None:
+    def __init__(
+        self, runtime: SparkRuntime, case: Case, strategy: Strategy, stage: Stage | None = None
+    ) -> None:
         self.runtime, self.case, self.strategy = runtime, case, strategy
+        self.stage = stage or rows_stage()
 
     def __call__(self) -> Counts:
         plan = self._plan()
         engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=self.case.fresh())
         results = engine.compare(plan.stages[0], lambda _: None)
-        counts = results.counts
         if results.strategy is None or results.strategy.chosen is not self.strategy:
             raise RuntimeError(f"{self.strategy} became {results.strategy}")
-        return Counts(
-            only_first=counts.unmatched_by_source[0],
-            only_second=sum(counts.unmatched_by_source[1:]),
-            changed=sum(each.outside for each in results.measures),
-        )
+        return counts_of(results)
 
     def _plan(self) -> ComparisonPlan:
         sources = tuple(
             Source(name=f"s{at}", kind=SourceKind.PARQUET, path=path.name)
             for at, path in enumerate(self.case.files)
         )
-        stage = Stage(
-            name="rows",
-            type=StageType.ROW,
-            dimensions=(Dimension(name=KEY),),
-            measures=tuple(Measure(name=name, column=name) for name in COLUMNS),
-        )
         job = ReconciliationJob(
             name="bench",
             sources=sources,
-            stages=(stage,),
+            stages=(self.stage,),
             execution=replace(Execution(), strategy=self.strategy),
         )
         schemas, pins = {}, {}
@@ -160,6 +181,35 @@ class Datarecs:
                 job=job, job_uid=UUID(int=7), spec_hash=spec_hash(job), schemas=schemas, pins=pins
             )
         )
+
+
+def counts_of(results: StageResults) -> Counts:
+    """What a peer counts, too: groups that others lack, and values that differ."""
+    counts = results.counts
+    return Counts(
+        only_first=counts.unmatched_by_source[0],
+        only_second=sum(counts.unmatched_by_source[1:]),
+        changed=sum(each.outside for each in results.measures),
+    )
+
+
+def truth_of(case: Case) -> Counts:
+    """For more than two sources, by a chain of joins over the columns that can differ."""
+    sources = [
+        f"(SELECT {KEY}, {DIFFERS} AS v{at}, TRUE AS p{at} FROM '{file}')"  # noqa: S608 - constants of this page
+        for at, file in enumerate(case.files)
+    ]
+    joined = sources[0] + "".join(f" FULL JOIN {each} USING ({KEY})" for each in sources[1:])
+    having = [f"coalesce(p{at}, FALSE)" for at in range(len(sources))]
+    everywhere = " AND ".join(having)
+    lacking = [f"count(*) FILTER ({each} AND NOT ({everywhere}))" for each in having]
+    distinct = " OR ".join(f"v{at} IS DISTINCT FROM v0" for at in range(1, len(sources)))
+    with duckdb.connect() as connection:
+        (found,) = connection.execute(
+            f"SELECT {lacking[0]}, {' + '.join(lacking[1:])},"  # noqa: S608 - constants of this page
+            f" count(*) FILTER (({everywhere}) AND ({distinct})) FROM {joined}"
+        ).fetchall()
+    return Counts(only_first=found[0], only_second=found[1], changed=found[2])
 
 
 def duckdb_join(case: Case) -> Counts:
@@ -244,34 +294,81 @@ def polars_join(case: Case) -> Counts:
     )
 
 
-def measured(contestants: Mapping[str, Callable[[], Counts]], runs: int) -> dict[str, list[float]]:
+@contextmanager
+def started_peer() -> Iterator[Popen[str] | None]:
+    """A process with datacompy, which wants an older Polars than ours; None where uv has none."""
+    uv = Path(sys.executable).with_name("uv")
+    asked = ("run", "--quiet", "--isolated", "--no-project", "--python", sys.executable)
+    package = ("--with", f"datacompy=={DATACOMPY}")
+    script = Path(__file__).with_name("datacompy_peer.py")
+    command = [str(uv), *asked, *package, "python", str(script), KEY]
+    if not uv.exists():
+        yield None
+        return
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as peer:
+        ready = peer.stdout is not None and peer.stdout.readline() == "ready\n"
+        yield peer if ready else None
+        if peer.stdin is not None:
+            peer.stdin.close()
+
+
+def peer_of(peer: Popen[str], case: Case) -> Counts:
+    """One question and its answer, a line each."""
+    if peer.stdin is None or peer.stdout is None:
+        raise RuntimeError("the peer has no pipes")
+    asked = [str(path) for path in (*case.files[:2], case.fresh() / "differences.parquet")]
+    peer.stdin.write(json.dumps(asked) + "\n")
+    peer.stdin.flush()
+    return Counts(**json.loads(peer.stdout.readline()))
+
+
+def measured(contest: Contest, runs: int) -> dict[str, list[float]]:
     """Seconds of every run, contestants in turn; the first turn warms and is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    seconds: dict[str, list[float]] = {name: [] for name in contest.contestants}
     for turn in range(runs + 1):
-        found = {}
-        for name, contestant in contestants.items():
+        found = {} if contest.truth is None else {"the truth": contest.truth}
+        for name, contestant in contest.contestants.items():
             began = perf_counter()
-            found[name] = contestant()
+            counts = contestant()
             if turn:
                 seconds[name].append(perf_counter() - began)
+            if name not in contest.others:
+                found[name] = counts
         if len(set(found.values())) != 1:
             raise RuntimeError(f"the contestants disagree: {found}")
     return seconds
 
 
-def contestants_of(
-    case: Case, runtime: SparkRuntime, strategies: Sequence[Strategy]
-) -> dict[str, Callable[[], Counts]]:
-    """DuckDB and Polars join two sources and take part only there."""
-    found: dict[str, Callable[[], Counts]] = {}
-    if len(case.files) == 2:
-        found["duckdb full join"] = lambda: duckdb_join(case)
-        found["duckdb two-phase"] = lambda: duckdb_phases(case)
-        if find_spec("polars"):
-            found["polars full join"] = lambda: polars_join(case)
+def contest_of_two(
+    case: Case, runtime: SparkRuntime, strategies: Sequence[Strategy], peers: ExitStack
+) -> Contest:
+    """Everybody who can join two sources."""
+    found: dict[str, Callable[[], Counts]] = {
+        JOINED: lambda: duckdb_join(case),
+        "duckdb two-phase": lambda: duckdb_phases(case),
+    }
+    if find_spec("polars"):
+        found["polars full join"] = lambda: polars_join(case)
+    if case.rows <= DATACOMPY_ROWS:
+        peer = peers.enter_context(started_peer())
+        if peer is not None:
+            found[DATACOMPY_NAME] = lambda: peer_of(peer, case)
     for strategy in strategies:
         found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
-    return found
+    return Contest(contestants=found)
+
+
+def contest_of_many(case: Case, runtime: SparkRuntime, strategies: Sequence[Strategy]) -> Contest:
+    """All sources by datarecs, beside the first two of them: by a join, and by datarecs."""
+    two = replace(case, files=case.files[:2])
+    before = f"datarecs {strategies[0]}, two sources"
+    found: dict[str, Callable[[], Counts]] = {
+        JOINED: lambda: duckdb_join(two),
+        before: Datarecs(runtime, two, strategies[0]),
+    }
+    for strategy in strategies:
+        found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
+    return Contest(contestants=found, others=frozenset({JOINED, before}), truth=truth_of(case))
 
 
 def started(folder: Path) -> SparkRuntime:
@@ -292,8 +389,7 @@ def started(folder: Path) -> SparkRuntime:
     )
 
 
-def main() -> int:
-    """Print the figures as Markdown."""
+def asking() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="of each source")
     parser.add_argument("--sources", type=int, default=2)
@@ -303,21 +399,32 @@ def main() -> int:
         "--strategies", type=Strategy, nargs="+", default=[Strategy.NARROW], help="of datarecs"
     )
     parser.add_argument("--goal", type=float, help="times the peer's, of the first strategy")
+    parser.add_argument("--goal-of-two", type=float, help="times the same with two sources")
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Print the figures as Markdown."""
+    asked = asking()
     load_before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="datarecs-bench-") as name:
-        folder = Path(name)
+    with ExitStack() as held:
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
         case = generate(folder, rows=asked.rows, share=asked.differ, sources=asked.sources)
         runtime = started(folder)
-        try:
-            seconds = measured(contestants_of(case, runtime, asked.strategies), asked.runs)
-        finally:
-            runtime.close()
+        held.callback(runtime.close)
+        if asked.sources == 2:
+            contest = contest_of_two(case, runtime, asked.strategies, held)
+        else:
+            contest = contest_of_many(case, runtime, asked.strategies)
+        seconds = measured(contest, asked.runs)
+    judged = f"datarecs {asked.strategies[0]}"
+    figures = ratios(seconds, {judged: asked.goal})
+    if asked.goal_of_two is not None:
+        two = seconds[f"{judged}, two sources"]
+        figures.append(ratio(f"{judged} to two sources", seconds[judged], two, asked.goal_of_two))
     title = f"{asked.sources} sources of {asked.rows:,} rows, {asked.differ:.2%} differ"
-    text = page(
-        title, ratios(seconds, asked.strategies[0], asked.goal), about(seconds, load_before)
-    )
+    text = page(title, figures, about(seconds, load_before))
     sys.stdout.write(text)
     if asked.write:
         replace_part(asked.write, text)
@@ -325,32 +432,36 @@ def main() -> int:
 
 
 def ratios(
-    seconds: Mapping[str, Sequence[float]], first: Strategy, goal: float | None
+    seconds: Mapping[str, Sequence[float]], goals: Mapping[str, float | None]
 ) -> list[Figure]:
     """Of every contestant to the first one, turn by turn."""
     peer = next(iter(seconds.values()))
-    return [
-        Figure(
-            name=name,
-            unit="x",
-            values=tuple(one / other for one, other in zip(own, peer, strict=True)),
-            target=goal if name == f"datarecs {first}" else None,
-        )
-        for name, own in seconds.items()
-    ]
+    return [ratio(name, own, peer, goals.get(name)) for name, own in seconds.items()]
 
 
-def about(seconds: Mapping[str, Sequence[float]], load_before: float) -> list[tuple[str, str]]:
-    packages = ("duckdb", "polars", "pyspark", "numpy", "pyarrow")
-    versions = [f"{each} {version(each)}" for each in packages if find_spec(each)]
+def ratio(name: str, own: Sequence[float], other: Sequence[float], goal: float | None) -> Figure:
+    values = tuple(one / peer for one, peer in zip(own, other, strict=True))
+    return Figure(name=name, unit="x", values=values, target=goal)
+
+
+def about(
+    seconds: Mapping[str, Sequence[float]], load_before: float, columns: int = 1 + len(COLUMNS)
+) -> list[tuple[str, str]]:
+    asked = DATACOMPY_NAME in seconds
+    apart = [f"datacompy {DATACOMPY} in an environment of its own"] if asked else []
     medians = [f"{name} {statistics.median(own):.2f} s" for name, own in seconds.items()]
     return [
         *machine(load_before),
-        ("versions", ", ".join(versions)),
-        ("columns", str(1 + len(COLUMNS))),
+        ("versions", ", ".join((versions(), *apart))),
+        ("columns", str(columns)),
         ("turns", str(len(next(iter(seconds.values()))))),
         ("medians", ", ".join(medians)),
     ]
+
+
+def versions() -> str:
+    packages = ("duckdb", "polars", "pyspark", "numpy", "pyarrow")
+    return ", ".join(f"{each} {version(each)}" for each in packages if find_spec(each))
 
 
 if __name__ == "__main__":

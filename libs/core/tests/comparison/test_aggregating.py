@@ -67,6 +67,11 @@ def test_float_sums_round_each_value_to_18_places_and_count_it() -> None:
     assert (canonical_text(found.value), found.rounded) == ("0.000000000000000003", 3)
 
 
+def test_averages_of_floats_have_18_places() -> None:
+    found = aggregate(Function.AVG, numbers("1", "0", "0"), types.FLOAT64, None)
+    assert canonical_text(found.value) == "0.333333333333333333"
+
+
 @pytest.mark.parametrize(
     ("values", "total"),
     [

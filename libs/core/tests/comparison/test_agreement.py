@@ -122,7 +122,8 @@ def test_nan_and_infinities_agree_only_when_equal() -> None:
 
 def test_what_is_not_comparable_never_agrees() -> None:
     lost = a_plan(ONE, comparable=False)
-    assert agreement(lost, numbers(1, 1), 0).own_within == (False,)
+    found = agreement(lost, numbers(1, 1), 0)
+    assert (found.equal, found.within, found.own_within) == (False, False, (False,))
     assert odd_one_out(lost, numbers(1, 1, 5), 0) is None
 
 

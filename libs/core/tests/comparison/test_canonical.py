@@ -19,6 +19,7 @@ from datarecs_core.comparison.canonical import (
     number,
     text,
 )
+from datarecs_core.comparison.json_form import json_value
 from datarecs_core.comparison.translating import Invalid, canonical, fits
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType, TypeKind
@@ -71,6 +72,7 @@ def test_a_tuple_is_its_count_and_its_values() -> None:
 def test_minus_zero_is_zero() -> None:
     assert encode(of(-0.0, types.FLOAT64)) == encode(of(0, types.INT))
     assert canonical_text(of(D("-0.00"), types.NUMERIC)) == "0"
+    assert str(number(D("-0")).content) == "0"
 
 
 @pytest.mark.case("P03")
@@ -240,10 +242,56 @@ def test_digits_after_the_point_count_against_the_38() -> None:
     assert fits(D("9" * 36 + ".99"), 2)
     assert not fits(D("9" * 37), 2)
     assert not fits(D("0.001"), 2)
+    assert not fits(D(1), 38)
+    assert fits(D("0E+999"), 38)
 
 
 def test_members_that_cannot_be_counted_make_a_value_invalid() -> None:
-    assert of([1] * 65_536, types.array_of(types.INT)).is_invalid
+    assert of([1] * 65_536, types.array_of(types.INT)).content == ("one", b"65536 members")
+    assert not of([1] * 65_535, types.array_of(types.INT)).is_invalid
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "fit"),
+    [("1E+400", 401, True), ("1E+401", 402, False), ("1E-400", 400, True), ("1E-401", 401, False)],
+)
+def test_a_number_beyond_every_double_does_not_fit(value: str, digits: int, *, fit: bool) -> None:
+    scale = digits if "-" in value else 0
+    assert fits(D(value), scale, digits) is fit
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "raw"),
+    [
+        ("9" * 39, types.NUMERIC, b"9" * 39),
+        ("\ud800", types.TEXT, b"\xed\xa0\x80"),
+        (b"\xff", types.TEXT, b"\xff"),
+        ("[1", types.JSON, b"[1"),
+        (Invalid(b"x"), types.INT, b"x"),
+    ],
+)
+def test_an_invalid_value_keeps_its_source_and_bytes(
+    value: object, kind: CanonicalType, raw: bytes
+) -> None:
+    assert of(value, kind) == invalid("one", raw)
+
+
+@pytest.mark.parametrize(
+    ("written", "form"),
+    [
+        ("1e400", "1" + "0" * 400),
+        ("1e401", None),
+        ("1" + "0" * 401, None),
+        ("-1e-401", None),
+        ("0e999999", "0"),
+        ('{"a":NaN}', None),
+        ('"\\ud800"', None),
+        ('[{"b":[2,1],"a":3},2,1,2]', '[1,2,2,{"a":3,"b":[1,2]}]'),
+        ('{"é":"é"}', '{"é":"é"}'),
+    ],
+)
+def test_json_has_one_text_even_as_sets(written: str, form: str | None) -> None:
+    assert json_value(written, arrays_as_sets=True) == form
 
 
 def test_maps_encode_as_pairs_in_the_order_of_their_keys() -> None:
@@ -252,17 +300,20 @@ def test_maps_encode_as_pairs_in_the_order_of_their_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
+    ("value", "kind", "told"),
     [
-        (True, types.INT),
-        ([], types.INT),
-        ("x", types.BOOL),
-        (1, types.TEXT),
-        (datetime(2026, 1, 1, tzinfo=UTC), types.LOCAL_TIMESTAMP),
-        (datetime(2026, 1, 1, tzinfo=UTC), types.DATE),
-        (1, types.array_of(types.INT)),
+        (True, types.INT, "a boolean is no number"),
+        ([], types.INT, "list is no number"),
+        ("x", types.BOOL, "str is no bool"),
+        (1, types.TEXT, "int is no text"),
+        (datetime(2026, 1, 1, tzinfo=UTC), types.LOCAL_TIMESTAMP, "datetime is no local_timestamp"),
+        (datetime(2026, 1, 1, tzinfo=UTC), types.DATE, "datetime is no date"),
+        (1, types.array_of(types.INT), "int is no array<int>"),
     ],
 )
-def test_a_reader_that_delivers_another_type_is_told_so(value: object, kind: CanonicalType) -> None:
-    with pytest.raises(TypeError):
+def test_a_reader_that_delivers_another_type_is_told_so(
+    value: object, kind: CanonicalType, told: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
         of(value, kind)
+    assert str(raised.value) == told

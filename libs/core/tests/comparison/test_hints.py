@@ -12,6 +12,7 @@ from datarecs_core.comparison.hints import Hint, hints
 from datarecs_core.comparison.patterns import HintRule
 from datarecs_core.jobs.definition import Breaks, Results
 from datarecs_core.jobs.vocabulary import MaskRule
+from datarecs_core.values import EXACT
 from datarecs_testing.comparisons import a_measure, absolute, compare, rows_by
 from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.tables import NOON, a_job, a_table
@@ -47,7 +48,7 @@ NUMBERS = [D(at) + D("0.37") * at for at in range(1, 11)]
     [
         (
             "decimal(12,4)",
-            [(value, value * 100) for value in NUMBERS],
+            [(value, value.scaleb(2, EXACT)) for value in NUMBERS],
             HintRule.CONSTANT_FACTOR,
             "lake is exactly 100 times the reference",
         ),
@@ -150,8 +151,8 @@ def test_a_pattern_is_named_with_its_constant(
 
 
 def test_less_than_half_or_less_than_five_say_nothing() -> None:
-    doubled = [(value, value * 2) for value in NUMBERS]
-    wild = [(D(at), D(at) * at + D("0.0123") * at) for at in range(3, 14)]
+    doubled = [(value, EXACT.add(value, value)) for value in NUMBERS]
+    wild = [(D(at), D(at * at * 10_000 + at * 123).scaleb(-4, EXACT)) for at in range(3, 14)]
     assert HintRule.CONSTANT_FACTOR not in rules(told("decimal(12,4)", doubled[:4]))
     assert HintRule.CONSTANT_FACTOR in rules(told("decimal(12,4)", doubled + wild[:10]))
     assert HintRule.CONSTANT_FACTOR not in rules(told("decimal(12,4)", doubled + wild))
@@ -239,12 +240,15 @@ def test_differences_within_tolerance_are_no_breaks() -> None:
 @pytest.mark.case("P64")
 @pytest.mark.parametrize("mask", list(MaskRule))
 def test_masked_values_give_no_hint(mask: MaskRule) -> None:
-    assert told("decimal(12,4)", [(value, value * 100) for value in NUMBERS], mask=mask) == ()
+    assert (
+        told("decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS], mask=mask)
+        == ()
+    )
     assert told("text", [(f"secret {at}", "secr") for at in range(9)], mask=mask) == ()
 
 
 def test_the_same_rows_in_any_order_give_the_same_hints() -> None:
-    pairs = [(value, value * 100) for value in NUMBERS]
+    pairs = [(value, value.scaleb(2, EXACT)) for value in NUMBERS]
     tables = [
         a_table(
             "ledger", "k int, v decimal(12,4)", *((at, one) for at, (one, _) in enumerate(pairs))
@@ -287,7 +291,7 @@ def test_of_very_many_breaks_the_smallest_ids_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datarecs_core.comparison.hints.MOST_LOOKED_AT", 6)
-    found = told("decimal(12,4)", [(value, value * 100) for value in NUMBERS] * 3)
+    found = told("decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS] * 3)
     hint = next(each for each in found if each.rule is HintRule.CONSTANT_FACTOR)
     assert (hint.explained, hint.of) == (6, 6)
 

@@ -8,6 +8,7 @@ from datarecs_core.comparison.canonical import NULL, Tag, Value, canonical_text,
 from datarecs_core.comparison.normalizing import cut_time, on_input, on_result, round_half_even
 from datarecs_core.comparison.rules import STRICT, Rules
 from datarecs_core.jobs.vocabulary import (
+    ArrayRule,
     Case,
     EmptyText,
     Float32Rule,
@@ -16,6 +17,7 @@ from datarecs_core.jobs.vocabulary import (
     Trim,
     UnicodeForm,
 )
+from datarecs_core.values import EXACT
 
 D = Decimal
 
@@ -51,7 +53,49 @@ def test_numbers_are_rounded_half_even(value: str, places: int, rounded: str) ->
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30))
 def test_rounding_moves_a_number_by_half_a_unit_at_most(value: Decimal) -> None:
     if abs(value.adjusted()) < 200:
-        assert abs(round_half_even(value, 2) - value) <= D("0.005")
+        moved = EXACT.subtract(round_half_even(value, 2), value)
+        assert moved.copy_abs() <= D("0.005")
+
+
+@pytest.mark.case("P29")
+def test_only_white_space_of_unicode_is_trimmed() -> None:
+    """Python's own strip would take the separators U+001C to U+001F, too."""
+    padded = text("\x1c\u00a0a\u00a0\x1c")
+    assert on_input(padded, Rules(trim=Trim.BOTH)) == padded
+    inside = text("\u00a0\x1ca\x1c\u00a0")
+    assert on_input(inside, Rules(trim=Trim.BOTH)) == text("\x1ca\x1c")
+
+
+@pytest.mark.parametrize("tag", [Tag.INSTANT, Tag.LOCAL, Tag.TIME])
+def test_precision_cuts_times_and_nothing_else(tag: Tag) -> None:
+    rules = Rules(precision=3)
+    assert on_input(Value(tag, D(1_234_567)), rules) == Value(tag, D(1_234_000))
+    assert on_input(number(1_234_567), rules) == number(1_234_567)
+
+
+@pytest.mark.case("P42")
+def test_arrays_are_sets_only_where_that_is_declared() -> None:
+    pair = Value(Tag.JSON, "[2,1]")
+    assert on_input(pair, STRICT) == pair
+    assert on_input(pair, Rules(arrays=ArrayRule.SET)) == Value(Tag.JSON, "[1,2]")
+    assert on_input(text("[2,1]"), Rules(arrays=ArrayRule.SET)) == text("[2,1]")
+
+
+@pytest.mark.case("P31")
+@pytest.mark.parametrize(
+    ("form", "accent", "ligature"),
+    [
+        (UnicodeForm.NONE, "e\u0301", "\ufb01"),
+        (UnicodeForm.NFC, "\u00e9", "\ufb01"),
+        (UnicodeForm.NFKC, "\u00e9", "fi"),
+    ],
+)
+def test_unicode_is_brought_to_the_declared_form(
+    form: UnicodeForm, accent: str, ligature: str
+) -> None:
+    rules = Rules(unicode=form)
+    assert on_input(text("e\u0301"), rules) == text(accent)
+    assert on_input(text("\ufb01"), rules) == text(ligature)
 
 
 def test_single_precision_acts_on_numbers_alone() -> None:

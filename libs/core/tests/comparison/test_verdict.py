@@ -14,12 +14,15 @@ from datarecs_core.comparison.faults import (
 from datarecs_core.comparison.plan import StagePlan, Warn
 from datarecs_core.comparison.results import (
     Closure,
+    Confirmed,
     DifferenceSet,
+    Look,
     MeasureResult,
     StageCounts,
     StageResults,
     ToleranceResult,
     Verdict,
+    Waterfall,
 )
 from datarecs_core.comparison.tolerance import ExactTolerance
 from datarecs_core.comparison.verdict import (
@@ -125,8 +128,18 @@ def test_a_stage_is_matched_when_nothing_is_unmatched_or_outside() -> None:
 @pytest.mark.case("E9")
 def test_rows_that_do_not_add_up_have_no_verdict() -> None:
     lost = Closure(extracted=1005, grouped=1000, excluded=2, out_of_scope=2)
-    with pytest.raises(ClosureFailedError, match="source two"):
+    with pytest.raises(ClosureFailedError, match="stage rows: the rows of source two"):
         judge_stage(a_stage(), results(closure=(results().closure[0], lost)))
+
+
+@pytest.mark.case("F14")
+def test_every_row_is_grouped_excluded_or_out_of_scope() -> None:
+    whole = Closure(extracted=10, grouped=5, excluded=2, out_of_scope=3)
+    assert whole.closed
+    assert not replace(whole, extracted=9).closed
+    assert not replace(whole, grouped=6).closed
+    assert not replace(whole, excluded=1).closed
+    assert not replace(whole, out_of_scope=4).closed
 
 
 @pytest.mark.parametrize(
@@ -147,7 +160,7 @@ def test_counts_that_contradict_each_other_have_no_verdict(
 ) -> None:
     broken = replace(SAMPLE, **counts)
     assert broken_rule(a_stage(), results(broken)) == rule
-    with pytest.raises(InconsistentCountsError, match=rule):
+    with pytest.raises(InconsistentCountsError, match=f"stage rows: .* rule {rule},"):
         judge_stage(a_stage(), results(broken))
 
 
@@ -160,6 +173,22 @@ def test_two_sources_have_no_group_that_two_hold_and_one_lacks() -> None:
         missing_by_source=(20, 6),
     )
     assert broken_rule(a_stage(), results(counts)) == "F03"
+    twice = replace(
+        SAMPLE,
+        groups_by_source=(986, 1000),
+        unmatched_by_source=(6, 20),
+        missing_by_source=(19, 5),
+    )
+    assert broken_rule(a_stage(), results(twice)) == "F03"
+
+
+@pytest.mark.case("F15")
+def test_the_steps_of_a_gap_add_up_to_it() -> None:
+    steps = Waterfall(missing_here=D(1), missing_in_reference=D(4), changed=D(-1))
+    right = a_result(waterfall_by_source=(None, steps))
+    assert broken_rule(a_stage(), results(measure=right)) is None
+    wrong = a_result(waterfall_by_source=(None, replace(steps, changed=D(0))))
+    assert broken_rule(a_stage(), results(measure=wrong)) == "F15"
 
 
 @pytest.mark.case("F01")
@@ -236,11 +265,11 @@ def test_measures_cover_the_matched_groups(measure: MeasureResult) -> None:
 
 def test_null_keys_and_empty_sources_end_a_run_that_forbids_them() -> None:
     with_nulls = results(replace(SAMPLE, null_keys_by_source=(0, 3)))
-    with pytest.raises(NullKeysError, match="3 rows of source two"):
+    with pytest.raises(NullKeysError, match="stage rows: 3 rows of source two"):
         judge_stage(a_stage(null_keys=NullKeys.REJECT), with_nulls)
     assert judge_stage(a_stage(null_keys=NullKeys.REJECT), results()).executed
     empty = results(EMPTY, NOTHING)
-    with pytest.raises(EmptySourceError, match="one, two"):
+    with pytest.raises(EmptySourceError, match="stage rows: no rows in one, two;"):
         judge_stage(a_stage(empty=EmptyPolicy.ERROR), empty)
     assert judge_stage(a_stage(empty=EmptyPolicy.ERROR), results()).executed
 
@@ -261,7 +290,7 @@ EMPTY = replace(
 def test_empty_sources_match_with_a_warning() -> None:
     outcome = judge_stage(a_stage(), results(EMPTY, NOTHING))
     assert outcome.verdict is MATCHED
-    assert [each.code for each in outcome.warnings] == ["EMPTY_SOURCES"]
+    assert outcome.warnings == (warned("EMPTY_SOURCES", "every source is empty"),)
     quiet = judge_stage(a_stage(empty=EmptyPolicy.OK), results(EMPTY, NOTHING))
     assert quiet.warnings == ()
 
@@ -279,16 +308,58 @@ def test_warnings_follow_from_the_counts() -> None:
     outcome = judge_stage(
         a_stage(warn_at=limits), results(counts, differences=stored, warnings=(engine,))
     )
-    assert [(each.code, each.source) for each in outcome.warnings] == [
-        ("FLOAT_SUM_ROUNDED", None),
-        ("INVALID_VALUES", "one"),
-        ("NULL_KEYS_PRESENT", "two"),
-        ("DUPLICATE_KEYS_PRESENT", "one"),
-        ("BREAKS_TRUNCATED", None),
-        ("WARN_AT", None),
-        ("WARN_AT", None),
-    ]
-    assert [each.message.split()[0] for each in outcome.warnings[-2:]] == ["outside_percent", "gap"]
+    assert outcome.warnings == (
+        engine,
+        warned("INVALID_VALUES", "1 values without a canonical form", "one"),
+        warned("NULL_KEYS_PRESENT", "2 rows with NULL in a dimension", "two"),
+        warned("DUPLICATE_KEYS_PRESENT", "3 keys with several rows", "one"),
+        warned("BREAKS_TRUNCATED", "not every difference is stored"),
+        warned("WARN_AT", "outside_percent is above its limit"),
+        warned("WARN_AT", "gap of v is above its limit"),
+    )
+
+
+def warned(code: str, message: str, source: str | None = None) -> Warn:
+    return Warn(code=code, message=message, stage="rows", source=source)
+
+
+def test_groups_that_agreed_at_a_second_look_are_told() -> None:
+    before = replace(SAMPLE, rows_matched=970, rows_unmatched=35)
+    looked = Confirmed(first=before, looks=(Look(pins=(), counts=SAMPLE),))
+    resolved = "5 groups agreed when they were read again"
+    found = judge_stage(a_stage(), results(confirmed=looked)).warnings
+    assert found == (warned("IN_FLIGHT_RESOLVED", resolved),)
+    same = Confirmed(first=SAMPLE, looks=(Look(pins=(), counts=SAMPLE),))
+    assert judge_stage(a_stage(), results(confirmed=same)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "field", ["groups_by_source", "unmatched_by_source", "missing_by_source", "source_row_counts"]
+)
+def test_counts_of_fewer_sources_are_no_counts_of_this_stage(field: str) -> None:
+    fewer = replace(SAMPLE, **{field: getattr(SAMPLE, field)[:1]})
+    with pytest.raises(ValueError, match="zip"):
+        broken_rule(a_stage(), results(fewer, closure=results().closure))
+
+
+@pytest.mark.parametrize(
+    ("field", "policy"),
+    [
+        ("null_keys_by_source", {"null_keys": NullKeys.REJECT}),
+        ("source_row_counts", {"empty": EmptyPolicy.ERROR}),
+        ("invalid_values_by_source", {}),
+    ],
+)
+def test_policies_and_warnings_look_at_every_source(field: str, policy: dict[str, Any]) -> None:
+    one = replace(SAMPLE, **{field: getattr(SAMPLE, field)[:1]})
+    total = a_stage(type=StageType.AGGREGATE, dimensions=(), **policy)
+    with pytest.raises(ValueError, match="zip"):
+        judge_stage(total, results(one, closure=results().closure))
+
+
+def test_closure_is_looked_at_for_every_source() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        judge_stage(a_stage(), results(closure=results().closure[:1]))
 
 
 @pytest.mark.case("P58")
@@ -334,7 +405,11 @@ def test_a_percentage_of_acceptance_includes_its_edge() -> None:
 
 def test_only_declared_limits_warn() -> None:
     gap = a_stage(warn_at=WarnAt(gap={"v": D(1)}))
-    assert [each.code for each in judge_stage(gap, results()).warnings] == ["WARN_AT"]
+    told = (warned("WARN_AT", "gap of v is above its limit"),)
+    assert judge_stage(gap, results()).warnings == told
+    unmatched = a_stage(warn_at=WarnAt(unmatched_percent=D("2.487")))
+    told = (warned("WARN_AT", "unmatched_percent is above its limit"),)
+    assert judge_stage(unmatched, results()).warnings == told
 
 
 def test_a_gap_that_is_unknown_is_not_accepted() -> None:

@@ -13,7 +13,7 @@ from typing import assert_never
 from datarecs_core.comparison.canonical import NULL, Value, canonical_order, encode, number
 from datarecs_core.comparison.normalizing import round_half_even
 from datarecs_core.comparison.translating import fits
-from datarecs_core.jobs.types import CanonicalType, TypeKind
+from datarecs_core.jobs.types import CanonicalType
 from datarecs_core.jobs.vocabulary import Function
 from datarecs_core.values import EXACT
 
@@ -100,7 +100,7 @@ def _special(amounts: Sequence[Decimal]) -> Decimal | None:
 def _overflows(amounts: Sequence[Decimal], total: Decimal, kind: CanonicalType) -> bool:
     if kind.is_float:
         return any(each.copy_abs() >= FLOAT_LIMIT for each in (*amounts, total))
-    return not fits(total, 0 if kind.kind is TypeKind.INT else kind.scale)
+    return not fits(total, kind.scale)
 
 
 def add(amounts: Sequence[Decimal]) -> Decimal:

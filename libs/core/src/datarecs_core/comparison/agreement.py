@@ -124,14 +124,13 @@ def equal_once_cut(cut: Cut, values: Sequence[Value]) -> bool:
 
 
 def _cut(cut: Cut, value: Value) -> Value:
+    """What is left of a value, to be compared with what one cut leaves of others."""
     amount = cast("Decimal", value.content)
     if cut.second_digits is not None:
         return Value(value.tag, cut_time(amount, cut.second_digits, Rounding.TRUNCATE))
     if cut.float32:
         return number(shortest_float32(amount))
-    places = cut.scale or 0
-    shifted = amount.scaleb(places, EXACT).to_integral_value(rounding=ROUND_DOWN)
-    return number(shifted.scaleb(-places, EXACT))
+    return number(amount.scaleb(cut.scale or 0, EXACT).to_integral_value(rounding=ROUND_DOWN))
 
 
 def deltas(values: Sequence[Value], reference: int) -> dict[int, Decimal]:

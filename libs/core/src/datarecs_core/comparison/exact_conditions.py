@@ -25,6 +25,7 @@ from datarecs_core.comparison.condition_tree import (
 )
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
+from datarecs_core.values import EXACT
 
 _TAGS: Mapping[TypeKind, Tag] = {
     TypeKind.INT: Tag.NUMBER,
@@ -124,7 +125,11 @@ def _operand_doubts(operand: Operand, types: Mapping[str, CanonicalType]) -> Ite
     content = operand.value.content
     if operand.value.is_null:
         yield "it compares with NULL"
-    elif isinstance(content, Decimal) and operand.value.tag is not Tag.NUMBER and content % 1:
+    elif (
+        isinstance(content, Decimal)
+        and operand.value.tag is not Tag.NUMBER
+        and EXACT.remainder(content, Decimal(1))
+    ):
         yield "a literal is finer than a microsecond"
 
 

@@ -1,0 +1,118 @@
+"""Seconds that people wait: a small job in a warm worker, and `datarecs compare` from a cold start.
+
+No peer: the targets are seconds on a small machine. Every command is a process of its own, and the
+files it reads lie in the page cache.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.local.engines import MAX_CELLS, EngineChoice
+from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_runtime.environment import process_environment
+from datarecs_testing.figures import Figure, machine, page, replace_part
+from tests.bench.compare import COLUMNS, KEY, Case, generate, started, versions
+from tests.bench.runs import WholeRun, around, parquet_source
+
+SMALL = 10_000
+WARM_LIMIT_S, SPARK_LIMIT_S, ORACLE_LIMIT_S = 0.6, 11, 1.5
+WARMING = 10
+"""Jobs that a worker has had before: Java compiles what runs often."""
+ORACLE = MAX_CELLS // (2 * (1 + len(COLUMNS)))
+"""The most rows a source that `--engine auto` gives to the oracle."""
+
+
+def compare(case: Case, engine: EngineChoice) -> None:
+    """One `datarecs compare` of two files, from its start to its end."""
+    out = case.fresh()
+    first, second = case.files
+    finished = subprocess.run(
+        [
+            *(sys.executable, "-m", "datarecs_cli", "compare", str(first), str(second)),
+            *("--key", KEY, "--engine", engine, "--out", str(out)),
+        ],
+        env=process_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if finished.returncode != ExitCode.DIFFERENT or not (out / "run.json").exists():
+        raise RuntimeError(f"datarecs compare ended with {finished.returncode}: {finished.stderr}")
+
+
+def seconds(work: Callable[[], object], runs: int, warming: int) -> tuple[float, ...]:
+    """Of every run but the first ones, which warm what lasts: page cache, Java's code."""
+    found = []
+    for _ in range(warming + runs):
+        began = perf_counter()
+        work()
+        found.append(perf_counter() - began)
+    return tuple(found[warming:])
+
+
+def small_job(folder: Path, case: Case, held: ExitStack) -> WholeRun:
+    runtime = started(folder)
+    held.callback(runtime.close)
+    return WholeRun(
+        runtime=runtime,
+        case=case,
+        sources=tuple(parquet_source(f"s{at}", path) for at, path in enumerate(case.files)),
+        strategy=Strategy.AUTO,
+        surroundings=around(case.files[0].parent),
+        connections={},
+    )
+
+
+def main() -> int:
+    """Print the figures as Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.commands", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
+    asked = parser.parse_args()
+    load_before = os.getloadavg()[0]
+    with ExitStack() as held:
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
+        cases = {}
+        for rows in (SMALL, ORACLE):
+            (folder / str(rows)).mkdir()
+            cases[rows] = generate(folder / str(rows), rows=rows, share=0.01, sources=2)
+        measured = (
+            (
+                f"`datarecs compare` cold by the oracle, {ORACLE:,} rows",
+                lambda: compare(cases[ORACLE], EngineChoice.AUTO),
+                (1, ORACLE_LIMIT_S),
+            ),
+            (
+                f"`datarecs compare` cold on Spark, {SMALL:,} rows",
+                lambda: compare(cases[SMALL], EngineChoice.SPARK),
+                (1, SPARK_LIMIT_S),
+            ),
+            (
+                f"a run in a warm worker, {SMALL:,} rows",
+                small_job(folder, cases[SMALL], held),
+                (WARMING, WARM_LIMIT_S),
+            ),
+        )
+        figures = [
+            Figure(name=name, unit="s", values=seconds(work, asked.runs, warming), target=limit)
+            for name, work, (warming, limit) in measured
+        ]
+    facts = [*machine(load_before), ("versions", versions()), ("turns", str(asked.runs))]
+    text = page("Small jobs and commands", figures, facts)
+    sys.stdout.write(text)
+    if asked.write:
+        replace_part(asked.write, text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

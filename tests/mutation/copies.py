@@ -1,0 +1,149 @@
+"""The copy of core that mutmut changes, laid out as it wants it, with the tests that judge it.
+
+mutmut leaves decorated functions alone, so in the copy a property is a function that becomes a
+property below it, and nothing is cached, since an answer kept from an unchanged run would hide a
+change. The type named in a `cast` is left out: it has no meaning when the program runs. Lines keep
+their numbers.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from shutil import copytree, ignore_patterns, rmtree
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = Path("src/datarecs_core")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Modules of `datarecs_core.comparison` and the unit tests that judge them, run as one."""
+
+    name: str
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+SUITES = (
+    Suite(
+        name="values",
+        modules=(
+            "agreement",
+            "aggregating",
+            "canonical",
+            "float32",
+            "json_form",
+            "normalizing",
+            "preparing",
+            "results",
+            "tolerance",
+            "translating",
+            "verdict",
+        ),
+        tests=("libs/core/tests/comparison",),
+    ),
+)
+"""What decides tolerances, the canonical form and its values, and verdicts."""
+_CONFTEST = """
+
+hypothesis.settings.register_profile(
+    "mutation",
+    hypothesis.settings.get_profile("dev"),
+    max_examples=20,
+    derandomize=True,
+    database=None,
+)
+hypothesis.settings.load_profile("mutation")
+"""
+"""The same examples for every change, so that what survives once survives always."""
+
+_PLAIN = ("use_git_change_detection = false", "timeout_multiplier = 8", "timeout_constant = 2.0")
+"""Patience by the clock, since the run leaves the machine to everybody else."""
+
+
+def copy_of_core(folder: Path, suite: Suite) -> None:
+    """A project that mutmut can run, in place of an earlier one."""
+    rmtree(folder / "src", ignore_errors=True)
+    ignored = ignore_patterns("__pycache__", ".hypothesis")
+    copytree(ROOT / "libs/core" / CORE, folder / CORE, ignore=ignored)
+    for name in suite.modules:
+        module = folder / CORE / f"comparison/{name}.py"
+        module.write_text(plain(module.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in suite.tests:
+        tests, copy = ROOT / name, folder / "tests" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if tests.is_dir():
+            rmtree(copy, ignore_errors=True)
+            copytree(tests, copy, ignore=ignored)
+        else:
+            copy.write_bytes(tests.read_bytes())
+    conftest = (ROOT / "conftest.py").read_text(encoding="utf-8")
+    (folder / "conftest.py").write_text(conftest + _CONFTEST, encoding="utf-8")
+    (folder / "pyproject.toml").write_text(_settings(suite), encoding="utf-8")
+
+
+def _settings(suite: Suite) -> str:
+    """Pytest as the workspace configures it, and what mutmut may change."""
+    workspace = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    tool = re.search(r"(?ms)^\[tool\.pytest\.ini_options\]\n.*?(?=^\[)", workspace)
+    if tool is None:
+        raise RuntimeError("pyproject.toml no longer configures pytest")
+    lists = {
+        "source_paths": ["src"],
+        "only_mutate": [f"{CORE}/comparison/{name}.py" for name in suite.modules],
+        "also_copy": ["conftest.py"],
+        "do_not_mutate_patterns": [r"assert_never\("],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        "pytest_add_cli_args_test_selection": [f"tests/{name}" for name in suite.tests],
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in lists.items()]
+    return "\n".join((tool[0], "[tool.mutmut]", *lines, *_PLAIN, ""))
+
+
+def plain(text: str) -> str:
+    """A module without decorators on functions and without casts, line for line."""
+    lines = text.splitlines(keepends=True)
+    for function in _functions(ast.parse(text)):
+        for decorator in function.decorator_list:
+            name = ast.unparse(decorator)
+            if name in {"property", "cache"}:
+                lines[decorator.lineno - 1] = "\n"
+            if name == "property":
+                _insert_below(lines, function)
+    return _without_casts("".join(lines))
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def _insert_below(lines: list[str], function: ast.FunctionDef) -> None:
+    """On the blank line that follows every function."""
+    made = f"{' ' * function.col_offset}{function.name} = property({function.name})\n"
+    at = function.end_lineno or 0
+    if at < len(lines) and lines[at].strip():
+        raise RuntimeError(f"no blank line below {function.name}")
+    lines[at : at + 1] = [made]
+
+
+def _without_casts(text: str) -> str:
+    """`cast("Decimal", x)` as `(x)`; positions of `ast` count bytes."""
+    lines = text.encode().splitlines(keepends=True)
+    begins = [0, *accumulate(len(line) for line in lines)]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "cast"
+    ]
+    written = b"".join(lines)
+    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        value = call.args[1]
+        begin = begins[call.lineno - 1] + call.col_offset
+        end = begins[value.lineno - 1] + value.col_offset
+        gap = b"\n" * written[begin:end].count(b"\n")
+        written = b"".join((written[:begin], b"(", gap, written[end:]))
+    return written.decode()

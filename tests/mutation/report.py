@@ -1,0 +1,149 @@
+"""Whether every change that no test noticed has its reason, and the page that says so.
+
+Reasons name a change by its place and text, never by a number, so they hold until the line itself
+is touched; then somebody has to think again.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.copies import SUITES
+from tests.mutation.outcomes import Change, Mutant, Status
+
+REASONS = Path(__file__).with_name("equivalent.toml")
+_NOTICED = frozenset({Status.KILLED, Status.ENDLESS})
+_ANSWERED = _NOTICED | {Status.SURVIVED, Status.UNTESTED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What was found against the reasons that are written down."""
+
+    unexplained: tuple[Mutant, ...]
+    """Unnoticed, and nobody said why that is right."""
+    unused: tuple[Change, ...]
+    """Reasons without such a change, in modules that were tried."""
+    unanswered: int
+
+    @property
+    def explained(self) -> bool:
+        return not (self.unexplained or self.unused or self.unanswered)
+
+    @property
+    def text(self) -> str:
+        """For a terminal, every unexplained change as it would stand among the reasons."""
+        lines = [_entry(each) for each in self.unexplained]
+        lines += [f"no such change survives: {each}" for each in self.unused]
+        if self.unanswered:
+            lines.append(f"{self.unanswered} changes have no answer")
+        return "\n".join((*lines, "" if lines else "every survivor has its reason\n"))
+
+
+def reasons() -> dict[Change, str]:
+    """Why a change makes no difference, by change.
+
+    Raises:
+        ValueError: a change stands twice.
+    """
+    found: dict[Change, str] = {}
+    for entry in tomllib.loads(REASONS.read_text(encoding="utf-8"))["equivalent"]:
+        for place, changes in entry["at"].items():
+            module, _, function = place.partition(".")
+            for before, after in changes:
+                change = Change(module=module, function=function, before=before, after=after)
+                if change in found:
+                    raise ValueError(f"{REASONS.name} has two reasons for {change}")
+                found[change] = entry["why"]
+    return found
+
+
+def judged(found: Sequence[Mutant]) -> Judgement:
+    """Only modules that were tried are judged: a part of the run says nothing of the rest."""
+    known = reasons()
+    tried = [each for each in found if each.status in _ANSWERED]
+    modules = {each.change.module for each in tried}
+    unnoticed = [each for each in tried if each.status not in _NOTICED]
+    survived = {each.change for each in unnoticed}
+    return Judgement(
+        unexplained=tuple(each for each in unnoticed if each.change not in known),
+        unused=tuple(each for each in known if each.module in modules and each not in survived),
+        unanswered=sum(
+            each.status not in _ANSWERED for each in found if each.change.module in modules
+        ),
+    )
+
+
+def _entry(mutant: Mutant) -> str:
+    change = mutant.change
+    place = f"{change.module}.{change.function}"
+    return (
+        f"# {change.module}.py:{mutant.line} {mutant.status} ({mutant.name})\n"
+        f'"{place}" = [[{_quoted(change.before)}, {_quoted(change.after)}]]'
+    )
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if "'" not in text else f"'''{text}'''"
+
+
+def page(found: Sequence[Mutant]) -> str:
+    """Counts by module, then every survivor with its reason."""
+    known = reasons()
+    counts = {name: Counter[Status]() for suite in SUITES for name in suite.modules}
+    for each in found:
+        counts[each.change.module][each.status] += 1
+    total = sum(counts.values(), Counter[Status]())
+    rows = [_row(f"`{name}`", count) for name, count in counts.items()]
+    text = _HEAD.format(
+        mutants=total.total(),
+        killed=total[Status.KILLED],
+        endless=total[Status.ENDLESS],
+        survived=_survived(total),
+        tests=", ".join(f"`{each}`" for each in sorted({t for s in SUITES for t in s.tests})),
+    )
+    return "\n".join((text, *rows, _row("all", total), "", *_survivors(found, known)))
+
+
+def _survived(count: Counter[Status]) -> int:
+    return count.total() - sum(count[each] for each in _NOTICED)
+
+
+def _row(name: str, count: Counter[Status]) -> str:
+    numbers = (count.total(), count[Status.KILLED], count[Status.ENDLESS], _survived(count))
+    return f"| {name} | {' | '.join(f'{each:,}' for each in numbers)} |"
+
+
+def _survivors(found: Sequence[Mutant], known: Mapping[Change, str]) -> list[str]:
+    """By reason, in the order of the reasons; equal changes of one line once."""
+    by_reason: dict[str, dict[tuple[str, int, str], None]] = {why: {} for why in known.values()}
+    for each in found:
+        if each.status not in _NOTICED:
+            change = each.change
+            told = f"`{change.before}` → " + (f"`{change.after}`" if change.after else "left out")
+            by_reason[known[change]][(change.module, each.line, told)] = None
+    lines = ["## Survivors, by the reason why they make no difference", ""]
+    for why, places in by_reason.items():
+        lines += [f"**{why}**", ""]
+        lines += [f"- `{module}.py:{line}` {told}" for module, line, told in places]
+        lines.append("")
+    return lines
+
+
+_HEAD = """# Mutation testing of what decides a verdict
+
+Written by `make mutants`. {mutants:,} small changes were made to the modules below, one at a time:
+{killed:,} made a test fail, with {endless:,} the tests came to no end, and {survived:,} survived,
+which are listed with the reason why they make no difference. A survivor without a reason, or a
+reason without its survivor, fails the command.
+
+mutmut changes operators, literals, arguments, assignments and branches inside functions; constants
+of modules and decorators stay as they are. The tests are
+{tests}.
+The modules are those of `datarecs_core.comparison` that decide tolerances, the canonical form and
+its values, and verdicts.
+
+| module | mutants | killed | endless | survived |
+| --- | --: | --: | --: | --: |"""

@@ -18,6 +18,9 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 
 
+log = structlog.get_logger()
+
+
 @pytest.fixture
 def world() -> World:
     return World()
@@ -50,8 +53,6 @@ def traced(world: World) -> EncodedEvent:
 
 
 def test_ids_are_bound_once_for_all_that_a_handler_says(world: World) -> None:
-    log = structlog.get_logger()
-
     def handler(_tx: Transaction, _received: Received) -> None:
         log.info("handler_speaks")
 
@@ -100,11 +101,13 @@ def test_an_event_is_handled_in_its_own_trace_alone_or_with_others(
     world: World, *, together: int
 ) -> None:
     encoded = [traced(world), traced(world)]
-    consumer = world.consumer(together=together)
+    consumer = world.consumer(lambda _tx, _received: log.info("speaks"), together=together)
     spans = RecordedTracing()
     consumer._handling.tracing = spans  # noqa: SLF001  as given at construction
-    consumer.run(world.after(5))
+    with captured() as lines:
+        consumer.run(world.after(5))
     assert [span.name for span in spans.told_spans] == ["event.handle"] * 2
     assert {span.parent for span in spans.told_spans} == {PARENT}
     seen = [span.attributes["event_id"] for span in spans.told_spans]
     assert seen == [one.attributes["id"] for one in encoded]
+    assert [line["event_id"] for line in lines if line["event"] == "speaks"] == seen

@@ -5,7 +5,8 @@ loop alone knows about polling, pausing and offsets. Nothing here waits, and not
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
@@ -187,7 +188,8 @@ class Handling:
                 for handler, received in batch:
                     envelope = received.envelope
                     if tx.inbox.first_time(self.group, envelope.source, envelope.id):
-                        handler(tx, received)
+                        with self._told_of(received):
+                            handler(tx, received)
                         fresh += 1
                 crash_point(steps.CONSUME_IN_TX)
         except Exception as cause:  # noqa: BLE001 - each alone says what is wrong with it
@@ -227,7 +229,6 @@ class Handling:
                 type=received.envelope.type,
                 outcome="handled",
             )
-            self._trace_shared(received, seconds / len(batch))
         if duplicates:
             self.metrics.count("inbox_duplicates_total", duplicates, group=self.group)
         for _ in batch:
@@ -247,18 +248,19 @@ class Handling:
                     self.metrics.count("codec_notes_total", group=self.group, note=note.name)
                 return self._route(record.topic, received)
 
-    def _trace_shared(self, received: Received, seconds: float) -> None:
-        """A share of a batch, in the event's own trace."""
-        if self.tracing is not UNTRACED:
-            envelope = received.envelope
-            self.tracing.told(
-                "event.handle",
-                parent=envelope.traceparent,
-                seconds=seconds,
-                type=envelope.type,
-                group=self.group,
-                event_id=str(envelope.id),
-            )
+    @contextmanager
+    def _told_of(self, received: Received) -> Iterator[None]:
+        """What is logged and traced inside belongs to this event."""
+        envelope = received.envelope
+        ids = {"group": self.group, "event_id": str(envelope.id), "subject": envelope.subject or ""}
+        parent, tenant = envelope.traceparent, envelope.tenant_id
+        with (
+            structlog.contextvars.bound_contextvars(
+                **ids, tenant_id=str(tenant), trace_id=trace_id_of(parent)
+            ),
+            self.tracing.span("event.handle", parent=parent, type=envelope.type, **ids),
+        ):
+            yield
 
     def _tell_refusal(self, record: LogRecord, refused: Refused) -> None:
         self.metrics.count("codec_refused_total", group=self.group, reason=refused.reason.name)
@@ -280,16 +282,8 @@ class Handling:
         handler = self._routes.get((topic, event_type))
         if handler is None:
             return Handled("unsubscribed")
-        started, envelope = self.clock.monotonic(), received.envelope
-        ids = {"group": self.group, "event_id": str(envelope.id), "subject": envelope.subject or ""}
-        with (
-            structlog.contextvars.bound_contextvars(
-                **ids,
-                tenant_id=str(envelope.tenant_id),
-                trace_id=trace_id_of(envelope.traceparent),
-            ),
-            self.tracing.span("event.handle", parent=envelope.traceparent, type=event_type, **ids),
-        ):
+        started = self.clock.monotonic()
+        with self._told_of(received):
             outcome = self._apply(handler, received)
         self.metrics.observe(
             "consumer_handle_seconds",

@@ -51,8 +51,8 @@ EVENT_WORD = re.compile(
 FILE_NAMES = {"run.json", "run.date"}
 """Names with a dot that are no event: a file, a parameter of job files."""
 CAPITALS = """
-ANALYZE BEGIN BETWEEN COMMAND COMMIT HKDF HTTP JSON OPTIONS PATH PLAIN POST README REST SASL SCRAM
-STARTTLS WHERE YAML
+ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY HKDF HTTP JSON OPTIONS PATH PLAIN POST README REST SASL
+SCRAM STARTTLS WHERE YAML
 """
 """What else stands in capitals on pages: abbreviations, HTTP methods, words of SQL."""
 
@@ -122,7 +122,7 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-GENERATED = {"errors.md", "events.md", "metrics.md", "settings.md", "database.md"}
+GENERATED = {"errors.md", "events.md", "metrics.md", "settings.md", "database.md", "mutation.md"}
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
 

@@ -12,6 +12,8 @@ class Line:
     """Forgotten with the partition, or with the refill."""
 
     committed: int | None = None
+    owed: int | None = None
+    """An offset whose commit was cut off by an outage."""
     failures: int = 0
     """Retryable failures in a row."""
     offset: int = -1

@@ -89,6 +89,7 @@ class Session:
         batches = dict(self.member.poll(self.limits.poll, max_records=self.limits.max_records))
         try:
             self._follow_assignment()
+            self._commit_owed()
             seconds = self.limits.batch.total_seconds()
             until = self._now() + seconds
             going_on = self._refill(until - seconds / 2, stop)
@@ -151,8 +152,17 @@ class Session:
                 line.single_until = waiting[together.tried - 1].offset + 1
         return int(self._take(line, first))
 
+    def _commit_owed(self) -> None:
+        """What was handled when the log went away, for no later record may ever come."""
+        for partition, line in self._lines.items():
+            if line.owed is not None:
+                self._commit(partition, line, line.owed)
+
     def _commit(self, partition: Partition, line: Line, offset: int) -> bool:
-        if not self.member.commit({partition: offset}):
+        line.owed = offset
+        is_taken = self.member.commit({partition: offset})
+        line.owed = None
+        if not is_taken:
             log.info("group_moved_on", group=self.handling.group, topic=partition.topic)
             return False
         line.committed = offset

@@ -27,6 +27,7 @@ from tests.bench.compare import (
     measured,
     ratios,
     started,
+    written,
 )
 
 DIMENSIONS = ("account", "currency")
@@ -72,14 +73,7 @@ def duckdb_groups(case: Case) -> Counts:
             f" FULL JOIN {sides[1]} b ON {on}"
         )
         connection.execute(f"CREATE TEMP TABLE told AS {' UNION ALL '.join(pieces)}")
-        out = case.fresh() / "differences.parquet"
-        connection.execute(f"COPY told TO '{out}' (COMPRESSION zstd)")
-        (found,) = connection.execute(
-            f"SELECT count(*) FILTER (measure = '{PRESENCE}' AND two = 'false'),"  # noqa: S608 - constants of this page
-            f" count(*) FILTER (measure = '{PRESENCE}' AND one = 'false'),"
-            f" count(*) FILTER (measure <> '{PRESENCE}') FROM told"
-        ).fetchall()
-    return Counts(only_first=found[0], only_second=found[1], changed=found[2])
+        return written(connection, case.fresh())
 
 
 def main() -> int:

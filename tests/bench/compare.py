@@ -266,6 +266,11 @@ def _long_form(connection: duckdb.DuckDBPyConnection, out: Path) -> Counts:
         f" (b.{KEY} IS NOT NULL)::VARCHAR FROM found WHERE {missing}"
     )
     connection.execute(f"CREATE TEMP TABLE told AS {' UNION ALL '.join(pieces)}")
+    return written(connection, out)
+
+
+def written(connection: duckdb.DuckDBPyConnection, out: Path) -> Counts:
+    """Write the table `told`, whatever its key columns, and count it."""
     connection.execute(f"COPY told TO '{out}/differences.parquet' (COMPRESSION zstd)")
     (found,) = connection.execute(
         f"SELECT count(*) FILTER (measure = '{PRESENCE}' AND two = 'false'),"  # noqa: S608 - constants of this page

@@ -166,11 +166,13 @@ class Platform:
             ports.PortWish(name=service.side_port_name, default=service.side_port)
             for service in self.options.services
         ]
-        given = ports.assign(wishes, self._state.ports, free=self._claims.take)
+        remembered = self._state.ports
+        given = ports.assign(wishes, remembered, free=self._claims.take)
         for wish in wishes:
-            if given[wish.name] != (wish.named or wish.default):
+            expected = wish.named or remembered.get(wish.name, wish.default)
+            if given[wish.name] != expected:
                 self._report.note(
-                    f"port {wish.default} is busy, {wish.name} listens on {given[wish.name]}"
+                    f"port {expected} is busy, {wish.name} listens on {given[wish.name]}"
                 )
         return given
 

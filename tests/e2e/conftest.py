@@ -61,7 +61,7 @@ class LivePlatform:
             if run["status"] in statuses:
                 return run
             assert time.monotonic() < ends, f"still {run['status']} after {within_s} s"
-            time.sleep(0.05)  # noqa: TID251  another process's state has no signal here
+            time.sleep(0.2)  # noqa: TID251  another process's state has no signal here
 
     def told(self, run_id: str) -> list[str]:
         """Names of the run's history."""
@@ -85,7 +85,7 @@ class LivePlatform:
             found = [mail for mail in mails if f"X-Datarecs-Run: {run_id}" in mail.read_text()]
             if found:
                 return found
-            time.sleep(0.05)  # noqa: TID251  another process's state has no signal here
+            time.sleep(0.2)  # noqa: TID251  another process's state has no signal here
         return []
 
 
@@ -97,6 +97,14 @@ def _datarecs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         text=True,
         check=False,
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> Iterator[None]:
+    """Questions this small are over before the second compiler's work pays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATARECS_JAVA__OPTIONS", "-XX:TieredStopAtLevel=1")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -224,6 +224,35 @@ def test_a_killed_child_ends_the_run_crashed_and_the_supervisor_leases_on(platfo
     assert here.now(second).status is RunStatus.COMPLETED
 
 
+@pytest.mark.parametrize(
+    ("code", "children"), [("QUERY_FAILED", 1), ("UNKNOWN", 2), ("CRASHED", 2)]
+)
+def test_a_source_at_fault_costs_the_next_run_no_new_child(
+    platform: Make, code: str, children: int
+) -> None:
+    def fail(frame: Mapping[str, object], _side: ChildSide) -> None:
+        nodes = [{"name": "extract-0", "code": code, "message": "no"}]
+        result_of(frame, outcome="ERRORED", nodes=nodes)
+
+    served, hellos = serving(fail, matched), []
+
+    def counted(hello: Mapping[str, object], side: ChildSide) -> int:
+        hellos.append(hello)
+        return served(hello, side)
+
+    here = platform(counted)
+    first, second = here.trigger(), here.trigger()
+    here.launching.step()
+    slot = here.supervisor()
+    assert slot.step(here.stop)
+    assert slot.step(here.stop)
+    here.close_ended(first)
+    here.close_ended(second)
+    ended = [here.now(run).status for run in (first, second)]
+    assert ended == [RunStatus.ERRORED, RunStatus.COMPLETED]
+    assert len(hellos) == children
+
+
 @pytest.mark.case("L34")
 @pytest.mark.parametrize(
     ("content", "detail"),

@@ -25,6 +25,7 @@ def test_an_archive_is_used_once_it_is_there() -> None:
     classes.archive_of_spark(JAVA).touch()
     classes.archive_of_kafka(JAVA, lock).touch()
     assert classes.of_spark(JAVA).endswith(f"'-XX:SharedArchiveFile={classes.FOLDER}/{_spark()}'")
+    assert classes.of_spark(JAVA, "-Xss4m").endswith(f"{_spark()}' -Xss4m")
     named = classes.FOLDER / f"kafka-{lock.version}-java-21.0.8.jsa"
     assert classes.of_kafka(JAVA, lock)[-1] == f"-XX:SharedArchiveFile={named}"
 

@@ -377,8 +377,7 @@ class _Attempt:
         )
         file = read_result(self.worker.scratch.read_result(folder), of=attempt)
         ended = child.ended()
-        clean = isinstance(file, ResultFile) and file.outcome is ChildOutcome.COMPLETED
-        self.worker.child.used(clean=clean)
+        self.worker.child.used(clean=isinstance(file, ResultFile) and file.spares_the_child)
         if ended is None:
             return replace(seen, file=file)
         self.worker.metrics.count("child_exits_total", code=_exit_word(ended.exit_code))

@@ -1,7 +1,7 @@
 """The child a worker slot keeps warm: started ahead, used for many runs, replaced when it must be.
 
 Apart from supervision because its life is longer than a run's: a Spark session costs seconds, so it
-is kept over runs and recycled after a number of them, and after any end but a clean result.
+is kept over runs and recycled after a number of them, and after any end that speaks against it.
 """
 
 from collections.abc import Callable

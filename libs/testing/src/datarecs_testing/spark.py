@@ -73,7 +73,7 @@ def spark_runtime(
             driver_memory="1g",
             java_home=str(found.home),
             # Questions this small are over before the second compiler's work pays.
-            java_options=f"{classes.of_spark(found)} -XX:TieredStopAtLevel=1",
+            java_options=classes.of_spark(found, "-XX:TieredStopAtLevel=1"),
             scratch=folder / "scratch",
         )
     )

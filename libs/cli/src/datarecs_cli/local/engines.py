@@ -91,7 +91,7 @@ class Engines:
                 master="local[*]",
                 driver_memory=f"{self.memory_bytes // _MIB}m",
                 java_home=str(java.home),
-                java_options=environment.get(classes.JAVA_OPTIONS) or classes.of_spark(java),
+                java_options=classes.of_spark(java, environment.get(classes.JAVA_OPTIONS, "")),
                 scratch=self.scratch / "spark",
             )
         )

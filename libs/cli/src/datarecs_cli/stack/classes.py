@@ -31,9 +31,9 @@ def of_kafka(java: Java, lock: Lock) -> tuple[str, ...]:
     return _using(archive_of_kafka(java, lock))
 
 
-def of_spark(java: Java) -> str:
-    """The same for Spark, as written on a command line."""
-    return shlex.join(_using(archive_of_spark(java)))
+def of_spark(java: Java, further: str = "") -> str:
+    """The same for Spark, as written on a command line, and the user's further options."""
+    return f"{shlex.join(_using(archive_of_spark(java)))} {further}".strip()
 
 
 def writing(archive: Path) -> tuple[str, ...]:

@@ -335,7 +335,11 @@ class Platform:
             tenant_id=self._tenant_id,
             project=self.options.project,
             java_home=found.home if found else None,
-            java_options=classes.of_spark(found) if found else "",
+            java_options=(
+                classes.of_spark(found, self.options.environment.get(classes.JAVA_OPTIONS, ""))
+                if found
+                else ""
+            ),
             log_format=self.options.log_format,
         )
         self.supervisor.start(

@@ -129,7 +129,7 @@ class Surroundings:
     """Where `up` was started: its `datarecs.toml` is read, its files may be sources."""
     java_home: Path | None = None
     java_options: str = ""
-    """Further options of Spark's Java machine."""
+    """Of Spark's Java machine: what its start needs, and what the user wants."""
     log_format: str = "json"
 
     @property
@@ -189,6 +189,7 @@ def environment_of(service: Service, around: Surroundings) -> dict[str, str]:
             for name, value in around.environment.items()
             if not name.startswith(NOT_HANDED_ON)
         }
+        | _java(around)
         | _database(service, around)
         | _broker(service, around)
         | {"DATARECS_SIDE__PORT": str(around.ports[service.side_port_name])}
@@ -208,7 +209,7 @@ def _filled(value: str, around: Surroundings) -> str:
 
 
 def _shared(around: Surroundings) -> dict[str, str]:
-    settings = {
+    return {
         "DATARECS_PROFILE": "local",
         "DATARECS_BASE_URL": around.base_url,
         "DATARECS_BLOB__URL": around.layout.blobs.as_uri(),
@@ -218,13 +219,16 @@ def _shared(around: Surroundings) -> dict[str, str]:
         "DATARECS_SECRETS__TENANT_NAMES": json.dumps({around.tenant_id: FIRST_TENANT_LABEL}),
         "DATARECS_LOG__FORMAT": around.log_format,
     }
-    if around.java_home is not None:
-        settings |= {
-            "JAVA_HOME": str(around.java_home),
-            "DATARECS_JAVA__HOME": str(around.java_home),
-            "DATARECS_JAVA__OPTIONS": around.java_options,
-        }
-    return settings
+
+
+def _java(around: Surroundings) -> dict[str, str]:
+    if around.java_home is None:
+        return {}
+    return {
+        "JAVA_HOME": str(around.java_home),
+        "DATARECS_JAVA__HOME": str(around.java_home),
+        "DATARECS_JAVA__OPTIONS": around.java_options,
+    }
 
 
 def _database(service: Service, around: Surroundings) -> dict[str, str]:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
+from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.model import RunResult, RunSummary
 from datarecs_core.runs.wording import storable, told
@@ -54,6 +55,15 @@ class ResultFile:
     pins: Mapping[str, object] | None
     jvm_exit: int | None
     """Exit code of the Java machine, which only the child can see."""
+
+    @property
+    def spares_the_child(self) -> bool:
+        """Whether the child can serve the next run: it found an answer, or a source at fault.
+
+        A source that cannot be read says nothing against the session, and a new one would cost
+        the next run its start.
+        """
+        return all(node.code == RunErrorCode.QUERY_FAILED for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)

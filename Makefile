@@ -15,6 +15,8 @@ BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
 naming = $(sort $(shell grep -rlE 'mark\.$(1)\b' --include='test_*.py' $(2)))
 marked = $(call naming,$(1),tests) $(call naming,$(1),libs services)
 export MYPYPATH := $(SOURCES)
+# What one core does alone (types, contracts) goes beside what two do.
+MAKEFLAGS += -j2
 T ?= libs services tests/architecture tests/contract tests/docs
 K ?=
 RUNS ?= 1000
@@ -90,7 +92,7 @@ cases: setup ## acceptance ids without a test; make cases RELEASE=1 fails while 
 unit: setup ## one corner, fast: make unit T=libs/core K=cancel
 	@$(PYTEST) $(T) -m $(ALONE) $(if $(K),-k "$(K)")
 
-check: lint types contracts printed alone ## everything that needs no server; make -j2 check uses two cores
+check: lint types contracts printed alone ## everything that needs no server
 
 printed: setup
 	@$(BIN)/python -m datarecs_events.schemas --check && $(BIN)/python docs/generate.py --check

@@ -55,7 +55,7 @@ from datarecs_testing.real_path import RealPath
 from datarecs_testing.stack import KafkaBroker
 
 RELAYED, KEYS = 20_000, 2_000
-EVENTS_PER_S, CLOSINGS_PER_S, RUNS_PER_S = 100, 100, 20
+EVENTS_PER_S, CLOSINGS_PER_S, RUNS_PER_S = 100, 100, 25
 DEAD_WORKERS = 5
 MS = 1000
 
@@ -154,9 +154,11 @@ def closing(stage: Stage) -> None:
 
 
 def whole_runs(stage: Stage) -> None:
-    """20 runs a second from trigger to finalised, with slots that work at once."""
+    """Runs from trigger to finalised, with slots that work at once: asked for more than the goal.
+
+    Counted from end to end, since the first one's way and the last one's are no part of a rate.
+    """
     since, count = database_time(stage.database), stage.seconds * RUNS_PER_S
-    began = perf_counter()
     with ThreadPoolExecutor(8) as pool:
         paced(
             lambda _: pool.submit(stage.path.trigger_one).add_done_callback(_raise),
@@ -164,7 +166,12 @@ def whole_runs(stage: Stage) -> None:
             count=count,
         )
     settled(stage.database, "run.finalised", since=since, count=count)
-    stage.tell("runs", count / (perf_counter() - began))
+    ((seconds,),) = stage.database.ask(
+        "SELECT extract(epoch FROM max(created_at) - min(created_at))::float8 FROM datarecs.outbox"
+        " WHERE type LIKE '%%.run.finalised' AND created_at >= %s",
+        (since,),
+    )
+    stage.tell("runs", (count - 1) / seconds)
     took = seconds_between(
         stage.database, "run.triggered", "run.finalised", since=since, acked=False
     )
@@ -222,7 +229,7 @@ TOLD: Mapping[str, tuple[str, str, float | None, bool]] = {
     "queued p99": ("run.triggered committed → run.queued acked, p99", "ms", None, False),
     "closed p50": ("run.completed acked → run.finalised acked, 100/s, p50", "ms", None, False),
     "closed p99": ("run.completed acked → run.finalised acked, 100/s, p99", "ms", 1000, False),
-    "runs": ("whole runs with a scripted child, 20/s asked", "runs/s", 19, True),
+    "runs": ("whole runs with a scripted child, 25/s asked", "runs/s", 20, True),
     "run p99": ("run.triggered committed → run.finalised acked, p99", "ms", None, False),
     "dead": ("dead worker noticed", "s", 70, False),
 }

@@ -1,7 +1,8 @@
 """The kernel against the oracle: kept rows and numbers of closed buckets make the whole.
 
 Without Spark, so that many cases are cheap: the oracle judges the kept rows alone and all rows, and
-what separates both answers must be exactly what the kernel says of closed buckets.
+what separates both answers must be exactly what the kernel says of closed buckets. Where the
+kernel's task judges the kept rows itself, the whole results must be the oracle's.
 """
 
 from collections.abc import Sequence
@@ -12,13 +13,21 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.results import MeasureResult, StageResults
+from datarecs_spark.kept_rows import is_plain, judged
 from datarecs_spark.kernel import KernelAnswer, KernelTask, kept_file, narrow, weights_for
+from datarecs_spark.layout import Layout, layout_of
+from datarecs_spark.narrowing import Narrowed
 from datarecs_spark.native import native_sources
+from datarecs_spark.read import PlainColumns
+from datarecs_spark.results import stage_results
+from datarecs_spark.stored import read_differences
+from datarecs_spark.storing import SinkPlan
 from datarecs_testing.comparisons import Compared, compare
 from datarecs_testing.finished_runs import MemoryBench
-from datarecs_testing.narrowing import a_narrowed_case, narrowed
+from datarecs_testing.narrowing import a_narrowed_case, narrowed, numbers
 from datarecs_testing.spark import stored_scan
 from datarecs_testing.strategies import ComparisonCase
 from datarecs_testing.tables import Table, plan_of
@@ -46,6 +55,26 @@ def test_kept_rows_and_closed_buckets_make_the_whole(
     assert measures_of(rest.results("stage")) == measures_of(whole.results("stage"))
     if not wide:
         assert totals_of(answer) == told_totals(stage, whole.results("stage"))
+    layout = layout_of(stage, [PlainColumns() for _ in stage.scans])
+    assert is_plain(layout) or not strict
+    if is_plain(layout) and not wide:
+        found = judged_results(task, layout, answer)
+        assert numbers(found) == numbers(whole.results("stage"))
+        stored = read_differences(Path(task.directory))
+        assert tuple(sorted(stored, key=lambda row: row.break_id)) == whole.stored["stage"]
+
+
+def judged_results(task: KernelTask, layout: Layout, answer: KernelAnswer) -> StageResults:
+    """Results of the stage by the kernel's task alone."""
+    sink = SinkPlan(layout=layout, key=COMPARE_KEY, directory=task.directory, scope_directory=None)
+    found = judged(task, sink, "0")
+    assert found is not None
+    measures = tuple(layout.stage.measures[at].index for at in task.totals)
+    whole = Narrowed(
+        plan=layout.stage, answer=answer, all_rows=answer.filtered, measures=measures, judged=found
+    )
+    whole.add_closed(found.counted, found.tallies)
+    return stage_results(layout, found.counted, found.tallies, task.directory)
 
 
 def a_task(folder: Path, case: ComparisonCase) -> tuple[KernelTask, StagePlan]:

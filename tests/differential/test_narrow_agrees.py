@@ -8,6 +8,7 @@ import pytest
 
 from datarecs_core.comparison.translating import Invalid
 from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_spark import kept_rows
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import a_measure, compare, rows_by
 from datarecs_testing.finished_runs import MemoryBench
@@ -17,7 +18,8 @@ from datarecs_testing.tables import a_job, pair
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SHAPES, SETS = 3, 50
+SHAPES, SETS = 2, 50
+NONE = -1
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +28,13 @@ def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.case("P60")
+@pytest.mark.parametrize("most_kept", [kept_rows.MOST_KEPT, NONE], ids=["in the task", "by Spark"])
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("seed", range(SHAPES))
 def test_narrow_and_the_oracle_agree_on_every_number(
-    bench: SparkBench, seed: int, *, strict: bool
+    bench: SparkBench, seed: int, *, strict: bool, most_kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kept_rows, "MOST_KEPT", most_kept)
     case = a_narrowed_case(seed, strict=strict, sets=SETS)
     job = narrowed(case.job)
     expected = compare(MemoryBench(), case.job, case.tables)

@@ -11,7 +11,6 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 import typer
@@ -152,7 +151,6 @@ def test_a_page_says_what_it_answers_before_anything_else(page: Path) -> None:
 
 
 def test_the_generated_pages_are_what_the_code_says() -> None:
-    began = perf_counter()
     result = subprocess.run(
         [sys.executable, "docs/generate.py", "--check"],
         cwd=ROOT,
@@ -161,7 +159,6 @@ def test_the_generated_pages_are_what_the_code_says() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert perf_counter() - began < 10
 
 
 @pytest.mark.case("ARC-15")

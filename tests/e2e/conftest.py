@@ -14,6 +14,9 @@ import httpx
 import psutil  # type: ignore[import-untyped]  # publishes no types
 import pytest
 
+from datarecs_testing.afterwards import afterwards
+from datarecs_testing.stack import SHORT_LIVED
+
 TERMINAL = {"COMPLETED", "ERRORED", "CANCELLED", "QUEUE_ERRORED"}
 CHILD = "datarecs_reconciliation_worker.child"
 WORKER = "datarecs_reconciliation_worker"
@@ -101,24 +104,22 @@ def _datarecs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> Iterator[None]:
-    """Questions this small are over before the second compiler's work pays."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATARECS_JAVA__OPTIONS", "-XX:TieredStopAtLevel=1")
+        patch.setenv("DATARECS_JAVA__OPTIONS", SHORT_LIVED)
         yield
 
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePlatform]:
     folder = tmp_path_factory.mktemp("platform")
-    up = _datarecs(folder, "up", "--detach")
-    assert up.returncode == 0, up.stdout + up.stderr
-    try:
+    down = [sys.executable, "-m", "datarecs_cli", "down", "--reset", "--yes"]
+    with afterwards(down, cwd=folder):
+        up = _datarecs(folder, "up", "--detach")
+        assert up.returncode == 0, up.stdout + up.stderr
         known: Mapping[str, str] = tomllib.loads(
             (folder / ".datarecs/credentials.toml").read_text(encoding="utf-8")
         )["local"]
         headers = {"Authorization": f"Bearer {known['api_key']}"}
         with httpx.Client(base_url=known["server"], headers=headers, timeout=60) as client:
             yield LivePlatform(folder=folder, client=client)
-    finally:
-        _datarecs(folder, "down", "--reset", "--yes")
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,7 @@ import pytest
 from datarecs_cli.stack.layout import layout_of
 from datarecs_cli.stack.state import Phase, load
 from datarecs_runtime.environment import process_environment
+from datarecs_testing.afterwards import afterwards
 
 pytestmark = pytest.mark.e2e
 SAMPLE: dict[str, Any] = {
@@ -176,9 +177,9 @@ def test_the_demo_can_be_played_again(platform: Any, shown: Shown) -> None:  # n
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Path]:
     """A folder in which nothing was ever started; nothing runs there afterwards."""
-    yield tmp_path
     command = [sys.executable, "-m", "datarecs_cli", "down", "--reset", "--yes"]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    with afterwards(command, cwd=tmp_path):
+        yield tmp_path
 
 
 CLOSED = "http://127.0.0.1:9"

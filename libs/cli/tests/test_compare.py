@@ -54,6 +54,55 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+QUERIES = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: control}
+spec:
+  parameters: {least: {type: decimal, default: "0"}, note: {type: text, default: "it's"}}
+  sources:
+    - {name: ledger, kind: parquet, path: ledger.parquet}
+    - {name: exports, kind: csv, path: exports.csv, filter: "account > 0"}
+  stages:
+    - name: control-total
+      type: custom_sql
+      dimensions: [k]
+      measures: [{name: t}]
+      queries:
+        ledger: "select account % 7 k, sum(amount) t from ledger where amount > :least group by 1"
+        exports: |
+          with all_rows as (select account, amount from exports where :note = 'it''s')
+          select account % 7 as k, sum(amount) as t from all_rows group by all -- totals
+"""
+
+
+def test_files_answer_queries_of_a_stage(folder: Path, capsys: Shown) -> None:
+    """In a dialect of their own, and with every digit of the sums."""
+    (folder / "control.yaml").write_text(QUERIES)
+    assert run(["plan", "control.yaml"]) == 0
+    told = capsys.readouterr().out
+    assert "query      ledger: select account % 7 k, sum(amount) t from ledger" in told
+    assert run(["compare", "control.yaml", "--out", "kept", "-o", "json"]) == 1
+    (stage,) = json.loads(capsys.readouterr().out)["stages"]
+    assert stage["counts"]["source_row_counts"] == {"source_0": 7, "source_1": 7}
+    totals = []
+    for table in books():
+        rows = [(int(str(account)), Decimal(str(amount))) for account, amount in table.rows]
+        totals.append(sum(amount for account, amount in rows if account > 0 and amount > 0))
+    (measure,) = stage["measures"]
+    assert [Decimal(each) for each in measure["total_by_source"].values()] == totals
+    assert run(["verify", "kept"]) == 0
+
+
+def test_a_query_over_files_that_reads_others_ends_with_its_reason(
+    folder: Path, capsys: Shown
+) -> None:
+    stolen = QUERIES.replace("from ledger where", "from 'exports.csv' where")
+    (folder / "control.yaml").write_text(stolen)
+    assert run(["compare", "control.yaml"]) == 3
+    assert "source ledger: its query" in capsys.readouterr().err
+
+
 def write_parquet(path: Path, rows: Any) -> None:  # noqa: ANN401  pairs of account and amount
     schema = pa.schema([("account", pa.int64()), ("amount", pa.decimal128(18, 2))])
     columns = [pa.array([row[at] for row in rows], schema.types[at]) for at in (0, 1)]

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from datarecs_connectors.errors import SourceLimitError
-from datarecs_connectors.extracting import MAX_VALUE_BYTES, write_extract
+from datarecs_connectors.extracting import write_extract
+from datarecs_core.comparison.faults import ValueTooLargeError
 from datarecs_core.comparison.scan import Scan, SourceSchema
 from datarecs_core.jobs.definition import DEFAULT_LIMITS, Limits
 from datarecs_core.jobs.vocabulary import SourceKind
@@ -37,10 +38,10 @@ def written(folder: Path, column: pa.Array, limits: Limits = DEFAULT_LIMITS) -> 
 def test_a_value_of_16_mib_works_and_one_byte_more_is_refused(
     tmp_path: Path, kind: pa.DataType
 ) -> None:
-    fits = pa.array(["x" * MAX_VALUE_BYTES, None], kind)
-    assert written(tmp_path, fits) == 2
-    with pytest.raises(SourceLimitError, match="a value of 'v' has more than 16777216 bytes"):
-        written(tmp_path, pa.array(["x", "x" * (MAX_VALUE_BYTES + 1)], kind))
+    most = DEFAULT_LIMITS.max_value_bytes
+    assert written(tmp_path, pa.array(["x" * most, None], kind)) == 2
+    with pytest.raises(ValueTooLargeError, match="a value of 'v' has more than 16777216 bytes"):
+        written(tmp_path, pa.array(["x", "x" * (most + 1)], kind))
 
 
 @pytest.mark.case("P65")

@@ -1,6 +1,6 @@
 """PostgreSQL: one snapshot for every read, the server's types, clear words when it refuses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -22,8 +22,11 @@ from datarecs_connectors.errors import (
     SnapshotLostError,
     StatementTimeoutError,
 )
+from datarecs_connectors.extracted import extracted_rows
 from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.canonical import encode, number
 from datarecs_core.comparison.scan import ExportedSnapshot, Scan, ScanColumn
+from datarecs_core.comparison.translating import canonical
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import (
     Confirm,
@@ -127,6 +130,32 @@ def scan_of(connector: Any, source: Source, pin: Any) -> Scan:  # noqa: ANN401  
     )
 
 
+def canonical_rows(scan: Scan, rows: Iterable[tuple[object, ...]]) -> list[list[bytes]]:
+    """What the oracle makes of them."""
+    kinds = [column.type for column in scan.columns]
+    return [
+        [encode(canonical(value, kind, "s")) for value, kind in zip(row, kinds, strict=True)]
+        for row in rows
+    ]
+
+
+@pytest.mark.case("P14")
+def test_values_that_were_brought_are_those_that_rows_have(server: Server, tmp_path: Path) -> None:
+    """A float of 32 bits is widened; what has no canonical form is INVALID with the same bytes."""
+    query = """SELECT 0.1::real f, 'NaN'::numeric(9,2) n, repeat('9', 60)::numeric w,
+        'infinity'::date d, '{"b": 1.0, "a": []}'::jsonb j, 'NaN'::numeric b, -0.0::float8 z"""
+    source = replace(SOURCE, relation=None, query=query)
+    connector = server.open()
+    held = connector.pin(source)
+    scan = scan_of(connector, source, held.pin)
+    brought = connector.extract(scan, str(tmp_path / "x"), lambda _: None)
+    assert brought.extract is not None
+    (found,) = canonical_rows(brought, extracted_rows(brought, brought.extract))
+    assert [found] == canonical_rows(scan, connector.rows(scan))
+    assert found[0] == encode(number(Decimal("0.10000000149011612")))
+    held.close()
+
+
 def test_types_and_values_arrive_as_the_server_holds_them(server: Server, tmp_path: Path) -> None:
     connector = server.open()
     held = connector.pin(SOURCE)
@@ -167,6 +196,9 @@ def test_types_and_values_arrive_as_the_server_holds_them(server: Server, tmp_pa
         moment,
     )
     assert UUID(row["uid"]) == UUID("6f9619ff-8b86-d011-b42d-00c04fc964ff")
+    assert canonical_rows(extracted, extracted_rows(extracted, extracted.extract)) == (
+        canonical_rows(scan, connector.rows(scan))
+    )
     held.check()
     held.close()
 

@@ -352,6 +352,21 @@ def test_an_outage_between_poll_and_commit_skips_nothing(world: World) -> None:
     assert [world.committed(n) for n in range(3)] == [1, 1, 1], "also where nothing came again"
 
 
+def test_what_an_outage_has_left_owed_is_committed_by_a_stop(world: World) -> None:
+    world.publish()
+
+    def handler(tx: Transaction, received: Received) -> None:
+        world.remember(tx, received)
+        world.log.outage(down=True)
+
+    session = a_session(world, handler)
+    with pytest.raises(LogUnavailableError):
+        session.turn(world.after(100))
+    world.log.outage(down=False)
+    session.close()
+    assert (world.committed(), world.metrics.total("offset_gaps_total", group=GROUP)) == (1, 0)
+
+
 def test_an_outage_of_the_log_is_waited_for(world: World) -> None:
     ids = [world.publish()]
     consumer = world.consume()

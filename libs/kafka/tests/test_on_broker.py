@@ -9,11 +9,13 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import ACLPermissionType, KafkaAdminClient
 
 from datarecs_application.loops import Loop
-from datarecs_application.ports.messaging import LogRecord
+from datarecs_application.ports.messaging import LogRecord, Partition
 from datarecs_application.ports.state import OutboxRow, Transaction
+from datarecs_core.errors.messaging import LogAccessDeniedError
 from datarecs_core.runs.events import RunCompleted
 from datarecs_core.runs.model import RunResult
 from datarecs_core.values import EventId, JobId, RunId
@@ -21,15 +23,19 @@ from datarecs_events.catalogue import Topic
 from datarecs_events.codec import EncodedEvent, Received, Stamp, encode
 from datarecs_kafka import steps, topics
 from datarecs_kafka.access import BrokerAccess
+from datarecs_kafka.backoff import Backoff
 from datarecs_kafka.client import KafkaLogClient
 from datarecs_kafka.consumer import Consumer
-from datarecs_kafka.dead_letter import DeadLetter, letter_of
-from datarecs_kafka.handling import Subscription
+from datarecs_kafka.dead_letter import DeadLetter, DeadLetters, letter_of
+from datarecs_kafka.handling import Handling, Subscription
+from datarecs_kafka.poison import PoisonGauge
 from datarecs_kafka.relay import Relay
+from datarecs_kafka.session import ConsumerLimits, Session
+from datarecs_kafka.topics import Right, acl_of
 from datarecs_memory.outbox_reader import MemoryOutboxReader
 from datarecs_memory.store import MemoryStore, Queued
 from datarecs_memory.unit_of_work import MemoryUnitOfWork
-from datarecs_runtime.clock import SystemClock, UuidV7Ids
+from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.signals import Signals
 from datarecs_testing.stack import PASSWORDS, KafkaBroker
@@ -92,6 +98,25 @@ class Platform:
             metrics=self.metrics,
             clock=self.clock,
             signals=self.signals,
+        )
+
+    def session(self) -> Session:
+        """One membership of the consumer's group, turned by the test."""
+        handling = Handling(
+            MemoryUnitOfWork(self.store),
+            group=GROUP,
+            subscriptions=(Subscription(INFRA, (RunCompleted,), self.remember),),
+            metrics=self.metrics,
+            clock=self.clock,
+        )
+        client = self.client(GROUP)
+        return Session(
+            client.consumer(group=GROUP, topics=[INFRA]),
+            handling,
+            letters=DeadLetters(client=client, group=GROUP, clock=self.clock),
+            gauge=PoisonGauge(),
+            limits=ConsumerLimits(),
+            backoff=Backoff(),
         )
 
     def remember(self, tx: Transaction, received: Received) -> None:
@@ -234,6 +259,46 @@ def test_one_record_that_is_too_large_parks_itself_and_nobody_else(platform: Pla
     assert sorted(platform.handled) == sorted([*before, *after])
     assert platform.row(large).parked_at is not None
     assert [one for one in (*before, *after) if platform.row(one).parked_at is not None] == []
+
+
+@contextmanager
+def refused(admin: KafkaAdminClient, principal: str) -> Iterator[None]:
+    """The broker refuses the principal its group for as long as the block lasts."""
+    right = Right(principal=principal, operation="READ", resource="GROUP", name=principal)
+    denial = acl_of(right)
+    denial.permission_type = ACLPermissionType.DENY
+    assert not admin.create_acls([denial])["failed"]
+    try:
+        yield
+    finally:
+        admin.delete_acls([denial])
+
+
+def turn_often(session: Session) -> None:
+    for _ in range(50):
+        session.turn(Latch())
+
+
+def test_what_could_not_be_committed_is_committed_by_a_stop(
+    platform: Platform, administration: KafkaAdminClient
+) -> None:
+    """Handled, refused its offset, and told to stop before it could turn once more."""
+    event = platform.event()
+    with KafkaProducer(**platform.access.settings()) as producer:
+        sent = producer.send(
+            INFRA, key=b"k", value=event.data, headers=list(event.headers), partition=0
+        ).get(10)
+    where, session = Partition(INFRA, 0), platform.session()
+    while where not in session.member.assignment():
+        session.member.poll(SHORT, max_records=1)
+    session.member.seek(where, sent.offset)
+    with refused(administration, GROUP), pytest.raises(LogAccessDeniedError):
+        turn_often(session)
+    assert platform.handled == [UUID(event.attributes["id"])]
+    assert session.member.committed(where) == sent.offset
+    session.close()
+    found = administration.list_group_offsets({GROUP: None})[GROUP]
+    assert found[TopicPartition(*where)].offset == sent.offset + 1
 
 
 @pytest.mark.usefixtures("careless_sockets")

@@ -6,8 +6,9 @@ import pytest
 
 from datarecs_application.errors import RunExistsError, StoreBusyError
 from datarecs_application.ports.state import Transaction
+from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.runs.events import RunCompleted, RunErrored
-from datarecs_core.runs.model import RunResult
+from datarecs_core.runs.model import RunError, RunResult
 from datarecs_core.values import JobId, RunId
 from datarecs_events.codec import Received
 from datarecs_kafka.handling import Subscription
@@ -29,6 +30,17 @@ class Counting:
     def __call__(self, tx: Transaction, received: Received) -> None:
         self.world.remember(tx, received)
         self.transactions.append(id(tx))
+
+
+def a_failure(world: World) -> RunErrored:
+    end = world.completed()
+    return RunErrored(
+        run_id=end.run_id,
+        job_id=end.job_id,
+        tenant_id=end.tenant_id,
+        workflow_name=end.workflow_name,
+        error=RunError(code=RunErrorCode.CRASHED, message="gone"),
+    )
 
 
 def test_a_busy_handler_takes_many_records_in_one_transaction(world: World) -> None:
@@ -111,6 +123,21 @@ def test_what_cannot_be_decoded_stands_alone(world: World) -> None:
     assert world.handled == ids
     assert world.committed() == 5
     assert len(world.letters()) == 1
+
+
+def test_what_is_for_others_parts_nothing_and_is_not_judged(world: World) -> None:
+    handler = Counting(world)
+    first, other = world.publish(), world.encoded(a_failure(world))
+    world.log.append(
+        INFRA, key=other.key_bytes, value=b"no json", headers=other.headers, partition=0
+    )
+    ids = [first, world.publish()]
+    consumer = world.consumer(together=100)
+    consumer.subscriptions = (Subscription(INFRA, (RunCompleted,), handler, together=100),)
+    consumer.__post_init__()
+    consumer.run(world.after(5))
+    assert (world.handled, len(set(handler.transactions))) == (ids, 1)
+    assert (world.letters(), world.committed()) == ([], 3)
 
 
 def test_an_event_that_nobody_asked_for_ends_no_loop(world: World) -> None:

@@ -1,6 +1,7 @@
 """The oracle behind the Engine port, held to the suite that every engine passes."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import count, repeat
 
 import pytest
@@ -9,10 +10,10 @@ from datarecs_core.comparison.faults import ConditionNotSupportedError, TooManyR
 from datarecs_core.comparison.grouping import MAX_ROWS
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.results import Difference
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.scan import Extract, Scan
 from datarecs_core.jobs.definition import Stage
 from datarecs_memory.engine import MemoryEngine
-from datarecs_testing.comparisons import LookingBench, counting, rows_by
+from datarecs_testing.comparisons import LookingBench, a_measure, counting, rows_by
 from datarecs_testing.conformance.engine import (
     DerivedConformance,
     EngineConformance,
@@ -54,6 +55,26 @@ def test_each_source_is_read_once_for_all_stages() -> None:
     for stage in plan_of(a_job(tables, counting(), rows_by("k")), tables).stages:
         engine.compare(stage, lambda _: None)
     assert reads == ["one", "two"]
+
+
+@pytest.mark.parametrize("brought", [True, False])
+def test_rows_that_a_source_kept_are_counted_whether_they_are_read_or_not(*, brought: bool) -> None:
+    """A source may keep what no stage looks at; asked without an extract it gives everything."""
+    tables = pair("k int, v int", [(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 4)])
+    stages = (rows_by("k", a_measure("v"), where="k < 3"), counting(where="k < 3"))
+    whole = plan_of(a_job(tables, *stages), tables)
+    extract = Extract(root="memory:", files=(), rows=2, decoded_bytes=9, source_rows=3)
+    partial = whole.with_scans((replace(whole.scans[0], extract=extract), whole.scans[1]))
+
+    def read(scan: Scan) -> Iterable[tuple[object, ...]]:
+        rows = tables[scan.index].delivered(scan)
+        return rows[:2] if brought and scan.extract is not None else rows
+
+    engine, expected = MemoryEngine(read), MemoryEngine(read)
+    for stage, other in zip(partial.stages, whole.stages, strict=True):
+        found = engine.compare(stage, lambda _: None)
+        assert found == expected.compare(other, lambda _: None)
+        assert (found.closure[0].extracted, found.closure[0].out_of_scope) == (3, 1)
 
 
 def test_more_rows_than_the_oracle_takes_are_refused_without_reading_on() -> None:

@@ -6,15 +6,8 @@ import pytest
 
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.audit import first_broken
-from datarecs_memory.change_feed import MemoryChangeFeed
-from datarecs_memory.event_archive import MemoryEventArchive
-from datarecs_memory.lease_queue import MemoryWorkFinder
-from datarecs_memory.outbox_reader import MemoryOutboxReader
-from datarecs_memory.queries import MemoryQueries
 from datarecs_memory.store import MemoryStore
-from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
-from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.conformance.access import (
     ApiKeysConformance,
     AuditConformance,
@@ -34,36 +27,9 @@ from datarecs_testing.conformance.resources import (
     SealedSecretsConformance,
 )
 from datarecs_testing.conformance.runs import QueriesConformance, RunsConformance
-from datarecs_testing.conformance.stores import Actor, Stores, carry_out
+from datarecs_testing.conformance.stores import Stores, carry_out
 from datarecs_testing.conformance.tickets import SocketTicketsConformance
 from datarecs_testing.conformance.unit_of_work import UnitOfWorkConformance
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(clock: ManualClock) -> MemoryStore:
-    return MemoryStore(clock, FixedIds())
-
-
-@pytest.fixture
-def stores(clock: ManualClock, store: MemoryStore) -> Stores:
-    everybody = Actor(unit=MemoryUnitOfWork(store), finder=MemoryWorkFinder(store))
-    return Stores(
-        api=everybody,
-        controller=everybody,
-        worker=everybody,
-        webhook=everybody,
-        mail=everybody,
-        relay=MemoryOutboxReader(store),
-        archive=MemoryEventArchive(store),
-        queries=MemoryQueries(store),
-        feed=MemoryChangeFeed(store),
-        pass_time=clock.advance,
-    )
 
 
 class TestUnitOfWork(UnitOfWorkConformance):

@@ -88,21 +88,6 @@ class TestIdempotency:
 
 
 class TestLeases:
-    def test_many_workers_never_share_a_run(
-        self, stores: Stores, database: PreparedDatabase
-    ) -> None:
-        expected = {stores.queued().run_id for _ in range(8)}
-        own = Database(database.url(WORKER_RUN), limits=Limits(pool_size=4))
-        finder = PostgresWorkFinder(own)
-
-        def take(number: int) -> list[RunId]:
-            leased = [finder.lease_run(f"worker-{number}") for _ in range(4)]
-            return [one.run_id for one in leased if one is not None]
-
-        with closing(own), ThreadPoolExecutor(4) as pool:
-            taken = [run_id for some in pool.map(take, range(4)) for run_id in some]
-        assert sorted(taken) == sorted(expected)
-
     def test_the_limit_of_a_tenant_holds_under_concurrent_leases(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:

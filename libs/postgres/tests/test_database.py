@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,16 +12,16 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
 from datarecs_application.ports.state import Transaction
-from datarecs_core.runs.model import Run
+from datarecs_core.runs.model import Run, Wish
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.failures import UnsafeLoginError
 from datarecs_postgres.migrate import downgrade
 from datarecs_postgres.roles import API, CONTROLLER, LOGINS, MIGRATE, READ, UNPRIVILEGED
 from datarecs_postgres.session import Woken, concerns
-from datarecs_postgres.unit_of_work import PostgresUnitOfWork
+from datarecs_postgres.unit_of_work import PostgresTransaction, PostgresUnitOfWork
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
 from datarecs_testing.clock import FixedIds
-from datarecs_testing.conformance.stores import Stores, carry_out
+from datarecs_testing.conformance.stores import Stores, carry_out, queued
 from datarecs_testing.database import PreparedDatabase
 
 pytestmark = pytest.mark.integration
@@ -125,6 +126,9 @@ class TestTenantScope:
 
 
 class TestFailures:
+    SLEEP, ONE = text("SELECT pg_sleep(5)"), text("SELECT 1")
+    RUNS = text("SELECT count(*), current_setting('app.tenant_id') FROM datarecs.run")
+
     def test_an_unreachable_server_is_unavailable(self) -> None:
         unit = PostgresUnitOfWork(Database("postgresql://u:secret@127.0.0.1:1/d"), FixedIds())
         with pytest.raises(StoreUnavailableError) as failure:
@@ -209,9 +213,20 @@ class TestFailures:
     def test_a_statement_over_its_limit_is_busy(self, database: PreparedDatabase) -> None:
         limits = Limits(statement_timeout=timedelta(milliseconds=50))
         with closing(Database(database.url(API), limits=limits)) as own:
-            with pytest.raises(StoreBusyError, match="too long"):
-                own.call(text("SELECT pg_sleep(5)"))
-            assert len(own.call(text("SELECT 1"))) == 1
+            for ask in (own.call, own.answer, own.through):
+                with pytest.raises(StoreBusyError, match="too long"):
+                    ask(self.SLEEP, {})
+            assert own.through(self.ONE, {}) == own.answer(self.ONE, {}) == [(1,)]
+
+    def test_what_is_asked_outside_tenants_sees_none_and_leaves_none(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        stores.triggered()
+        with closing(Database(database.url(API), limits=Limits(pool_size=1))) as own:
+            with own.transaction(A_TENANT) as session:
+                inside = session.answer(self.RUNS, {}).fetchone()
+            outside = [own.answer(self.RUNS, {}), own.through(self.RUNS, {})]
+        assert (inside, outside) == ((1, str(A_TENANT)), [[(0, "")], [(0, "")]])
 
     def test_a_defect_passes_as_it_is(self, stores: Stores, database: PreparedDatabase) -> None:
         stores.triggered()
@@ -265,6 +280,25 @@ class TestWhatTravelsTogether:
             session.later(self.PUT, self.put(run, "three"))
         assert (first, second) == ((1,), 2)
         assert self.timers(database) == {"one", "two", "three"}
+
+    def test_values_and_numbers_of_a_run_are_one_write(self, stores: Stores) -> None:
+        run = stores.triggered()
+        written = text("SELECT n_tup_upd FROM pg_stat_xact_user_tables WHERE relname = 'run'")
+        with stores.controller.unit.begin(A_TENANT, feed=3) as tx:
+            assert isinstance(tx, PostgresTransaction)
+            before = tx.runs.for_update(run.run_id) or run
+            tx.runs.save(replace(before, wish=Wish.STOP))
+            tx.outbox.append(queued(before))
+            tx.runs.save(replace(before, wish=Wish.STOP, last_progress_at=tx.now))
+            count = tx.session.execute(written).scalar()
+            tx.outbox.append(queued(before))
+        after = stores.stored(run.run_id)
+        assert count == 1
+        assert after.row_version == before.row_version + 2
+        assert after.last_sequence == before.last_sequence + 2
+        first = before.last_sequence
+        lines = stores.queries.run_events(A_TENANT, run.run_id, after=first, limit=10)
+        assert [one.sequence for one in lines] == [first + 1, first + 2]
 
     def test_one_that_fails_fails_the_commit_and_nothing_stands(
         self, stores: Stores, database: PreparedDatabase

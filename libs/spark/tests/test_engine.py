@@ -7,7 +7,7 @@ by which plan. Numbers are compared elsewhere, by the suites that every engine p
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,16 @@ from pyspark.sql import Row
 from pyspark.sql.classic.dataframe import DataFrame
 
 from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.faults import KeyTooLargeError, ValueTooLargeError
 from datarecs_core.comparison.results import StageResults
-from datarecs_core.jobs.definition import Breaks, Results, Stage
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
+from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_spark import narrowing
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
+from datarecs_spark.errors import ComparisonFailedError
+from datarecs_spark.kernel import KernelTask, kept_file
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
 from datarecs_testing.spark import SparkBench
@@ -36,6 +42,7 @@ STAGES = {
     "aggregate": aggregate_by("account", a_measure("v", absolute("0.01")), a_measure("n")),
 }
 OTHER_ACTIONS = ("count", "toPandas", "toArrow", "toLocalIterator", "foreach", "take", "cache")
+NAMED = re.compile(r"(\w+):")
 PYTHON = re.compile(r"\b(?:Python)?MapInArrow\b|\w*EvalPython\b|\w*FlatMap\w*InPandas\b")
 
 
@@ -197,3 +204,68 @@ def test_many_copies_of_one_key_are_never_multiplied(
     assert (counts.rows_compared, counts.matched_groups) == (1, 1)
     assert (counts.source_row_counts, counts.duplicate_keys_by_source) == ((100_000,) * 2, (1, 1))
     assert (found.measure("v").outside, found.measure("$rows").outside) == (outside, 0)
+
+
+@pytest.mark.case("P65")
+@pytest.mark.parametrize(
+    ("column", "most", "refused"),
+    [("v", 16 * 1024**2, ValueTooLargeError), ("k", 64 * 1024, KeyTooLargeError)],
+)
+def test_a_file_with_a_value_or_key_at_its_real_limit_is_compared_and_one_byte_more_is_not(
+    bench: SparkBench, column: str, most: int, refused: type[DatarecsError]
+) -> None:
+    """The refusal first: the session answers the next question all the same."""
+    for size, fits in ((most + 1, False), (most, True)):
+        row = ("x" * size, "v") if column == "k" else ("k", "x" * size)
+        tables = [a_table("one", "k text, v text", row), a_table("two", "k text, v text", row)]
+        job = a_job(tables, rows_by("k", a_measure("v")))
+        if fits:
+            assert compare(bench, job, tables).counts().rows_matched == 1
+        else:
+            with pytest.raises(refused, match=f"more than {most} bytes"):
+                compare(bench, job, tables)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_failed_narrowing_reads_every_row_only_where_that_may_cure_it(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, full: bool
+) -> None:
+    """The kernel's task meets a full disk, or a folder that is not there."""
+    plan_task = narrowing.kernel_task
+
+    def elsewhere(*given: Any) -> tuple[KernelTask, tuple[int, ...]]:  # noqa: ANN401  passed on
+        task, measures = plan_task(*given)
+        folder = tmp_path / ("full" if full else "gone")
+        if full:
+            folder.mkdir()
+            for name in (kept_file(0), f"tmp_{kept_file(0)}"):
+                (folder / name).symlink_to("/dev/full")
+        return replace(task, directory=str(folder)), measures
+
+    monkeypatch.setattr(narrowing, "kernel_task", elsewhere)
+    tables = books(rows=40, differing=3)
+    job = a_job(tables, STAGES["row"], execution=Execution(strategy=Strategy.NARROW))
+    if full:
+        with pytest.raises(ComparisonFailedError) as caught:
+            compare(bench, job, tables)
+        assert caught.value.code.name == "SPILL_EXHAUSTED"
+        return
+    found = compare(bench, job, tables).results()
+    assert found.counts.rows_unmatched == 3
+    assert found.strategy is not None
+    assert found.strategy.chosen is Strategy.FULL
+
+
+def test_a_stage_reads_the_columns_that_it_needs_out_of_those_that_all_stages_need(
+    bench: SparkBench, asked: Asked
+) -> None:
+    """The files hold four, the run reads three, and each stage its own two."""
+    tables = books(rows=40, differing=3)
+    stages = (rows_by("k", a_measure("v")), aggregate_by("account", a_measure("v")))
+    found = compare(bench, a_job(tables, *stages), tables)
+    assert [each.name for each in found.plan.scans[0].columns] == ["account", "k", "v"]
+    read = [
+        {column for each in re.findall(r"ReadSchema: (.*)", plan) for column in NAMED.findall(each)}
+        for plan in asked.plans
+    ]
+    assert read == [{"k", "v"}, {"account", "v"}]

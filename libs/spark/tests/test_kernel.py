@@ -147,12 +147,61 @@ def test_too_many_open_rows_send_the_stage_to_spark(tmp_path: Path) -> None:
     assert "of the rows are in open buckets" in str(answer.given_up)
 
 
+@pytest.mark.case("P65")
+@pytest.mark.parametrize(
+    ("key", "value", "fits"), [("ab\u20ac", "\u20ac\u20ac12", True), ("ab\u20ac", "x" * 9, False)]
+)
+def test_values_and_keys_end_with_their_limits(
+    tmp_path: Path, key: str, value: str, *, fits: bool
+) -> None:
+    """At 5 and 8 bytes; the key counts all its texts together, NULL is none."""
+    task = a_task(tmp_path, {"k": [key, None], "v": [value, None]}, {"k": ["a"], "v": ["b"]})
+
+    def limited(source: KernelSource) -> KernelSource:
+        sized = [replace(each, size=f"strlen({each.meeting})") for each in source.columns]
+        return replace(
+            source, keys=(sized[0],), values=(sized[1],), max_value_bytes=8, max_key_bytes=5
+        )
+
+    answer = narrow(replace(task, sources=tuple(map(limited, task.sources))))
+    assert (answer.given_up is None) is fits
+
+
+@pytest.mark.case("P65")
+def test_a_key_of_two_long_columns_is_too_large(tmp_path: Path) -> None:
+    task = a_task(tmp_path, {"k": ["abc"], "l": ["def"]}, {"k": ["a"], "l": ["b"]})
+    for most, fits in ((6, True), (5, False)):
+        sources = tuple(
+            replace(
+                each,
+                keys=tuple(replace(c, size=f"strlen({c.meeting})") for c in each.columns),
+                values=(),
+                max_key_bytes=most,
+            )
+            for each in task.sources
+        )
+        assert (narrow(replace(task, sources=sources)).given_up is None) is fits
+
+
 @pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"])
 def test_bytes_that_are_no_text_send_the_stage_to_spark(tmp_path: Path, raw: bytes) -> None:
     """Equal bytes in two sources are INVALID and never equal."""
     broken = {"k": [1, 2], "v": pa.array([b"a", raw], pa.binary()).view(pa.string())}
     answer = narrow(a_task(tmp_path, broken, broken))
     assert answer == KernelAnswer(given_up="the kernel cannot read it (InvalidInputException)")
+
+
+def on_a_full_disk(folder: Path) -> None:
+    """Whatever is kept there meets a device without space."""
+    for name in (kept_file(0), f"tmp_{kept_file(0)}"):
+        (folder / name).symlink_to("/dev/full")
+
+
+def test_a_full_disk_is_not_left_to_spark_which_would_fill_it_too(tmp_path: Path) -> None:
+    task = a_task(tmp_path, PLAIN, {"k": KEYS, "v": [value + 1 for value in KEYS]})
+    on_a_full_disk(Path(task.directory))
+    with pytest.raises(OSError, match="No space left on device"):
+        narrow(task)
 
 
 def test_a_file_cut_in_the_middle_sends_the_stage_to_spark(tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ def lose_attempt(tx: Transaction, lease: Lease, ids: Ids, *, jitter: float) -> N
     """A lease ran out: the next attempt, or the end. Checked again under the locks."""
     run = tx.runs.for_update(lease.run_id)
     current = tx.leases.get(lease.run_id)
-    if run is None or current is None or current.lease_epoch != lease.lease_epoch:
+    # A renewal that came before the lock has moved the end: that worker lives.
+    if run is None or current is None or _term(current) != _term(lease):
         return
     if run.status.is_terminal:
         tx.leases.end(run.run_id)
@@ -191,6 +192,11 @@ def lose_attempt(tx: Transaction, lease: Lease, ids: Ids, *, jitter: float) -> N
         fact_id=_new(ids), attempt=run.attempt, releases=current.releases, jitter=jitter
     )
     carry_out(tx, run, fact)
+
+
+def _term(lease: Lease) -> tuple[int, datetime | None]:
+    """Whose it is and for how long: both grant and renewal change it."""
+    return lease.lease_epoch, lease.lease_until
 
 
 def give_back(tx: Transaction, run: Run, ids: Ids, *, loss: Loss, jitter: float) -> None:

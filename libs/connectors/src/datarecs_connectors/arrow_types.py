@@ -49,13 +49,13 @@ def _clock(kind: TypeKind, unit: str) -> CanonicalType:
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
     """Rows of a batch, each value as `datarecs_core.comparison.translating.canonical` takes it."""
-    columns = [_plain_column(column) for column in batch.columns]
+    columns = [plain_column(column) for column in batch.columns]
     if not columns:
         return iter([()] * batch.num_rows)
     return iter(zip(*columns, strict=True))
 
 
-def _plain_column(column: pa.Array) -> list[object]:
+def plain_column(column: pa.Array) -> list[object]:
     """Clock times finer than Python's become exact microseconds since 1970 or midnight."""
     kind = column.type
     if (pat.is_timestamp(kind) or pat.is_time64(kind)) and kind.unit == "ns":

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_connectors.declared_types import declared_types, text_column, text_value
 from datarecs_connectors.errors import CorruptSourceError, SchemaChangedError, SourceLimitError
-from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import RowFilter, filter_of
 from datarecs_connectors.probing import probe_files
@@ -135,7 +135,7 @@ class CsvConnector:
                         yield tuple(row[name] for name in names)
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        return write_extract(scan, self._typed_batches(scan), directory, progress)
+        return write_extract(scan, self.batches(scan), directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
         return probe_files(self.tree, source)
@@ -204,7 +204,7 @@ class CsvConnector:
                 self.tree.source, f"{path} line {last}: a quote is not closed until the file ends"
             )
 
-    def _typed_batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+    def batches(self, scan: Scan) -> Batches:
         wanted = filter_of(scan)
         empty = True
         for file in _files(scan.pin):

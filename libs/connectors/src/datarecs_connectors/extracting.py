@@ -11,9 +11,10 @@ import pyarrow.types as pat
 
 from datarecs_application.ports.comparing import Read
 from datarecs_connectors.errors import SourceLimitError
+from datarecs_connectors.typed_text import INVALID
+from datarecs_core.comparison.faults import ValueTooLargeError
 from datarecs_core.comparison.scan import Extract, PinnedFile, Scan
 
-MAX_VALUE_BYTES = 16 * 1024 * 1024
 Batches = Iterable[tuple[pa.RecordBatch, tuple[str, ...]]]
 """Batches, each with the columns whose companion holds invalid values."""
 
@@ -66,11 +67,12 @@ def _limit(scan: Scan, rows: int, size: int) -> None:
 
 def _limit_values(scan: Scan, batch: pa.RecordBatch) -> None:
     """One value fits into the memory of a task; a batch below the limit has none above it."""
-    if batch.nbytes <= MAX_VALUE_BYTES:
+    limit = scan.limits.max_value_bytes
+    if batch.nbytes <= limit:
         return
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pat.is_string(column.type) or pat.is_binary(column.type):
             largest = pc.max(pc.binary_length(column)).as_py() or 0
-            if largest > MAX_VALUE_BYTES:
-                told = f"a value of {name!r} has more than {MAX_VALUE_BYTES} bytes"
-                raise SourceLimitError(scan.source, told)
+            if largest > limit:
+                of = name.removeprefix(INVALID)
+                raise ValueTooLargeError(source=scan.source, column=of, limit=limit)

@@ -20,7 +20,7 @@ from datarecs_connectors.errors import (
     SourceError,
     SourceLimitError,
 )
-from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import filter_of
 from datarecs_connectors.json_columns import (
@@ -38,10 +38,10 @@ from datarecs_connectors.json_values import (
 from datarecs_connectors.probing import probe_files
 from datarecs_connectors.typed_text import table_of
 from datarecs_core.comparison.scan import FileList, Pin, PinnedFile, Scan, SourceSchema
-from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.definition import DEFAULT_LIMITS, Source
 
 BATCH_ROWS, BATCH_BYTES = 10_000, 16 * 1024 * 1024
-MAX_VALUE_BYTES = 16 * 1024 * 1024
+MAX_VALUE_BYTES = DEFAULT_LIMITS.max_value_bytes
 MAX_LINE_BYTES = 8 * MAX_VALUE_BYTES
 """A value of the longest kind may be written with escapes, six bytes for one."""
 _BOM, _BLANK = b"\xef\xbb\xbf", b" \t\r\n"
@@ -116,7 +116,7 @@ class JsonConnector:
             yield tuple(row[name] for name in names)
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        return write_extract(scan, self._typed_batches(scan), directory, progress)
+        return write_extract(scan, self.batches(scan), directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
         return probe_files(self.tree, source)
@@ -172,20 +172,20 @@ class JsonConnector:
                 for name, read in readers.items():
                     value = value_of(line.row, name)
                     row[name] = None if value is None else read(value)
-                if line.size > MAX_VALUE_BYTES:
-                    self._limit(row, f"{file.path} line {line.number}")
+                limit = scan.limits.max_value_bytes
+                if line.size > limit:
+                    self._limit(row, limit, f"{file.path} line {line.number}")
                 if wanted.keeps(row):
                     yield line.size, row
 
-    def _limit(self, row: dict[str, object], place: str) -> None:
+    def _limit(self, row: dict[str, object], limit: int, place: str) -> None:
         for name, value in row.items():
-            if isinstance(value, str) and len(value.encode()) > MAX_VALUE_BYTES:
+            if isinstance(value, str) and len(value.encode()) > limit:
                 raise SourceLimitError(
-                    self.tree.source,
-                    f"{place}: the value of {name!r} has more than {MAX_VALUE_BYTES} bytes",
+                    self.tree.source, f"{place}: the value of {name!r} has more than {limit} bytes"
                 )
 
-    def _typed_batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+    def batches(self, scan: Scan) -> Batches:
         rows: list[dict[str, object]] = []
         size = batches = 0
         for length, row in self._delivered(scan):

@@ -7,6 +7,7 @@ Engines read the pinned files themselves, so nothing is extracted here. Names of
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
@@ -19,9 +20,12 @@ from datarecs_connectors.errors import (
     SourceLimitError,
     SourceUnsupportedError,
 )
+from datarecs_connectors.extracting import Batches
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import filter_of
 from datarecs_connectors.probing import probe_files
+from datarecs_connectors.typed_columns import kept_rows, taken, valid_texts
+from datarecs_connectors.typed_text import TypedColumn, table_of, typed
 from datarecs_core.comparison.forms import Inference, read_text
 from datarecs_core.comparison.scan import (
     FileList,
@@ -33,6 +37,7 @@ from datarecs_core.comparison.scan import (
 )
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.types import CanonicalType
 
 BATCH_ROWS = 10_000
 MAX_COLUMNS = 2_000
@@ -98,6 +103,28 @@ class ParquetConnector:
                     found = {**hive, **dict(zip(stored, row, strict=True))}
                     if wanted.keeps(found):
                         yield tuple(found[name] for name in names)
+
+    def batches(self, scan: Scan) -> Batches:
+        """The same as typed columns; engines read the files themselves, queries cannot."""
+        files, wanted = _files(scan.pin), filter_of(scan)
+        kinds = {column.name: column.type for column in scan.schema.columns}
+        names = [column.physical or "" for column in scan.columns]
+        asked = list(dict.fromkeys((*names, *wanted.columns)))
+        labels = [column.name for column in scan.columns]
+        for file in files:
+            folders = _hive_values(file.path) if self.options.hive_partitions else {}
+            stored = [name for name in asked if name not in folders]
+            for batch in self._batches(file.path, stored):
+                columns = {
+                    name: _of_folder(folders[name], kinds[name], batch.num_rows)
+                    if name in folders
+                    else valid_texts(batch.column(name))
+                    for name in asked
+                }
+                rows = np.arange(batch.num_rows)
+                if wanted.condition is not None:
+                    rows = kept_rows(wanted, columns, batch.num_rows)
+                yield table_of(labels, [taken(columns[name], rows) for name in names])
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:  # noqa: ARG002  nothing to bring
         """Nothing is brought; engines read exactly the rows that the footers promise here."""
@@ -182,6 +209,10 @@ def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
         value = read_text(text, kinds[name])
         values[name] = text if value is None else value.content
     return values
+
+
+def _of_folder(text: str, kind: CanonicalType, rows: int) -> TypedColumn:
+    return typed(pa.array([text] * rows, pa.string()), kind)
 
 
 def _difference(one: pa.Schema, other: pa.Schema) -> str:

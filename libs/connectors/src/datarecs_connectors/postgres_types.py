@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
+from struct import pack, unpack
 from uuid import UUID
 
 from datarecs_core.comparison.forms import read_text
@@ -80,6 +81,12 @@ def text_reader(kind: CanonicalType) -> Callable[[str], object] | None:
             return None
 
 
+def _float(text: str, kind: CanonicalType) -> float:
+    """One of 32 bits is widened, whatever shorter text the server writes for it."""
+    value = float(text)
+    return float(unpack("f", pack("f", value))[0]) if kind.kind is TypeKind.FLOAT32 else value
+
+
 def _number(text: str, kind: CanonicalType) -> object:
     """A column of declared digits has no form for NaN, whoever reads it."""
     found = Decimal(text)
@@ -94,8 +101,8 @@ def plain_reader(kind: CanonicalType) -> Callable[[str], object]:
         try:
             if reader is not None:
                 return reader(text)
-            if kind.kind in {TypeKind.FLOAT64, TypeKind.FLOAT32}:
-                return float(text)
+            if kind.is_float:
+                return _float(text, kind)
             if kind.kind in {TypeKind.INT, TypeKind.DECIMAL}:
                 return _number(text, kind)
         except (ValueError, ArithmeticError):

@@ -17,6 +17,7 @@ from datarecs_connectors.locations import Places
 from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
 from datarecs_connectors.postgres import PostgresConnector
 from datarecs_connectors.postgres_statements import statement_of as postgres_statement
+from datarecs_connectors.querying import QueriedFiles, Readable
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.egress.addresses import Policy
 from datarecs_core.jobs.definition import Source
@@ -74,20 +75,19 @@ def open_connector(
                 policy=surroundings.policy,
             )
         case SourceKind.PARQUET:
-            return ParquetConnector(
-                tree=_tree(source, connection, surroundings),
-                options=_options(source, ParquetOptions),
-            )
+            options = _options(source, ParquetOptions)
+            tree = _tree(source, connection, surroundings)
+            return QueriedFiles(ParquetConnector(tree=tree, options=options))
         case SourceKind.CSV:
-            return CsvConnector(
-                tree=_tree(source, connection, surroundings), options=_options(source, CsvOptions)
-            )
+            text = _options(source, CsvOptions)
+            tree = _tree(source, connection, surroundings)
+            return QueriedFiles(CsvConnector(tree=tree, options=text))
         case SourceKind.JSON:
-            return JsonConnector(
-                tree=_tree(source, connection, surroundings), options=_options(source, JsonOptions)
-            )
+            lines = _options(source, JsonOptions)
+            tree = _tree(source, connection, surroundings)
+            return QueriedFiles(JsonConnector(tree=tree, options=lines))
         case SourceKind.ICEBERG:
-            return _iceberg(source, connection, secrets, surroundings)
+            return QueriedFiles(_iceberg(source, connection, secrets, surroundings))
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
 
@@ -107,7 +107,7 @@ def _iceberg(
     connection: Connection | None,
     secrets: Mapping[str, str],
     around: Surroundings,
-) -> Connector:
+) -> Readable:
     if connection is None or not isinstance(connection.config, IcebergConfig):
         raise ConnectionFailedError(source.name, "it needs a connection of type iceberg")
     # Half a second of imports, and pyiceberg reads the environment while it is imported.

@@ -10,8 +10,9 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pat
 
-from datarecs_connectors.arrow_types import plain_rows
+from datarecs_connectors.arrow_types import plain_column, plain_rows
 from datarecs_connectors.errors import SourceUnsupportedError
 from datarecs_connectors.filtering import RowFilter
 from datarecs_connectors.typed_text import TypedColumn
@@ -35,6 +36,22 @@ def plain_values(column: TypedColumn, kind: CanonicalType) -> list[object]:
         value if broken is None else Invalid(broken)
         for value, broken in zip(values, raw, strict=True)
     ]
+
+
+def valid_texts(column: pa.Array) -> TypedColumn:
+    """A column as files hold it; bytes that are no UTF-8 are INVALID."""
+    if pat.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not (pat.is_string(column.type) or pat.is_large_string(column.type)):
+        return TypedColumn(column, None)
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        values = plain_column(column)
+        broken = [value.raw if isinstance(value, Invalid) else None for value in values]
+        texts = [None if isinstance(value, Invalid) else value for value in values]
+        return TypedColumn(pa.array(texts, column.type), pa.array(broken, pa.binary()))
+    return TypedColumn(column, None)
 
 
 def taken(column: TypedColumn, rows: Rows) -> TypedColumn:

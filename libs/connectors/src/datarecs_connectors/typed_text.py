@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from datarecs_core.comparison.forms import read_text
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
+INVALID = "$invalid."
+"""Begins the name of a companion column."""
 _TYPES: Mapping[TypeKind, pa.DataType] = {
     TypeKind.BOOL: pa.bool_(),
     TypeKind.INT: pa.int64(),
@@ -113,7 +115,7 @@ def table_of(
         arrays.append(
             pa.nulls(len(column.values), pa.binary()) if column.invalid is None else column.invalid
         )
-        labels.append(f"$invalid.{name}")
+        labels.append(f"{INVALID}{name}")
         if column.invalid is not None:
             filled.append(name)
     return pa.RecordBatch.from_arrays(arrays, names=labels), tuple(filled)

@@ -22,6 +22,7 @@ from datarecs_core.comparison.scan import ExportedSnapshot, SourceColumn, Source
 from datarecs_core.comparison.stage_json import question_document
 from datarecs_core.comparison.verdict import judge_stage
 from datarecs_core.jobs.definition import (
+    ColumnMapping,
     Dimension,
     Measure,
     Parameter,
@@ -141,12 +142,26 @@ def test_columns_that_a_query_does_not_return_are_named() -> None:
     assert [fault.code.docs_id for fault in refused.value.faults] == ["DR1062"]
 
 
-def test_files_answer_no_query_and_the_plan_says_what_to_do() -> None:
+@pytest.mark.parametrize("kind", [SourceKind.PARQUET, SourceKind.ICEBERG])
+def test_files_answer_with_the_rows_behind_their_filter(kind: SourceKind) -> None:
+    job = job_of(control(), kind=kind)
+    filtered = tuple(
+        replace(each, filter="amt > 1", columns={"a": ColumnMapping(column="amt")})
+        for each in job.sources
+    )
+    (own,) = planned(replace(job, sources=filtered)).stages
+    assert [(scan.query, scan.filter) for scan in own.scans] == [
+        (query, "amt > 1") for query in QUERIES.values()
+    ]
+    assert [column.physical for column in own.scans[0].columns] == ["k", "t"]
+
+
+def test_a_source_that_answers_no_query_is_refused_and_the_plan_says_what_to_do() -> None:
     with pytest.raises(PlanRefusedError) as refused:
-        planned(job_of(control(), kind=SourceKind.PARQUET))
+        planned(job_of(control(), kind=SourceKind.KAFKA))
     faults = refused.value.faults
     assert [fault.code.docs_id for fault in faults] == ["DR1065", "DR1065"]
-    assert "a query over a source of kind parquet is not part of this release" in str(faults[0])
+    assert "a query over a source of kind kafka is not part of this release" in str(faults[0])
     assert "aggregate stage" in faults[0].hint
 
 
@@ -156,5 +171,7 @@ def test_parameters_stand_in_queries_as_literals() -> None:
         job_of(replace(control(), queries=asked)),
         parameters={"owner": Parameter(type=ParameterType.TEXT)},
     )
-    written = parameters_written_in(job, {"owner": "x' OR '1'='1"})
-    assert written.stages[0].queries["ledger"] == "select 1 k, 'x'' OR ''1''=''1' t"
+    for kind in (SourceKind.POSTGRES, SourceKind.CSV):
+        sources = tuple(replace(each, kind=kind) for each in job.sources)
+        written = parameters_written_in(replace(job, sources=sources), {"owner": "x\\' OR '1'='1"})
+        assert written.stages[0].queries["ledger"] == "select 1 k, 'x\\'' OR ''1''=''1' t"

@@ -218,7 +218,7 @@ def test_star_takes_every_column_and_marks_what_cannot_be_compared() -> None:
     ]
     assert measures[0].tolerances == (AbsoluteTolerance(limit=D(1)),)
     assert [warning.code for warning in plan.warnings] == ["SCHEMA_DIFFERS"] * 2
-    assert [column.name for column in plan.scans[0].columns] == ["a", "b", "k"]
+    assert [column.name for column in plan.scans[0].columns] == ["a", "k"]  # b is not compared
 
 
 def test_defaults_of_star_are_found_by_the_bare_type_too() -> None:
@@ -344,12 +344,6 @@ def test_a_rule_that_can_drop_digits_is_warned_of(
     assert bool(plan.warnings) is warned
 
 
-def test_what_this_release_lacks_is_refused_and_never_left_out() -> None:
-    error = refused(two("k int"), Stage(name="s", type=StageType.CUSTOM_SQL))
-    assert "a query over a source of kind parquet is not part of this release" in str(error)
-    assert error.faults[0].code.docs_id == "DR1065"
-
-
 def test_a_stage_that_is_looked_at_again_keeps_the_keys_of_what_differs() -> None:
     again = Confirm(after=DAY)
     stage = planned(two("k int"), rows_by("k", confirm=again)).stages[0]
@@ -392,9 +386,46 @@ def test_only_needed_columns_are_read() -> None:
     plan = planned(tables, aggregate_by("a", a_measure("b"), where="c = 'x'"))
     assert [each.name for each in plan.scans[1].columns] == ["a", "b", "c"]
     assert [each.name for each in planned(tables, counting()).scans[0].columns] == ["a"]
-    sql = planned(tables, aggregate_by("a", where="upper(c) = 'X'"))
-    assert [each.name for each in sql.scans[0].columns] == ["a", "b", "c", "d"]
     assert refused(tables, aggregate_by("a", where="nope = 1")).code is RunDetail.COLUMN_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("where", "read"),
+    [
+        ("upper(c) = 'X'", ["a", "c"]),
+        ("length(`e``f`) > 1 AND upper(c) = 'b'", ["a", "b", "c", "e`f"]),
+        ("hash(*) > 0", ["a", "b", "c", "d1", "e`f"]),
+    ],
+)
+def test_a_condition_that_only_spark_can_read_takes_the_columns_that_its_text_may_name(
+    where: str, read: list[str]
+) -> None:
+    sql = planned(two("a int, b int, c text, d1 int, e`f text"), aggregate_by("a", where=where))
+    assert [each.name for each in sql.scans[0].columns] == read
+
+
+def test_a_source_gives_what_its_stages_need_together_and_nothing_else() -> None:
+    """Measured columns that some source lacks are compared nowhere, so nobody reads them."""
+    tables = [
+        a_table("one", "k int, v int, w int, z text"),
+        a_table("two", "k int, v int, z text"),
+    ]
+    plan = planned(tables, rows_by("k", a_measure("v"), name="first"), aggregate_by("z"))
+    assert [[each.name for each in scan.columns] for scan in plan.scans] == [["k", "v", "z"]] * 2
+    star = Stage(
+        name="rows",
+        type=StageType.ROW,
+        dimensions=(Dimension(name="k"),),
+        measures=ALL_COLUMNS,
+        except_=("z",),
+    )
+    plan = planned(tables, star)
+    assert [[each.name for each in scan.columns] for scan in plan.scans] == [["k", "v"]] * 2
+
+
+def test_counted_rows_are_read_by_a_small_column() -> None:
+    tables = two("a text, c binary, day date, e text")
+    assert [each.name for each in planned(tables, counting()).scans[0].columns] == ["day"]
 
 
 def test_mapped_columns_have_their_logical_name_alone() -> None:

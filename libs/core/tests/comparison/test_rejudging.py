@@ -1,6 +1,7 @@
 """Judging a finished run again says what a real run would have said, or refuses."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -80,16 +81,25 @@ def stored(rows: Iterable[Difference]) -> list[StoredRow]:
     ]
 
 
-def finished(job: ReconciliationJob, tables: Sequence[Table]) -> tuple[SealedRun, Compared]:
-    found = compare(MemoryBench(), job, tables)
-    return sealed_run(document(job, tables)), found
+Later = Sequence[Sequence[Table]]
+
+
+def finished(
+    job: ReconciliationJob, tables: Sequence[Table], later: Later = ()
+) -> tuple[SealedRun, Compared]:
+    found = compare(MemoryBench(), job, tables, later=later)
+    return sealed_run(document(job, tables, later=later)), found
 
 
 def again(
-    job: ReconciliationJob, tables: Sequence[Table], change: MeasureChange | StageChange
+    job: ReconciliationJob,
+    tables: Sequence[Table],
+    change: MeasureChange | StageChange,
+    *,
+    later: Later = (),
 ) -> RunAgain:
     """The first stage's measure `v` judged again."""
-    run, found = finished(job, tables)
+    run, found = finished(job, tables, later)
     if isinstance(change, MeasureChange):
         change = StageChange(measures={"v": change})
 
@@ -244,12 +254,111 @@ def test_rows_that_are_not_all_there_in_clear_are_not_judged_again(
     assert reason in refusal(lambda: again(job, tables, asked(absolute("1"))))
 
 
-def test_a_stage_that_reads_differing_groups_again_cannot_say_which_others_it_would_read() -> None:
-    tables = [LEDGER, LAKE]
-    confirm = Confirm(after=timedelta(0))
-    job = a_job(tables, rows_by("k", a_measure("v", absolute("0.01")), confirm=confirm))
-    assert "`confirm`" in refusal(lambda: again(job, tables, asked(absolute("1"))))
-    assert again(job, tables, StageChange(accept=Accept(max_outside=9))).verdict == "UNMATCHED"
+def sixths(*values: str, more: int = 0) -> Table:
+    """Keys from 0 on with these values, and more rows that every table has."""
+    rows = [(key, D(value)) for key, value in enumerate(values)]
+    return a_table("lake", "k int, v decimal(9,3)", *rows, *((90 + at, D(0)) for at in range(more)))
+
+
+SETTLED = replace(sixths("0", "0", "0"), name="ledger")
+CENTS = sixths("0.01", "0.5", "0.02")
+"""Against SETTLED, `1` lets all of it pass, `0.1` all but key 1, `0.01` key 0 alone."""
+
+
+def confirming(limit: str, **fields: Any) -> ReconciliationJob:  # noqa: ANN401  fields of Confirm
+    confirm = Confirm(after=timedelta(0), attempts=1, **fields)
+    return a_job([SETTLED, CENTS], rows_by("k", a_measure("v", absolute(limit)), confirm=confirm))
+
+
+@pytest.mark.case("P62")
+def test_a_stage_whose_differing_groups_were_read_again_is_not_judged_again() -> None:
+    """Its first values are not stored: under `1` key 1 would never have been read again."""
+    moved = [[SETTLED, sixths("0.01", "3", "0.02", more=1)]]
+    told = refusal(
+        lambda: again(confirming("0.1"), [SETTLED, CENTS], asked(absolute("1")), later=moved)
+    )
+    assert told.startswith("its `confirm` read the 1 groups that differed again at newer pins")
+    assert told.endswith(
+        "run the job with these tolerances to know, or judge a stage without `confirm`"
+    )
+
+
+@pytest.mark.case("P62")
+@pytest.mark.parametrize("limit", ["1", "0.01", "0"])
+def test_a_second_look_that_found_every_file_as_it_was_changes_no_answer(limit: str) -> None:
+    tables = [SETTLED, CENTS]
+    judged = again(confirming("0.1"), tables, asked(absolute(limit)), later=[tables])
+    would, _ = finished(confirming(limit), tables, [tables])
+    assert numbers(judged) == numbers(would)
+
+
+TABLE = {"kind": "table_snapshot", "table": "t", "snapshot_id": "1", "taken_at": "12:00"}
+CUT = {"kind": "exported_snapshot", "snapshot": "1:1:", "taken_at": "12:00"}
+
+
+@pytest.mark.case("P62")
+@pytest.mark.parametrize(
+    ("first", "then", "same"),
+    [
+        (TABLE, {**TABLE, "taken_at": "12:05"}, True),
+        (TABLE, {**TABLE, "snapshot_id": "2"}, False),
+        (CUT, CUT, False),
+    ],
+)
+def test_a_table_is_as_it_was_by_its_snapshot_and_a_database_never(
+    first: dict[str, object], then: dict[str, object], *, same: bool
+) -> None:
+    tables = [SETTLED, CENTS]
+    run, found = finished(confirming("0.1"), tables, [tables])
+    (stage,) = run.stages
+    assert stage.confirmed is not None
+    looks = tuple(replace(look, pins=(then, then)) for look in stage.confirmed.looks)
+    moved = replace(
+        run,
+        inputs=tuple(replace(each, pin=first) for each in run.inputs),
+        stages=(replace(stage, confirmed=replace(stage.confirmed, looks=looks)),),
+    )
+
+    def ask() -> RunAgain:
+        change = StageChange(measures={"v": asked(absolute("1"))})
+        return rejudge(moved, {"rows": change}, lambda _: stored(found.stored["rows"]))
+
+    if same:
+        assert ask().verdict == "MATCHED"
+    else:
+        assert "newer pins" in refusal(ask)
+
+
+@pytest.mark.case("P62")
+def test_groups_that_nobody_would_have_read_again_are_judged_again() -> None:
+    """None differs before and after, or more than `max_keys` before and after."""
+    tables = [SETTLED, CENTS]
+    for job, would in (
+        (confirming("2"), confirming("1")),
+        (confirming("0.01", max_keys=1), confirming("0", max_keys=1)),
+        (confirming("0.01", max_keys=1), confirming("1", max_keys=1)),
+    ):
+        (tolerance,) = would.stages[0].measures[0].tolerances  # type: ignore[union-attr]  # listed
+        judged = again(job, tables, asked(tolerance))
+        assert numbers(judged) == numbers(finished(would, tables)[0])
+
+
+@pytest.mark.case("P62")
+@pytest.mark.parametrize(
+    ("job", "limit"), [(confirming("1"), "0.1"), (confirming("0.01", max_keys=1), "0.1")]
+)
+def test_groups_that_would_have_been_read_again_are_not_guessed(
+    job: ReconciliationJob, limit: str
+) -> None:
+    told = refusal(lambda: again(job, [SETTLED, CENTS], asked(absolute(limit))))
+    assert told.startswith("1 groups differ under these tolerances, which its `confirm` would have")
+
+
+def test_limits_of_acceptance_and_the_same_question_need_no_second_look() -> None:
+    tables, moved = [SETTLED, CENTS], [[SETTLED, sixths("0.01", "3", "0.02", more=1)]]
+    job = confirming("0.1")
+    for change in (StageChange(accept=Accept(max_outside=9)), asked(absolute("0.1"))):
+        assert again(job, tables, change, later=moved).verdict == "UNMATCHED"
 
 
 def test_a_key_with_several_rows_everywhere_hides_rows() -> None:
@@ -300,6 +409,24 @@ def test_what_a_later_stage_was_given_is_not_guessed() -> None:
     widening = aggregate_by("k", a_measure("v", absolute("1")), on_unmatched=OnUnmatched.ESCALATE)
     job = a_job(tables, widening, rows_by("k", a_measure("v")))
     told = refusal(lambda: again(job, tables, asked(absolute("0.001"))))
+    assert told == "the rows that rows sees depend on which groups differ here"
+
+
+def test_as_many_other_groups_are_other_rows_for_a_later_stage() -> None:
+    columns = "k int, v int, w int"
+    tables = [
+        a_table("ledger", columns, (1, 0, 0), (2, 0, 0)),
+        a_table("lake", columns, (1, 5, 0), (2, 0, 5)),
+    ]
+    widening = aggregate_by(
+        "k",
+        a_measure("v"),
+        a_measure("w", absolute("9")),
+        on_unmatched=OnUnmatched.ESCALATE,
+    )
+    job = a_job(tables, widening, rows_by("k", a_measure("v")))
+    swapped = {"v": asked(absolute("9")), "w": asked(absolute("0"))}
+    told = refusal(lambda: again(job, tables, StageChange(measures=swapped)))
     assert told == "the rows that rows sees depend on which groups differ here"
 
 

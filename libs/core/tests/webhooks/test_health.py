@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -74,6 +75,12 @@ def test_a_receiver_that_asks_for_it_gets_a_rest(end: AttemptEnd, seconds: int) 
     assert sendable_now(paused, allowed, leased=0, now=NOON) == 0
     look = next_look(paused, waiting(NOON), allowed, now=NOON)
     assert look == NOON + seconds * SECOND
+
+
+def test_an_endpoint_that_has_rested_queues_behind_the_others() -> None:
+    rested = replace(STATE, paused_until=NOON - 60 * SECOND)
+    allowed = Allowance(rate_per_minute=600, max_concurrent=4)
+    assert next_look(rested, waiting(NOON - 3600 * SECOND), allowed, now=NOON) == NOON
 
 
 def test_a_503_without_retry_after_does_not_pause() -> None:

@@ -29,6 +29,7 @@ RFC3339 = re.compile(
     r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 MAX_DIGITS = 38
+_REFUSED = re.compile("[\0\ud800-\udfff]")
 
 Scalar = Text | Word | Integer | Number | Flag | Id | Instant
 
@@ -161,7 +162,7 @@ def _integer(shape: Integer, value: int, path: str) -> int:
 def _text(value: str, path: str) -> str:
     if len(value) > MAX_TEXT:
         raise MismatchError(path, f"at most {MAX_TEXT} characters")
-    if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in value):
+    if _REFUSED.search(value):
         raise MismatchError(path, "NUL and halves of surrogate pairs are refused")
     return value
 

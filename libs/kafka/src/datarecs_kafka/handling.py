@@ -20,7 +20,7 @@ from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_core.crashing import crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.messaging import SubscriptionRefusedError
-from datarecs_events.catalogue import CATALOGUE, SUBSCRIPTIONS, definitions_of
+from datarecs_events.catalogue import BY_TYPE, CATALOGUE, SUBSCRIPTIONS, definitions_of
 from datarecs_events.catalogue import Subscription as Grant
 from datarecs_events.codec import Received, Refused, Skipped, decode
 from datarecs_kafka import steps
@@ -176,7 +176,7 @@ class Handling:
 
         Safe to repeat: on any failure nothing was done, and each record is to be handled alone.
         """
-        batch = self._batch(records)
+        batch, passed = self._batch(records)
         if len(batch) < 2:  # noqa: PLR2004  one alone is no batch
             return Together()
         started, fresh = self.clock.monotonic(), 0
@@ -185,26 +185,37 @@ class Handling:
             with self.unit_of_work.begin(
                 batch[0][1].envelope.tenant_id, feed=self.feed * len(batch)
             ) as tx:
-                for handler, received in batch:
-                    envelope = received.envelope
-                    if tx.inbox.first_time(self.group, envelope.source, envelope.id):
+                marks = [(one.envelope.source, one.envelope.id) for _, one in batch]
+                first = tx.inbox.first_of(self.group, marks)
+                for mark, (handler, received) in zip(marks, batch, strict=True):
+                    if mark in first:
+                        first.remove(mark)
                         with self._told_of(received):
                             handler(tx, received)
                         fresh += 1
                 crash_point(steps.CONSUME_IN_TX)
         except Exception as cause:  # noqa: BLE001 - each alone says what is wrong with it
             log.info("batch_falls_back", records=len(batch), error=type(cause).__name__)
-            return Together(tried=len(batch))
+            return Together(tried=passed)
         crash_point(steps.CONSUME_AFTER_COMMIT)
         self._tell_batch(batch, self.clock.monotonic() - started, duplicates=len(batch) - fresh)
-        return Together(tried=len(batch), handled=len(batch))
+        return Together(tried=passed, handled=passed)
 
-    def _batch(self, records: Iterable[LogRecord | Unreadable]) -> list[tuple[Handler, Received]]:
-        """The first records as far as they are one tenant's and their handlers take several."""
+    def _batch(
+        self, records: Iterable[LogRecord | Unreadable]
+    ) -> tuple[list[tuple[Handler, Received]], int]:
+        """The first records as far as they are one tenant's and their handlers take several.
+
+        And how many records that are, with those in between that nobody here listens to.
+        """
         batch: list[tuple[Handler, Received]] = []
+        passed = 0
         for record in records:
             if isinstance(record, Unreadable) or not self._together.get(record.topic):
                 break
+            if self._passes_by(record):
+                passed += 1
+                continue
             received = decode(record.topic, record.key, record.value, record.headers)
             if not isinstance(received, Received):
                 break
@@ -214,7 +225,21 @@ class Handling:
             if of_another or len(batch) >= most:
                 break
             batch.append((self._routes[record.topic, envelope.type], received))
-        return batch
+            passed += 1
+        return batch, passed
+
+    def _passes_by(self, record: LogRecord) -> bool:
+        """An event of the topic that is not for this group, told by its type alone.
+
+        Half of what a service polls is for others, who judge it; to read it here would only cost.
+        """
+        told = next((value for name, value in record.headers if name.lower() == "ce_type"), None)
+        definition = BY_TYPE.get((told or b"").decode("utf-8", "replace"))
+        return (
+            definition is not None
+            and definition.topic == record.topic
+            and (record.topic, definition.type) not in self._routes
+        )
 
     def _tell_batch(
         self, batch: list[tuple[Handler, Received]], seconds: float, *, duplicates: int
@@ -236,6 +261,8 @@ class Handling:
 
     def handle(self, record: LogRecord) -> Outcome:
         """Decode and handle one record; safe to repeat for ever, the inbox absorbs it."""
+        if self._passes_by(record):
+            return Handled("unsubscribed")
         match decode(record.topic, record.key, record.value, record.headers):
             case Skipped():
                 self.metrics.count("codec_notes_total", group=self.group, note="SKIPPED")

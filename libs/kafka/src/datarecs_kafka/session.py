@@ -105,10 +105,10 @@ class Session:
         self._tell()
 
     def close(self) -> None:
-        """Leave the group; offsets stand as committed."""
-        for part in (self.member, self.letters):
+        """Leave the group; only what an outage has left owed is still committed, if it is over."""
+        for end in (self._commit_owed, self.member.close, self.letters.close):
             try:
-                part.close()
+                end()
             except DatarecsError as cause:
                 log.warning("session_close_cut", code=cause.code.name, cause=str(cause))
 
@@ -154,7 +154,8 @@ class Session:
 
     def _commit_owed(self) -> None:
         """What was handled when the log went away, for no later record may ever come."""
-        for partition, line in self._lines.items():
+        for partition in self._lines.keys() & self.member.assignment():
+            line = self._lines[partition]
             if line.owed is not None:
                 self._commit(partition, line, line.owed)
 

@@ -29,7 +29,8 @@ class MemoryEngine:
     """One run over the oracle; at most 100,000 rows a source.
 
     Args:
-        read: delivers the rows of a scan; called once per source, pin and query.
+        read: delivers the rows of a scan, brought ones where it has an extract; called once per
+            source, pin and query.
         key: the tenant's key for break ids, hashes and masks; the published one by default.
         write: stores differences; without it they stay in `differences`.
         zone: time zone by IANA name.
@@ -44,7 +45,7 @@ class MemoryEngine:
         zone: Callable[[str], tzinfo] = ZoneInfo,
     ) -> None:
         self._read, self._key, self._write, self._zone = read, key, write, zone
-        self._rows: dict[tuple[int, Pin, str | None], list[tuple[object, ...]]] = {}
+        self._rows: dict[tuple[int, Pin, str | None, bool], list[tuple[object, ...]]] = {}
         self._done: dict[str, OracleStage] = {}
         self._differing: dict[str, list[frozenset[bytes]]] = {}
         """By stage, the groups that differed in each of its passes."""
@@ -55,6 +56,7 @@ class MemoryEngine:
             key=self._key,
             zones={name: self._zone(name) for name in plan.zones},
             scopes={name: done.differing for name, done in self._done.items()},
+            beside=self._beside(plan),
         )
         done = compare_stage(plan, self._counted(plan, outside), outside)
         before = self._differing.get(plan.name, [])[: len(plan.looks)]
@@ -92,15 +94,26 @@ class MemoryEngine:
         """The rows of each source that count, of the first read and of every look."""
         if plan.catalogue is not None:
             return []
-        looks = [[self._rows_of(scan) for scan in own] for own in counted_looks(plan)]
         if not plan.looks:
-            return looks[0]
+            return [self._rows_of(scan) for scan in plan.scans]
+        # A group that is looked at again leaves with all its rows: every one of them is needed.
+        looks = [[self._rows_of(_whole(scan)) for scan in own] for own in counted_looks(plan)]
         before = self._differing[plan.name][: len(plan.looks)]
         return rows_that_count(plan, looks, before, outside)
 
+    def _beside(self, plan: StagePlan) -> dict[int, int]:
+        """What sources kept to themselves, of those whose brought rows are read."""
+        if plan.looks or plan.catalogue is not None:
+            return {}
+        return {
+            scan.index: max(scan.extract.all_rows - len(self._rows_of(scan)), 0)
+            for scan in plan.scans
+            if scan.extract is not None
+        }
+
     def _rows_of(self, scan: Scan) -> list[tuple[object, ...]]:
         """One row more than allowed is enough to be refused."""
-        place = (scan.index, scan.pin, scan.query)
+        place = (scan.index, scan.pin, scan.query, scan.extract is None)
         if place not in self._rows:
             rows: list[tuple[object, ...]] = []
             for row in self._read(scan):
@@ -109,6 +122,12 @@ class MemoryEngine:
                     break
             self._rows[place] = rows
         return self._rows[place]
+
+
+def _whole(scan: Scan) -> Scan:
+    """To be read by its source again, where only a part of it was brought."""
+    partial = scan.extract is not None and scan.extract.source_rows is not None
+    return replace(scan, extract=None) if partial else scan
 
 
 def _done(asked: StrategyChoice) -> StrategyChoice:

@@ -94,3 +94,8 @@ class MemoryInbox:
             return False
         self._scope.state.inbox |= {mark}
         return True
+
+    def first_of(
+        self, consumer: str, events: Sequence[tuple[str, EventId]]
+    ) -> set[tuple[str, EventId]]:
+        return {one for one in events if self.first_time(consumer, *one)}

@@ -68,6 +68,7 @@ class Database:
         self._settings = _settings(self._limits)
         single = f"SELECT set_config('app.tenant_id', %s, true), {self._settings}"
         self._single = single.encode()
+        self._outside = single.replace("%s", "''").encode() + b"; "
         self._reading = f"{single}, set_config('transaction_read_only', 'on', true)".encode()
         self._engine = create_engine(
             engine_url(url),
@@ -117,6 +118,16 @@ class Database:
         """One statement without a tenant, committed by itself: the definer functions."""
         with _translating():
             return border.ask(self._engine, (self._single, ("",)), statement, parameters)
+
+    def answer(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """`call` where it is said all the time: the statement stands in a module and has rows."""
+        with _translating():
+            return border.answer(self._engine, (self._single, ("",)), statement, parameters)
+
+    def through(self, door: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """`answer` for a definer function: a call that the server need not prepare."""
+        with _translating():
+            return border.through(self._engine, self._outside, door, parameters)
 
     def ask(
         self,

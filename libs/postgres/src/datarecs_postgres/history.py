@@ -15,17 +15,9 @@ from datarecs_application.errors import StoreBusyError
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.runs.model import Disposition
 from datarecs_core.values import EventId, RunId, aware
+from datarecs_postgres.run_writes import Numbers, RunWrites
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.runs import RUN, RUN_EVENT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    """What one or more facts of a run get: positions, feed numbers and the time of the insert."""
-
-    sequences: range
-    rvs: tuple[int, ...]
-    time: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +80,11 @@ def entry_of(row: Row[Any]) -> HistoryEntry:
 class RunHistory:
     """The rows of `run_event`."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, writes: RunWrites) -> None:
+        self._session, self._writes = session, writes
 
     def number(self, run_id: RunId, count: int) -> Numbers:
-        """Take the next `count` numbers of a run, whose row this locks.
+        """Take the next `count` numbers of a run, whose row this locks if it is not yet.
 
         Raises:
             StoreBusyError: a transaction with higher feed numbers wrote to the run meanwhile;
@@ -100,13 +92,19 @@ class RunHistory:
             LookupError: the tenant has no such run.
         """
         rvs = tuple(self._session.next_rv() for _ in range(count))
+        self._session.touch_run(run_id)
+        known = self._writes.number(run_id, rvs)
+        return known or self._asked(run_id, rvs)
+
+    def _asked(self, run_id: RunId, rvs: tuple[int, ...]) -> Numbers:
+        """Of a run that this transaction has not read under its lock."""
+        count = len(rvs)
         run = {"tenant": self._session.tenant_id, "run": run_id}
         numbers = {"count": count, "first_rv": rvs[0], "last_rv": rvs[-1]}
         row = self._session.answer(_NUMBER, run | numbers).fetchone()
         if row is None:
             self._explain(run_id)
         last, time = row
-        self._session.touch_run(run_id)
         return Numbers(sequences=range(last - count + 1, last + 1), rvs=rvs, time=aware(time))
 
     def insert(self, entries: Sequence[NewEntry]) -> None:

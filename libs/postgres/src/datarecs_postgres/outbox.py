@@ -3,13 +3,15 @@
 The bytes are fixed here; relay, retries and replays send exactly these.
 """
 
+import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, bindparam, func, insert
+from sqlalchemy import BigInteger, Text, bindparam, cast, func, insert
+from sqlalchemy.dialects.postgresql import JSONB
 
 from datarecs_application.ports.outside import Ids
 from datarecs_core.decision import Event
@@ -38,7 +40,10 @@ class _Place(NamedTuple):
 
 _QUEUE = (
     insert(OUTBOX)
-    .values(shard=bindparam("hash", type_=BigInteger) % func.datarecs.outbox_shards())
+    .values(
+        shard=bindparam("hash", type_=BigInteger) % func.datarecs.outbox_shards(),
+        headers=cast(bindparam("headers", type_=Text()), JSONB),
+    )
     .inline()
 )
 
@@ -108,7 +113,7 @@ class PostgresOutbox:
                     "topic": one.topic,
                     "partition_key": one.key,
                     "hash": hash_of(one.key),
-                    "headers": [[name, value.decode()] for name, value in one.headers],
+                    "headers": json.dumps([[name, value.decode()] for name, value in one.headers]),
                     "data": one.data,
                 },
             )

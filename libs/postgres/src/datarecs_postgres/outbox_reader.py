@@ -3,6 +3,7 @@
 Its own login and module: it alone sees rows of all tenants, and no other table of theirs.
 """
 
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,6 +34,11 @@ from datarecs_postgres.database import Database
 from datarecs_postgres.tables.delivery import OUTBOX, RELAY_OWNER, RELAY_SHARD
 
 MAX_ERROR_CHARACTERS = 2000
+_ROW = (
+    *("position", "shard", "event_id", "created_at", "type", "topic", "partition_key"),
+    *("headers", "data"),
+)
+_Row = namedtuple("_Row", _ROW)  # type: ignore[misc]  # noqa: PYI024  columns by name
 
 
 def _unsent() -> Select[Any]:
@@ -41,7 +47,7 @@ def _unsent() -> Select[Any]:
     counts = cast(bindparam("counts", type_=ARRAY(Integer)), ARRAY(Integer))
     wanted = func.unnest(shards, counts).table_valued("shard", "count").render_derived("wanted")
     rows = (
-        select(OUTBOX)
+        select(*(OUTBOX.c[name] for name in _ROW))
         .where(
             OUTBOX.c.shard == wanted.c.shard,
             OUTBOX.c.sent_at.is_(None),
@@ -51,7 +57,11 @@ def _unsent() -> Select[Any]:
         .limit(wanted.c.count)
         .lateral("unsent")
     )
-    return select(rows).select_from(wanted.join(rows, true())).order_by(rows.c.position)
+    return (
+        select(*(rows.c[name] for name in _ROW))
+        .select_from(wanted.join(rows, true()))
+        .order_by(rows.c.position)
+    )
 
 
 _UNSENT = _unsent()
@@ -116,7 +126,8 @@ class PostgresOutboxReader:
     def unsent(self, limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
         found: dict[int, list[OutboxRow]] = {shard: [] for shard in limits}
         asked = {"shards": list(limits), "counts": list(limits.values())}
-        for row in self._database.call(_UNSENT, asked) if limits else ():
+        row: Any
+        for row in map(_Row._make, self._database.answer(_UNSENT, asked) if limits else ()):
             found[row.shard].append(
                 OutboxRow(
                     position=row.position,
@@ -132,7 +143,7 @@ class PostgresOutboxReader:
         return found
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:
-        self._database.call(_MARK_SENT, {"ids": list(event_ids)})
+        self._database.answer(_MARK_SENT, {"ids": list(event_ids)})
 
     def mark_failed(self, event_id: EventId, error: str, *, park: bool) -> None:
         parked = {"parked_at": func.clock_timestamp()} if park else {}

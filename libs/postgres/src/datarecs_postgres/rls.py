@@ -327,7 +327,9 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
         definer=False,
     ),
 )
-"""The definer functions are the closed list of spec security 5, as far as their tables exist."""
+"""The definer functions are a closed list: those of spec security 5 whose tables exist, and what
+came later: `unheard_events` and `event_memory` (ADR 0038), `run_backlog` (ADR 0040), and the
+operator's two settings of the outbox, `keep_outbox`, and `divide_outbox` with `outbox_shards`."""
 
 
 def main(names: list[str]) -> int:

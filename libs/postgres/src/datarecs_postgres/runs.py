@@ -5,34 +5,40 @@ keeps what it loaded in this transaction and writes the difference.
 """
 
 from collections import namedtuple
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Executable, bindparam, select, update
+from sqlalchemy import Executable, bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.errors import RunExistsError
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.runs.model import Disposition, Run
-from datarecs_core.values import RunId
+from datarecs_core.values import RunId, aware
 from datarecs_postgres import json_text
 from datarecs_postgres.history import NewEntry, RunHistory
 from datarecs_postgres.run_rows import DEFAULTS, changes, from_row, to_row
+from datarecs_postgres.run_writes import LockedRow, RunWrites
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.runs import RUN
 
 _OF_RUN = (RUN.c.tenant_id == bindparam("of_tenant"), RUN.c.run_id == bindparam("of_run"))
 _READ = select(RUN).where(*_OF_RUN)
-_LOCKED = _READ.with_for_update()
-_ADD = insert(RUN).on_conflict_do_nothing().inline()
-_SAVE = update(RUN).where(*_OF_RUN).values(row_version=RUN.c.row_version + 1)
-"""Sets, besides, the columns that are named with it."""
+_TIME = func.clock_timestamp().label("time")
+_LOCKED = _READ.add_columns(_TIME).with_for_update()
+_ADD = (
+    insert(RUN)
+    .on_conflict_do_nothing()
+    .returning(RUN.c.row_version, RUN.c.last_sequence, RUN.c.feed_rv, _TIME)
+)
 _Row = namedtuple("_Row", RUN.c.keys())  # type: ignore[misc]  # noqa: PYI024  the table\'s columns
 
 
 class PostgresRuns:
     """Port Runs."""
 
-    def __init__(self, session: Session, history: RunHistory) -> None:
-        self._session, self._history = session, history
+    def __init__(self, session: Session, history: RunHistory, writes: RunWrites) -> None:
+        self._session, self._history, self._writes = session, history, writes
         self._locked: dict[RunId, Run] = {}
 
     def add(self, run: Run) -> None:
@@ -43,19 +49,26 @@ class PostgresRuns:
             for name, value in row.items()
             if name not in DEFAULTS or value != DEFAULTS[name]
         }
-        if not self._session.answer(_ADD, named).rowcount:
+        added = self._session.answer(_ADD, named).fetchone()
+        if added is None:
             raise RunExistsError(run_id=run.run_id)
+        self._writes.locked(run.run_id, _locked_row(*added))
         self._locked[run.run_id] = run
         self._session.touch_run(run.run_id)
         self._session.wake()
 
     def get(self, run_id: RunId) -> Run | None:
-        return self._load(_READ, run_id)
+        row = self._asked(_READ, run_id)
+        return None if row is None else from_row(_Row._make(row))
 
     def for_update(self, run_id: RunId) -> Run | None:
-        run = self._load(_LOCKED, run_id)
-        if run is not None:
-            self._locked[run_id] = run
+        found = self._asked(_LOCKED, run_id)
+        if found is None:
+            return None
+        row: Any = _Row._make(found[:-1])
+        self._locked[run_id] = run = from_row(row)
+        numbers = (row.row_version, row.last_sequence, row.feed_rv)
+        self._writes.locked(run_id, _locked_row(*numbers, found[-1]))
         return run
 
     def save(self, run: Run) -> None:
@@ -65,7 +78,7 @@ class PostgresRuns:
         changed = changes(before, run)
         if not changed:
             return
-        self._session.later(_SAVE, {**changed, **self._by_id(run.run_id)})
+        self._writes.save(run.run_id, changed)
         self._locked[run.run_id] = run
         self._session.touch_run(run.run_id)
         if "next_reconcile_at" in changed:
@@ -108,13 +121,14 @@ class PostgresRuns:
             return None
         return history.reclassify(run_id, event_id, entry.disposition)
 
-    def _by_id(self, run_id: RunId) -> dict[str, object]:
-        return {"of_tenant": self._session.tenant_id, "of_run": run_id}
-
-    def _load(self, statement: Executable, run_id: RunId) -> Run | None:
-        row = self._session.answer(statement, self._by_id(run_id)).fetchone()
-        return None if row is None else from_row(_Row._make(row))
+    def _asked(self, statement: Executable, run_id: RunId) -> tuple[Any, ...] | None:
+        by_id = {"of_tenant": self._session.tenant_id, "of_run": run_id}
+        return self._session.answer(statement, by_id).fetchone()
 
     def _session_owns(self, run: Run) -> None:
         if run.tenant_id != self._session.tenant_id:
             raise ValueError("a run is added in a transaction of its own tenant")
+
+
+def _locked_row(version: int, sequence: int, rv: int, time: datetime) -> LockedRow:
+    return LockedRow(version=version, sequence=sequence, rv=rv, time=aware(time))

@@ -64,6 +64,10 @@ class Session:
         """The same for a write whose answer nobody needs: it goes with the next, or with COMMIT."""
         self._opened.later(statement, parameters)
 
+    def waits(self, parameters: Parameters) -> bool:
+        """Whether the write that was given this very mapping is still to be sent."""
+        return self._opened.waits(parameters)
+
     def own(self, table: Table) -> ColumnElement[bool]:
         """The table's rows of this tenant: said in the statement as well as by row security."""
         mine: ColumnElement[bool] = table.c.tenant_id == self.tenant_id

@@ -19,6 +19,7 @@ from datarecs_postgres.leases import PostgresRunLeases
 from datarecs_postgres.mails import PostgresMails, PostgresRuleStates
 from datarecs_postgres.outbox import PostgresOutbox
 from datarecs_postgres.resources import PostgresResources
+from datarecs_postgres.run_writes import RunWrites
 from datarecs_postgres.runs import PostgresRuns
 from datarecs_postgres.sealed_secrets import PostgresSealedSecrets
 from datarecs_postgres.session import Session
@@ -31,10 +32,11 @@ class PostgresTransaction:
     """Port Transaction."""
 
     def __init__(self, session: Session, ids: Ids) -> None:
-        history = RunHistory(session)
+        writes = RunWrites(session)
+        history = RunHistory(session, writes)
         self.session = session
         """For repositories of other concepts that join the same transaction."""
-        self.runs = PostgresRuns(session, history)
+        self.runs = PostgresRuns(session, history, writes)
         self.timers = PostgresRunTimers(session)
         self.leases = PostgresRunLeases(session)
         self.outbox = PostgresOutbox(session, history, ids)

@@ -3,10 +3,12 @@
 Reads name the days a delivery can live, so that a query touches ten partitions and not forty.
 """
 
+from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -14,9 +16,12 @@ from sqlalchemy import (
     ARRAY,
     ColumnElement,
     Date,
+    Executable,
+    Integer,
     Row,
-    Select,
+    ScalarSelect,
     Table,
+    TableValuedAlias,
     Update,
     Uuid,
     any_,
@@ -24,11 +29,12 @@ from sqlalchemy import (
     cast,
     column,
     func,
+    literal_column,
     or_,
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId, aware
@@ -60,6 +66,8 @@ class PostgresDeliveries:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._known: dict[DeliveryKey, Delivery] = {}
+        """As this transaction has read or saved them, under its locks."""
 
     def keep(self, event_id: EventId, message: Message) -> date:
         day = self._session.now.astimezone(UTC).date()
@@ -93,13 +101,10 @@ class PostgresDeliveries:
         }
 
     def add(self, deliveries: Iterable[Delivery]) -> int:
-        rows = [_delivery_row(delivery) for delivery in deliveries]
+        rows = list(deliveries)
         if not rows:
             return 0
-        added = self._session.execute(
-            insert(WEBHOOK_DELIVERY).values(rows).on_conflict_do_nothing().inline()
-        )
-        return added.rowcount
+        return self._session.answer(_ADD, _columns(rows, _DELIVERY)).rowcount
 
     def states(self, endpoints: Iterable[ResourceUid]) -> list[EndpointState]:
         uids = sorted(endpoints)
@@ -152,104 +157,49 @@ class PostgresDeliveries:
             )
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
-        table = WEBHOOK_DELIVERY.c
         wanted = set(keys)
-        # Arrays, whatever their length: one text, so the server plans it once.
-        days = cast(bindparam("days", list({key.received_on for key in wanted})), ARRAY(Date))
-        ids = cast(bindparam("ids", [key.delivery_id for key in wanted]), ARRAY(Uuid))
-        rows = self._session.execute(
-            select(WEBHOOK_DELIVERY)
-            .where(
-                self._session.own(WEBHOOK_DELIVERY),
-                table.received_on == any_(days),
-                table.delivery_id == any_(ids),
-            )
-            .order_by(table.received_on, table.delivery_id)
-            .with_for_update()
-        )
-        return {DeliveryKey(row.received_on, row.delivery_id): _delivery_of(row) for row in rows}
+        named = {
+            "tenant": self._session.tenant_id,
+            "days": list({key.received_on for key in wanted}),
+            "ids": [key.delivery_id for key in wanted],
+        }
+        return {_key_of(one): one for one in self._locked(_NAMED, named)}
 
     def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
-        table = WEBHOOK_DELIVERY.c
-        return self._locked(
-            select(WEBHOOK_DELIVERY)
-            .where(
-                *self._alive(endpoint),
-                table.state == DeliveryState.PENDING.value,
-                table.due_at <= func.now(),
-                table.expires_at > func.now(),
-            )
-            .order_by(table.due_at, table.delivery_id)
-            .limit(limit)
-        )
+        return self._locked(_DUE, self._alive(endpoint, limit))
 
     def overdue(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
-        table = WEBHOOK_DELIVERY.c
-        ended = (table.state == DeliveryState.LEASED.value) & (table.lease_until <= func.now())
-        expired = (table.state == DeliveryState.PENDING.value) & (table.expires_at <= func.now())
-        return self._locked(
-            select(WEBHOOK_DELIVERY)
-            .where(*self._alive(endpoint), or_(ended, expired))
-            .order_by(table.delivery_id)
-            .limit(limit)
-        )
+        return self._locked(_OVERDUE, self._alive(endpoint, limit))
 
     def pending(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
-        table = WEBHOOK_DELIVERY.c
-        open_ones = table.state.in_([DeliveryState.PENDING.value, DeliveryState.LEASED.value])
-        return self._locked(
-            select(WEBHOOK_DELIVERY)
-            .where(*self._alive(endpoint), open_ones)
-            .order_by(table.delivery_id)
-            .limit(limit)
-        )
+        return self._locked(_OPEN, self._alive(endpoint, limit))
 
     def save(self, deliveries: Sequence[Delivery]) -> None:
-        if deliveries:
-            self._session.execute(_SAVE, _columns(deliveries))
+        changed = self._changed(deliveries)
+        if changed:
+            self._session.later(_update_all(changed), _columns(deliveries, (*_KEY, *changed)))
+            self._known |= {_key_of(one): one for one in deliveries}
 
     def waiting(self, endpoint: ResourceUid) -> Waiting:
         """One statement of four index probes: an endpoint may have 100,000 rows waiting."""
-        table = WEBHOOK_DELIVERY.c
-        of_endpoint = self._alive(endpoint)
-        pending = table.state == DeliveryState.PENDING.value
-        leased = table.state == DeliveryState.LEASED.value
-
-        def first(moment: ColumnElement[datetime], state: ColumnElement[bool]) -> Any:  # noqa: ANN401  a scalar subquery
-            rows = select(moment).where(*of_endpoint, state).order_by(moment).limit(1)
-            return rows.scalar_subquery()
-
-        row = self._session.execute(
-            select(
-                first(table.due_at, pending).label("first_due"),
-                first(table.expires_at, pending).label("first_expiry"),
-                first(table.lease_until, leased).label("first_lease_end"),
-                select(func.count())
-                .select_from(WEBHOOK_DELIVERY)
-                .where(*of_endpoint, leased)
-                .scalar_subquery()
-                .label("leased"),
-            )
-        ).one()
+        found = self._session.answer(_WAITING, self._alive(endpoint)).fetchone()
+        due, expiry, lease_end, leased = found or (None, None, None, 0)
         return Waiting(
-            first_due=_utc(row.first_due),
-            first_lease_end=_utc(row.first_lease_end),
-            leased=row.leased,
-            first_expiry=_utc(row.first_expiry),
+            first_due=_utc(due),
+            first_lease_end=_utc(lease_end),
+            leased=leased,
+            first_expiry=_utc(expiry),
         )
 
     def open_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
-        rows = [
-            {
-                "tenant_id": self._session.tenant_id,
-                "received_on": attempt.key.received_on,
-                "delivery_id": attempt.key.delivery_id,
-                **{name: getattr(attempt, name) for name in _ATTEMPT_AT_START},
-            }
-            for attempt in attempts
-        ]
-        if rows:
-            self._session.execute(insert(WEBHOOK_ATTEMPT).values(rows).inline())
+        if not attempts:
+            return
+        rows = {name: [getattr(one, name) for one in attempts] for name in _ATTEMPT_AT_START} | {
+            "tenant_id": [self._session.tenant_id] * len(attempts),
+            "received_on": [one.key.received_on for one in attempts],
+            "delivery_id": [one.key.delivery_id for one in attempts],
+        }
+        self._session.later(_OPEN_ATTEMPTS, {f"p_{name}": them for name, them in rows.items()})
 
     def close_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
         if attempts:
@@ -274,20 +224,31 @@ class PostgresDeliveries:
         )
         return [_delivery_of(row) for row in rows]
 
-    def _locked(self, statement: Select[tuple[Any, ...]]) -> list[Delivery]:
-        rows = self._session.execute(statement.with_for_update())
-        return [_delivery_of(row) for row in rows]
+    def _locked(self, statement: Executable, parameters: Mapping[str, object]) -> list[Delivery]:
+        rows = self._session.answer(statement, parameters)
+        found = [_delivery_of(_Row._make(row)) for row in rows]
+        self._known |= {_key_of(one): one for one in found}
+        return found
 
-    def _alive(self, endpoint: ResourceUid) -> tuple[ColumnElement[bool], ...]:
+    def _changed(self, deliveries: Sequence[Delivery]) -> tuple[str, ...]:
+        """Columns in which any of them is not as it was read here."""
+        known = [(one, self._known.get(_key_of(one))) for one in deliveries]
+        return tuple(
+            name
+            for name in _CHANGING
+            if any(old is None or getattr(one, name) != getattr(old, name) for one, old in known)
+        )
+
+    def _alive(self, endpoint: ResourceUid, limit: int | None = None) -> dict[str, object]:
         """Deliveries of an endpoint on the days on which one that is not terminal can be."""
         today = self._session.now.astimezone(UTC).date()
-        table = WEBHOOK_DELIVERY.c
-        return (
-            self._session.own(WEBHOOK_DELIVERY),
-            table.endpoint_uid == endpoint,
-            table.received_on >= today - LIVES,
-            table.received_on <= today,
-        )
+        of_endpoint: dict[str, object] = {
+            "tenant": self._session.tenant_id,
+            "endpoint": endpoint,
+            "first_day": today - LIVES,
+            "last_day": today,
+        }
+        return of_endpoint if limit is None else of_endpoint | {"most": limit}
 
     def _attempts(self, key: DeliveryKey) -> tuple[ColumnElement[bool], ...]:
         table = WEBHOOK_ATTEMPT.c
@@ -307,6 +268,48 @@ _CHANGING = (
     *("lease_owner", "lease_until", "last_outcome", "last_status"),
 )
 _KEY = ("tenant_id", "received_on", "delivery_id")
+_T = WEBHOOK_DELIVERY.c
+_Row = namedtuple("_Row", _DELIVERY)  # type: ignore[misc]  # noqa: PYI024  columns by name
+# Literals, not parameters: only then does a plan for all values use the indexes of these states.
+_IS_PENDING = _T.state == literal_column(f"'{DeliveryState.PENDING}'")
+_IS_LEASED = _T.state == literal_column(f"'{DeliveryState.LEASED}'")
+_OF_ENDPOINT = (
+    _T.tenant_id == bindparam("tenant"),
+    _T.endpoint_uid == bindparam("endpoint"),
+    _T.received_on >= bindparam("first_day"),
+    _T.received_on <= bindparam("last_day"),
+)
+_FOUND = select(*(_T[name] for name in _DELIVERY)).with_for_update()
+_FOUND_SOME = _FOUND.where(*_OF_ENDPOINT).limit(bindparam("most", type_=Integer))
+_DUE = _FOUND_SOME.where(_IS_PENDING, _T.due_at <= func.now(), _T.expires_at > func.now()).order_by(
+    _T.due_at, _T.delivery_id
+)
+_OVERDUE = _FOUND_SOME.where(
+    or_(_IS_LEASED & (_T.lease_until <= func.now()), _IS_PENDING & (_T.expires_at <= func.now()))
+).order_by(_T.delivery_id)
+_OPEN = _FOUND_SOME.where(or_(_IS_PENDING, _IS_LEASED)).order_by(_T.delivery_id)
+# Arrays, whatever their length: one text, so the server plans it once.
+_NAMED = _FOUND.where(
+    _T.tenant_id == bindparam("tenant"),
+    _T.received_on == any_(cast(bindparam("days", type_=ARRAY(Date)), ARRAY(Date))),
+    _T.delivery_id == any_(cast(bindparam("ids", type_=ARRAY(Uuid)), ARRAY(Uuid))),
+).order_by(_T.received_on, _T.delivery_id)
+
+
+def _first(moment: ColumnElement[Any], state: ColumnElement[bool]) -> ScalarSelect[Any]:
+    rows = select(moment).where(*_OF_ENDPOINT, state).order_by(moment).limit(1)
+    return rows.scalar_subquery()
+
+
+_WAITING = select(
+    _first(_T.due_at, _IS_PENDING),
+    _first(_T.expires_at, _IS_PENDING),
+    _first(_T.lease_until, _IS_LEASED),
+    select(func.count())
+    .select_from(WEBHOOK_DELIVERY)
+    .where(*_OF_ENDPOINT, _IS_LEASED)
+    .scalar_subquery(),
+)
 
 
 def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
@@ -318,34 +321,44 @@ def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
     )
 
 
-def _update_all() -> Update:
+def _given(table: Table, names: Sequence[str]) -> TableValuedAlias:
+    """The rows of a call, a parameter for each column: one text for any number of them."""
+    arrays = (cast(bindparam(f"p_{name}"), ARRAY(table.c[name].type)) for name in names)
+    named = (column(name, table.c[name].type) for name in names)
+    return func.unnest(*arrays).table_valued(*named).render_derived("given")
+
+
+def _insert_all(table: Table, names: Sequence[str]) -> Insert:
+    given = _given(table, names)
+    return insert(table).from_select(list(names), select(*(given.c[name] for name in names)))
+
+
+@cache
+def _update_all(changed: tuple[str, ...]) -> Update:
     """One statement for a batch: fifty single ones cost thirty times as much.
 
     The days are named apart, so that only their partitions are looked into.
     """
-    table = WEBHOOK_DELIVERY.c
-    arrays = (cast(bindparam(f"p_{name}"), ARRAY(table[name].type)) for name in (*_KEY, *_CHANGING))
-    named = (column(name, table[name].type) for name in (*_KEY, *_CHANGING))
-    changed = func.unnest(*arrays).table_valued(*named).render_derived("changed")
-    days = cast(bindparam("p_received_on"), ARRAY(table.received_on.type))
+    given = _given(WEBHOOK_DELIVERY, (*_KEY, *changed))
+    days = cast(bindparam("p_received_on"), ARRAY(_T.received_on.type))
     return (
         update(WEBHOOK_DELIVERY)
-        .where(table.received_on == any_(days))
-        .where(*(table[name] == changed.c[name] for name in _KEY))
-        .values({name: changed.c[name] for name in _CHANGING})
+        .where(_T.received_on == any_(days))
+        .where(*(_T[name] == given.c[name] for name in _KEY))
+        .values({name: given.c[name] for name in changed})
     )
 
 
-def _columns(deliveries: Sequence[Delivery]) -> dict[str, list[Any]]:
+def _columns(deliveries: Sequence[Delivery], names: Sequence[str]) -> dict[str, list[Any]]:
     """In the order of keys, in which every transaction locks them."""
     ordered = sorted(deliveries, key=attrgetter(*_KEY))
-    return {
-        f"p_{name}": [_written(getattr(one, name)) for one in ordered]
-        for name in (*_KEY, *_CHANGING)
-    }
+    return {f"p_{name}": [_written(getattr(one, name)) for one in ordered] for name in names}
 
 
-_SAVE = _update_all()
+_ADD = _insert_all(WEBHOOK_DELIVERY, _DELIVERY).on_conflict_do_nothing()
+_OPEN_ATTEMPTS = _insert_all(
+    WEBHOOK_ATTEMPT, ("tenant_id", "received_on", "delivery_id", *_ATTEMPT_AT_START)
+)
 _CLOSE = _update(WEBHOOK_ATTEMPT, (*_KEY, "attempt_no"), (*_ATTEMPT_AT_END, "key_ids")).where(
     WEBHOOK_ATTEMPT.c.finished_at.is_(None)
 )
@@ -371,11 +384,11 @@ def _written(value: object) -> object:
     return value.value if isinstance(value, Enum) else value
 
 
-def _delivery_row(delivery: Delivery) -> dict[str, Any]:
-    return {name: _written(getattr(delivery, name)) for name in _DELIVERY}
+def _key_of(delivery: Delivery) -> DeliveryKey:
+    return DeliveryKey(delivery.received_on, delivery.delivery_id)
 
 
-def _delivery_of(row: Row[Any]) -> Delivery:
+def _delivery_of(row: Any) -> Delivery:  # noqa: ANN401  a row of SQLAlchemy or of the driver
     """Column by column: a batch reads hundreds of rows a second."""
     return Delivery(
         tenant_id=TenantId(row.tenant_id),

@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Integer,
     Interval,
     Text,
     Uuid,
@@ -34,6 +35,16 @@ _LEASE_RUN = select(
         bindparam("executor", type_=Text), bindparam("ttl", type_=Interval)
     ).table_valued("tenant", "run", "attempt_no", "epoch", "remaining")
 )
+_MOST = bindparam("most", type_=Integer)
+_CLAIM_RUNS = select(func.datarecs.claim_runs(_MOST).table_valued("tenant_id", "run_id"))
+_CLAIM_DELIVERIES = select(
+    func.datarecs.claim_deliveries(_MOST).table_valued("tenant_id", "endpoint_uid")
+)
+_CLAIM_MAILS = select(func.datarecs.claim_mails(_MOST).table_valued("tenant_id", "delivery_id"))
+_DUE_TIMERS = select(func.datarecs.due_timers(_MOST).table_valued("tenant_id", "run_id", "reason"))
+_DUE_TENANTS = select(
+    func.datarecs.due_tenants(bindparam("what", type_=Text)).table_valued("tenant_id", "items")
+)
 
 
 class PostgresWorkFinder:
@@ -43,38 +54,34 @@ class PostgresWorkFinder:
         self._database, self._lease_ttl = database, lease_ttl
 
     def claim_runs(self, limit: int) -> list[tuple[TenantId, RunId]]:
-        found = func.datarecs.claim_runs(limit).table_valued("tenant_id", "run_id")
-        rows = self._database.call(select(found))
-        return [(TenantId(row.tenant_id), RunId(row.run_id)) for row in rows]
+        rows = self._database.through(_CLAIM_RUNS, {"most": limit})
+        return [(TenantId(tenant), RunId(run)) for tenant, run in rows]
 
     def claim_deliveries(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
-        found = func.datarecs.claim_deliveries(limit).table_valued("tenant_id", "endpoint_uid")
-        rows = self._database.call(select(found))
-        return [(TenantId(row.tenant_id), ResourceUid(row.endpoint_uid)) for row in rows]
+        rows = self._database.through(_CLAIM_DELIVERIES, {"most": limit})
+        return [(TenantId(tenant), ResourceUid(endpoint)) for tenant, endpoint in rows]
 
     def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
-        found = func.datarecs.claim_mails(limit).table_valued("tenant_id", "delivery_id")
-        rows = self._database.call(select(found))
-        return [(TenantId(row.tenant_id), row.delivery_id) for row in rows]
+        rows = self._database.through(_CLAIM_MAILS, {"most": limit})
+        return [(TenantId(tenant), delivery) for tenant, delivery in rows]
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
-        found = func.datarecs.due_timers(limit).table_valued("tenant_id", "run_id", "reason")
-        rows = self._database.call(select(found))
-        return [(TenantId(row.tenant_id), RunId(row.run_id), row.reason) for row in rows]
+        rows = self._database.through(_DUE_TIMERS, {"most": limit})
+        return [(TenantId(tenant), RunId(run), reason) for tenant, run, reason in rows]
 
     def due_tenants(self, what: str) -> list[tuple[TenantId, int]]:
-        found = func.datarecs.due_tenants(what).table_valued("tenant_id", "items")
-        rows = self._database.call(select(found))
-        return [(TenantId(row.tenant_id), row.items) for row in rows]
+        rows = self._database.through(_DUE_TENANTS, {"what": what})
+        return [(TenantId(tenant), items) for tenant, items in rows]
 
     def lease_run(self, executor: str) -> LeasedRun | None:
-        for row in self._database.call(_LEASE_RUN, {"executor": executor, "ttl": self._lease_ttl}):
+        asked = {"executor": executor, "ttl": self._lease_ttl}
+        for tenant, run, attempt, epoch, remaining in self._database.through(_LEASE_RUN, asked):
             return LeasedRun(
-                tenant_id=TenantId(row.tenant),
-                run_id=RunId(row.run),
-                attempt=row.attempt_no,
-                lease_epoch=row.epoch,
-                remaining=row.remaining,
+                tenant_id=TenantId(tenant),
+                run_id=RunId(run),
+                attempt=attempt,
+                lease_epoch=epoch,
+                remaining=remaining,
                 lease_ttl=self._lease_ttl,
             )
         return None

@@ -6,6 +6,7 @@ passes it through `redact`. It is the last net; secrets are kept out of texts in
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 MASK = "***"
 
@@ -44,6 +45,7 @@ def redact(text: str) -> str:
     return _ASSIGNED.sub(rf"\g<key>{MASK}", text)
 
 
+@lru_cache(maxsize=1024)
 def is_secret_key(key: str) -> bool:
     """Whether a value under this name is masked whole, however the name is spelled."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower().replace("-", "_").replace(".", "_")

@@ -100,8 +100,16 @@ def _moment_text(form: Form, value: str) -> str:
 
 def invalid_text(payload: str) -> str:
     """Of the payload of an INVALID value: the bytes behind the source's name, in hexadecimal."""
-    name_size = f"CAST(conv(hex(substr({payload}, 2, 4)), 16, 10) AS INT)"
-    return f"concat('INVALID(0x', lower(hex(substr({payload}, {name_size} + 6))), ')')"
+    return f"concat('INVALID(0x', lower(hex(substr({payload}, {_name_size(payload)} + 6))), ')')"
+
+
+def invalid_size(payload: str) -> str:
+    """Of the same: how many bytes stand behind the source's name."""
+    return f"(octet_length({payload}) - {_name_size(payload)} - 5)"
+
+
+def _name_size(payload: str) -> str:
+    return f"CAST(conv(hex(substr({payload}, 2, 4)), 16, 10) AS INT)"
 
 
 def invalid_payload(source: str, raw: str) -> str:

@@ -35,7 +35,11 @@ class Cluster:
     """What a standalone cluster needs besides its URL."""
 
     secret: str = field(repr=False)
-    """`spark.authenticate.secret` of the cluster's own processes."""
+    """`spark.authenticate.secret` of the cluster's own processes.
+
+    A wrong one is told after a minute: Spark's client takes no refusal for an answer, asks a Master
+    three times, 20 s apart, and has no setting for either number.
+    """
     executor_memory: str
     """Heap of each executor, as Java writes it: `2g`."""
     driver_host: str | None = None

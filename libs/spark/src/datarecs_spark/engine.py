@@ -17,6 +17,7 @@ from datarecs_core.comparison.plan import ComparisonPlan, ScopePlan, StagePlan
 from datarecs_core.comparison.reference import compare_stage
 from datarecs_core.comparison.results import StageResults
 from datarecs_core.comparison.scan import Scan
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy
 from datarecs_spark.accepting import accepted, attempts_of, fresh
@@ -29,10 +30,12 @@ from datarecs_spark.errors import (
     SourceFailedError,
     SparkFailure,
     translated,
+    would_recur,
 )
 from datarecs_spark.explaining import explained
 from datarecs_spark.fingerprints import summed
 from datarecs_spark.grouping import aggregated, null_key, tuples, united
+from datarecs_spark.kept_rows import is_plain
 from datarecs_spark.layout import (
     Field,
     Layout,
@@ -42,6 +45,7 @@ from datarecs_spark.layout import (
     layout_of,
     sealing_layout,
 )
+from datarecs_spark.limiting import limited, refused
 from datarecs_spark.looking import (
     LOOK,
     GroupKeys,
@@ -55,7 +59,7 @@ from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.opening import opened_groups, opened_tuples
 from datarecs_spark.prepare import SOURCE, prepared
 from datarecs_spark.pushed import gives_groups, prepared_groups, rows_beside
-from datarecs_spark.read import Delivered, delivered, roots
+from datarecs_spark.read import Delivered, PlainColumns, delivered, roots
 from datarecs_spark.results import stage_results
 from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
 from datarecs_spark.sink import SUMMARY, sunk
@@ -104,6 +108,8 @@ class SparkEngine:
         Raises:
             NotCoveredError: the stage asks for what this engine does not do; nothing was read.
             SourceFailedError: a source cannot be read at its pin.
+            ValueTooLargeError: a value that is grouped by or compared is above its limit.
+            KeyTooLargeError: the same of a key.
             SumOverflowError: a sum needs more than 38 digits.
             DuplicateKeysError: repeated keys under `duplicates: error`.
             CancelledError: somebody cancelled.
@@ -115,9 +121,7 @@ class SparkEngine:
             results = self._compare(plan)
         except SparkFailure as cause:
             self._cancellation.check()
-            scans = [scan for own in (plan.scans, *plan.looks) for scan in own]
-            places = {root: name for scan in scans for root, name in roots(scan).items()}
-            raise translated(cause, plan.name, places) from cause
+            raise _meaning(cause, plan) from cause
         self._cancellation.check()
         counts = results.counts
         progress(
@@ -158,39 +162,72 @@ class SparkEngine:
         return [list(own) for own in zip(*by_source, strict=True)]
 
     def _compare(self, plan: StagePlan) -> StageResults:
-        """By the plan's strategy; narrowing that turns out impossible becomes `full`."""
+        """By the plan's strategy; narrowing that turns out impossible becomes `full`.
+
+        So does one that failed, unless reading every row would fail likewise.
+        """
         if plan.looks:
             return self._pass(_without_narrowing(plan, "rows that were read again are few"))
         if plan.strategy.chosen is not Strategy.NARROW:
             return self._pass(plan)
         try:
-            with narrowed(self._session, plan, self._directory / _NARROWED / plan.name) as found:
-                return self._pass(found.plan, found)
+            return self._narrowed(plan)
         except NotNativeError as cause:
             reason = str(cause)
-        except SparkFailure:
+        except SparkFailure as cause:
             self._cancellation.check()
+            if would_recur(_meaning(cause, plan)):
+                raise
             reason = "the kernel or its rows failed in Spark"
+        self._cancellation.check()
         return self._pass(_without_narrowing(plan, reason))
 
-    def _pass(self, plan: StagePlan, found_closed: Narrowed | None = None) -> StageResults:
+    def _narrowed(self, plan: StagePlan) -> StageResults:
+        """The kernel's pass, and one over the rows it kept where it could not judge them itself."""
+        layout = layout_of(plan, [PlainColumns() for _ in plan.scans])
+        sink = self._sink(layout) if is_plain(layout) else None
+        directory = self._directory / _NARROWED / plan.name
+        with narrowed(self._session, plan, directory, sink) as found:
+            if sink is None or found.judged is None:
+                return self._pass(found.plan, found)
+            counted, tallies = found.judged.counted, found.judged.tallies
+            found.add_closed(counted, tallies)
+            return self._told(sink, counted, tallies, found.metrics)
+
+    def _pass(self, plan: StagePlan, closed: Narrowed | None = None) -> StageResults:
         """One pass over the rows of the plan; closed buckets add what they have."""
         self._size(_expected_rows(plan))
         looks = self._looks(plan)
-        layout = layout_of(plan, looks[0])
+        sink = self._sink(layout_of(plan, looks[0]))
+        counted, tallies = self._compared(plan, sink, looks)
+        if closed is not None:
+            closed.add_closed(counted, tallies)
+        return self._told(sink, counted, tallies, () if closed is None else closed.metrics)
+
+    def _sink(self, layout: Layout) -> SinkPlan:
+        """Empty folders for what the tasks of a pass write."""
+        plan = layout.stage
         self._passes[plan.name] = number = len(plan.looks)
         self._key_fields[plan.name] = layout.keys
         scope = self._scopes(plan.name, number) if plan.keep_scope else None
-        sink = SinkPlan(
+        return SinkPlan(
             layout=layout,
             key=self._key,
             directory=str(fresh(attempts_of(self._directory / plan.name))),
             scope_directory=None if scope is None else str(fresh(attempts_of(scope))),
         )
-        counted, tallies = self._compared(plan, sink, looks)
-        if found_closed is not None:
-            found_closed.add_closed(counted, tallies)
-        if scope is not None:
+
+    def _told(
+        self,
+        sink: SinkPlan,
+        counted: Counted,
+        tallies: Sequence[SourceTally],
+        metrics: tuple[tuple[str, int], ...],
+    ) -> StageResults:
+        """What the tasks of a pass counted, as results; their files are taken in."""
+        layout, plan = sink.layout, sink.layout.stage
+        if plan.keep_scope:
+            scope = self._scopes(plan.name, len(plan.looks))
             accepted(plan.name, counted.scope_parts, scope)
         if counted.stored > plan.caps.max_rows:
             counted = truncated(self._session, sink, counted)
@@ -200,7 +237,6 @@ class SparkEngine:
             # Columns are no rows of Spark's; the oracle reads them from the plan.
             sealed = compare_stage(plan, (), Outside(key=self._key)).results.digests
             results = replace(results, digests=sealed)
-        metrics = () if found_closed is None else found_closed.metrics
         return replace(results, metrics=(*results.metrics, *metrics), strategy=plan.strategy)
 
     def _compared(
@@ -235,6 +271,7 @@ class SparkEngine:
         """Groups of prepared rows, the wholly equal ones as numbers."""
         if layout.stage.null_keys is NullKeys.EXCLUDE:
             rows = rows.filter(f"NOT {null_key(layout.of_rows.keys)}")
+        rows = limited(layout.of_rows, rows)
         if layout.hashed is not None:
             return opened_groups(layout, summed(layout.hashed, rows, self._key))
         if layout.pairs_rows:
@@ -310,6 +347,13 @@ class SparkEngine:
     def _differing(self, stage: str) -> Path:
         """The same of the stage's latest pass."""
         return self._scopes(stage, self._passes.get(stage, 0))
+
+
+def _meaning(failure: Exception, plan: StagePlan) -> DatarecsError:
+    """What Spark's failure says of the plan's sources, or of the stage."""
+    scans = [scan for own in (plan.scans, *plan.looks) for scan in own]
+    places = {root: name for scan in scans for root, name in roots(scan).items()}
+    return refused(failure, plan) or translated(failure, plan.name, places)
 
 
 def _expected_rows(stage: StagePlan) -> int:

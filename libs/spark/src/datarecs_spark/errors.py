@@ -91,6 +91,10 @@ class _Cause:
     message: str
 
 
+FULL_DISK = "No space left on device"
+UNKNOWN_SOURCE = "?"
+"""Named where a file lies below the directory of no source."""
+_RAISED = "USER_RAISED_EXCEPTION"
 _OVERFLOWS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "NUMERIC_OUT_OF_SUPPORTED_RANGE")
 _FILES: Mapping[str, tuple[RunDetail, str]] = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": (RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"),
@@ -126,7 +130,7 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     told = " ".join(cause.message for cause in causes)
     if any(cause.condition.startswith(_OVERFLOWS) for cause in causes):
         return RunDetail.OVERFLOW, "a number has more than 38 digits; cast the column to fewer"
-    if "No space left on device" in told:
+    if FULL_DISK in told:
         return RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"
     if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):
         return RunDetail.DRIVER_LOST, "the Java machine ended"
@@ -135,9 +139,25 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
 
 
+def would_recur(failure: DatarecsError) -> bool:
+    """Whether reading every row instead would end in the same way.
+
+    Sources that are gone or broken, a full disk, a lost machine and sums that are too large stay
+    what they are; anything else may be the fault of the shorter way.
+    """
+    if isinstance(failure, SourceFailedError):
+        return failure.source != UNKNOWN_SOURCE  # else of rows that were kept for a while
+    return failure.code is not RunDetail.COMPARISON_FAILED
+
+
 def condition_of(failure: Exception) -> str:
     """Spark's error class of a failure, the innermost that has one; empty without any."""
     return next((each.condition for each in reversed(list(_causes(failure))) if each.condition), "")
+
+
+def raised(failure: Exception) -> Iterator[str]:
+    """Messages of what our own SQL raised: they hold what that SQL wrote into them."""
+    return (each.message for each in _causes(failure) if each.condition == _RAISED)
 
 
 def cause_name(failure: Exception) -> str:
@@ -154,7 +174,7 @@ def _of_file(
     for root, source in roots.items():
         if path.startswith(root):
             return SourceFailedError(code, source, f"{path[len(root) :].lstrip('/')} {what}")
-    return SourceFailedError(code, "?", f"{path} {what}")
+    return SourceFailedError(code, UNKNOWN_SOURCE, f"{path} {what}")
 
 
 def _causes(failure: Exception) -> Iterator[_Cause]:

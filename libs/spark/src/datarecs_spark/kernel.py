@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from errno import ENOSPC
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from datarecs_core.jobs.definition import DEFAULT_LIMITS
+
 KERNEL_VERSION = "1"
 """Of hashes and numbers; travels with every task and answer."""
 MAX_BUCKET_BITS = 24
 _BATCH_ROWS = 200_000
+_FULL_DISK = ("No space left on device", "max_temp_directory_size")
+"""What DuckDB says of a disk that is full, and of one that its spill would fill."""
 _HASH_BITS = 64
 _SLOT_BITS = 27
 """At most; of the table that tells hashes apart which occur once."""
@@ -42,6 +48,8 @@ class KernelColumn:
     """SQL of the form that all sources share: equal exactly when values are canonically equal."""
     salted: str
     """SQL of the same value for the second hash, so that no value hash ties the two."""
+    size: str | None = None
+    """SQL of the bytes of a value that may be large; None for all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +66,22 @@ class KernelSource:
     """SQL over physical columns: the source's own condition."""
     where: str | None = None
     """The same of the stage."""
+    max_value_bytes: int = DEFAULT_LIMITS.max_value_bytes
+    max_key_bytes: int = DEFAULT_LIMITS.max_key_bytes
 
     @property
     def columns(self) -> tuple[KernelColumn, ...]:
         return (*self.keys, *self.values)
+
+    @property
+    def too_large(self) -> str | None:
+        """SQL: the row holds a value, or has a key, above its limit; None where none can be."""
+        values = {each.size for each in self.columns if each.size is not None}
+        keys = [f"coalesce({each.size}, 0)" for each in self.keys if each.size is not None]
+        tests = [f"{size} > {self.max_value_bytes}" for size in sorted(values)]
+        if keys:
+            tests.append(f"{' + '.join(keys)} > {self.max_key_bytes}")
+        return " OR ".join(tests) or None
 
     @property
     def everything(self) -> str:
@@ -153,19 +173,25 @@ def weights_for(sources: int, draws: Sequence[int]) -> tuple[int, ...]:
 
 
 def narrow(task: KernelTask) -> KernelAnswer:
-    """Run the task; what goes wrong in it is an answer, for Spark then reads everything itself."""
+    """Run the task; what goes wrong in it is an answer, for Spark then reads everything itself.
+
+    Raises:
+        OSError: the disk is full, which it would be for Spark as well.
+    """
     if task.version != KERNEL_VERSION:
         return KernelAnswer(given_up=f"the kernel has version {KERNEL_VERSION}")
     try:
-        with _connected(task) as connection:
+        with connected(task) as connection:
             return _Narrowing(task, connection).answer()
     except (duckdb.Error, MemoryError, pa.ArrowException) as failure:
+        if any(sign in str(failure) for sign in _FULL_DISK):
+            raise OSError(ENOSPC, strerror(ENOSPC)) from None
         # The message may quote a value of a row.
         return KernelAnswer(given_up=f"the kernel cannot read it ({type(failure).__name__})")
 
 
 @contextmanager
-def _connected(task: KernelTask) -> Iterator[duckdb.DuckDBPyConnection]:
+def connected(task: KernelTask) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that spills to the task's directory and loads nothing."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": task.threads,
@@ -262,9 +288,11 @@ class _Narrowing:
 
     def _hashes(self, source: KernelSource) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
         salts = self.task.salts
-        columns = ", ".join(
-            (self._key_hash(source), first_hash(source, salts[0]), second_hash(source, salts[1]))
-        )
+        key = self._key_hash(source)
+        if source.too_large is not None:
+            # Spark, which reads all rows instead, then says which row's column it was.
+            key = f"CASE WHEN {source.too_large} THEN error('too large') ELSE {key} END"
+        columns = ", ".join((key, first_hash(source, salts[0]), second_hash(source, salts[1])))
         reader = self.connection.sql(f"SELECT {columns} FROM {source.relation}").to_arrow_reader(  # noqa: S608 - made of quoted names and SQL of this package
             _BATCH_ROWS
         )

@@ -38,13 +38,17 @@ from datarecs_spark.forms import (
     form_of,
     summed_form,
 )
-from datarecs_spark.read import Delivered
+from datarecs_spark.read import Delivered, PlainColumns
 
 _ABSENT = frozenset({TypeKind.ARRAY, TypeKind.STRUCT, TypeKind.MAP, TypeKind.INTERVAL})
 _DEEPEST_SCALE = 28
 """Digits after the point that sums can still add up exactly."""
 _SUM_DIGITS = 10
 """By which Spark widens a sum; as many digits as rows a group may have."""
+
+
+Columns = Delivered | PlainColumns
+"""How the columns of a source stand in what is delivered."""
 
 
 class Role(StrEnum):
@@ -194,7 +198,7 @@ class Layout:
         return self.stage.always_present
 
 
-def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
+def layout_of(stage: StagePlan, delivered: Sequence[Columns]) -> Layout:
     """The layout of a stage over sources as they are delivered."""
     if stage.hashed is not None:
         # Buckets and their sums are made here, whatever columns the sources have.
@@ -208,12 +212,12 @@ def layout_of(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
     )
 
 
-def sealing_layout(stage: StagePlan, delivered: Sequence[Delivered]) -> Layout:
+def sealing_layout(stage: StagePlan, delivered: Sequence[Columns]) -> Layout:
     """Of the rows of a stage that compares rows, as a digest stage would hash them."""
     return _hashed(stage, hashed_rows(stage.dimensions, stage.measures), delivered)
 
 
-def _hashed(stage: StagePlan, rows: HashedRows, delivered: Sequence[Delivered]) -> Layout:
+def _hashed(stage: StagePlan, rows: HashedRows, delivered: Sequence[Columns]) -> Layout:
     given = replace(stage, dimensions=rows.dimensions, measures=rows.measures, hashed=None)
     return Layout(
         stage=given,
@@ -226,7 +230,7 @@ def _hashed(stage: StagePlan, rows: HashedRows, delivered: Sequence[Delivered]) 
 
 def keys_of(
     dimensions: Sequence[DimensionPlan],
-    delivered: Sequence[Delivered],
+    delivered: Sequence[Columns],
     prefix: str,
     *,
     role: Role = Role.KEY,
@@ -292,7 +296,7 @@ class _Use:
     rules: Rules
 
 
-def _field(use: _Use, delivered: Sequence[Delivered]) -> Field:
+def _field(use: _Use, delivered: Sequence[Columns]) -> Field:
     form = _form(use, delivered)
     given = [plan for plan in use.inputs if plan is not None]
     return Field(
@@ -313,7 +317,7 @@ def _field(use: _Use, delivered: Sequence[Delivered]) -> Field:
     )
 
 
-def _form(use: _Use, delivered: Sequence[Delivered]) -> Form:
+def _form(use: _Use, delivered: Sequence[Columns]) -> Form:
     types = [plan.result for plan in use.inputs if plan is not None]
     wide = any(
         plan is not None and plan.column in each.wide
@@ -368,7 +372,7 @@ def _needs_python(use: _Use, plan: InputPlan, form: Form) -> bool:
     return bare and (rules.round is not None or rules.float32 is Float32Rule.SHORTEST)
 
 
-def _may_be_invalid(plan: InputPlan, delivered: Delivered) -> bool:
+def _may_be_invalid(plan: InputPlan, delivered: Columns) -> bool:
     bare = plan.type.kind is TypeKind.DECIMAL and plan.type.precision is None
     json = TypeKind.JSON in {plan.type.kind, plan.result.kind}
     cast = plan.cast is not None or plan.map_strict
@@ -393,7 +397,7 @@ def _changes(rules: Rules, inputs: Sequence[InputPlan]) -> bool:
 def _measure(
     stage: StagePlan,
     plan: MeasurePlan,
-    delivered: Sequence[Delivered],
+    delivered: Sequence[Columns],
     *,
     role: Role | None = None,
 ) -> MeasureLayout:

@@ -1,7 +1,8 @@
 """Strategy `narrow`: look only where sources may differ, then compare those rows as `full` does.
 
-The kernel runs in one Spark task and leaves the rows of open buckets as Parquet, which the exact
-part reads like any extract; numbers of closed buckets are added to what it counts. Sources must
+The kernel runs in one Spark task and leaves the rows of open buckets as Parquet. Where they are few
+the same task judges them (`kept_rows`), else the exact part reads them like any extract; numbers of
+closed buckets are added to what either counts. Sources must
 agree on what is closed, by counts and totals that no hash took part in, else nothing is believed.
 """
 
@@ -20,7 +21,9 @@ from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.scan import Extract, PinnedFile, Scan
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
+from datarecs_spark import kept_rows
 from datarecs_spark.counted import Counted
+from datarecs_spark.kept_rows import Judged, judged, read_judged
 from datarecs_spark.kernel import (
     MAX_BUCKET_BITS,
     KernelAnswer,
@@ -33,6 +36,7 @@ from datarecs_spark.kernel import (
 from datarecs_spark.native import native_sources
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.read import files_of, pinned_rows
+from datarecs_spark.storing import SinkPlan, attempt_name
 from datarecs_spark.tally import SourceTally
 
 MOST_OPEN = 0.5
@@ -57,6 +61,8 @@ class Narrowed:
     """Per source, before the stage's `where`."""
     measures: tuple[int, ...]
     """Indices of the measures behind the answer's totals."""
+    judged: Judged | None = None
+    """What the kept rows are, where the kernel's task has judged them."""
 
     @property
     def metrics(self) -> tuple[tuple[str, int], ...]:
@@ -106,13 +112,16 @@ class Narrowed:
 
 
 @contextmanager
-def narrowed(session: SparkSession, plan: StagePlan, directory: Path) -> Iterator[Narrowed]:
+def narrowed(
+    session: SparkSession, plan: StagePlan, directory: Path, sink: SinkPlan | None
+) -> Iterator[Narrowed]:
     """Run the kernel; kept rows are gone afterwards.
 
     Args:
         session: of the run.
         plan: a stage for which core chose `narrow`.
         directory: for kept rows and what spills; made here, must not exist.
+        sink: for few kept rows, of a stage whose columns `kept_rows` can judge; else None.
 
     Raises:
         NotNativeError: the stage must be read whole, and why.
@@ -122,7 +131,7 @@ def narrowed(session: SparkSession, plan: StagePlan, directory: Path) -> Iterato
     directory.mkdir(parents=True)
     try:
         task, measures = kernel_task(session, plan, directory)
-        answer = _run(session, task)
+        answer, found = _run(session, task, sink)
         if answer.given_up is not None:
             raise NotNativeError(answer.given_up)
         _check_pinned(plan, answer)
@@ -132,6 +141,7 @@ def narrowed(session: SparkSession, plan: StagePlan, directory: Path) -> Iterato
             answer=answer,
             all_rows=_all_rows(plan, answer),
             measures=measures,
+            judged=found,
         )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -186,17 +196,29 @@ def _heap(session: SparkSession) -> int:
     return int(size) * _UNITS[unit] if size.isdigit() and unit in _UNITS else _DEFAULT_HEAP
 
 
-def _run(session: SparkSession, task: KernelTask) -> KernelAnswer:
+def _run(
+    session: SparkSession, task: KernelTask, sink: SinkPlan | None
+) -> tuple[KernelAnswer, Judged | None]:
     """One task, so that the kernel has every core of the executor."""
     once = session.range(0, 1, 1, numPartitions=1)
-    (row,) = once.mapInArrow(_step(task), "body STRING").collect()
-    return read_answer(row["body"])
+    step = _step(task, sink, kept_rows.MOST_KEPT)
+    (row,) = once.mapInArrow(step, "answer STRING, judged STRING").collect()
+    found = row["judged"]
+    return read_answer(row["answer"]), None if found is None else read_judged(found)
 
 
-def _step(task: KernelTask) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+def _step(
+    task: KernelTask, sink: SinkPlan | None, most: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"body": [narrow(task).written()]})
+            answer, found = narrow(task), None
+            if sink is not None and answer.given_up is None and sum(answer.kept) <= most:
+                found = judged(task, sink, attempt_name())
+            told = (answer.written(), None if found is None else found.written())
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([each], pa.string()) for each in told], ["answer", "judged"]
+            )
 
     return step
 

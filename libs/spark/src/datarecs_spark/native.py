@@ -80,6 +80,8 @@ def native_sources(stage: StagePlan, *, salt: str) -> tuple[KernelSource, ...]:
                 values=tuple(own[keys:]),
                 filter=conditions.filter,
                 where=conditions.where,
+                max_value_bytes=scan.limits.max_value_bytes,
+                max_key_bytes=scan.limits.max_key_bytes,
             )
         )
     return tuple(found)
@@ -103,6 +105,7 @@ def _meeting(stage: StagePlan, inputs: Sequence[InputPlan | None], salt: str) ->
                 physical=physical,
                 meeting=meeting,
                 salted=_salted(form, meeting, salt),
+                size=_size(form, meeting),
             )
         )
     return found
@@ -133,6 +136,16 @@ def _salted(form: Form, meeting: str, salt: str) -> str:
             return f"('{salt}' || CAST({meeting} AS VARCHAR))"
         case _:
             return meeting
+
+
+def _size(form: Form, column: str) -> str | None:
+    match form.kind:
+        case FormKind.TEXT:
+            return f"strlen({column})"
+        case FormKind.BINARY:
+            return f"octet_length({column})"
+        case _:
+            return None
 
 
 def _checked(

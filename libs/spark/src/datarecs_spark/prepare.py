@@ -4,6 +4,7 @@ Map, cast and rules of a column happen here, in SQL where it can, in one Arrow s
 (`python_columns`). What comes out is equal across sources exactly when it is canonically equal.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -34,14 +35,18 @@ SOURCE = "s"
 """Column: index of the source."""
 AMBIGUOUS = "dst"
 """Column: values of the row that an offset change made ambiguous."""
+OVER = "large"
+"""Column: name of a column of the source whose value is above its limit, in hexadecimal; NULL."""
+_LARGE = frozenset({TypeKind.TEXT, TypeKind.BINARY})
 _TRIMS = {Trim.BOTH: "BOTH", Trim.LEFT: "LEADING", Trim.RIGHT: "TRAILING"}
 _WIDEST = 38
 
 
 def prepared(delivered: Delivered, fields: tuple[Field, ...]) -> DataFrame:
-    """The columns of the fields for one source: `s`, every field and companion, `dst`."""
+    """The columns of the fields for one source: `s`, fields and companions, `dst`, `large`."""
     index = delivered.scan.index
-    columns = [f"{index} AS {SOURCE}"]
+    large = _over(delivered, [field.inputs[index] for field in fields])
+    columns = [f"{index} AS {SOURCE}", f"{large} AS {OVER}"]
     steps: list[PythonColumn] = []
     for field in fields:
         plan = field.inputs[index]
@@ -58,7 +63,26 @@ def prepared(delivered: Delivered, fields: tuple[Field, ...]) -> DataFrame:
         rows = python_step(rows, tuple(steps))
     wanted = [(SOURCE, "INT"), *(column for field in fields for column in field.columns)]
     last = f"{AMBIGUOUS if steps else '0'} AS {AMBIGUOUS}"
-    return rows.selectExpr(*(f"CAST({label} AS {kind}) AS {label}" for label, kind in wanted), last)
+    typed = (f"CAST({label} AS {kind}) AS {label}" for label, kind in wanted)
+    return rows.selectExpr(*typed, last, OVER)
+
+
+def _over(delivered: Delivered, plans: Sequence[InputPlan | None]) -> str:
+    """As delivered; who groups the rows refuses them (`limiting`)."""
+    limit = delivered.scan.limits.max_value_bytes
+    columns = {plan.column for plan in plans if plan is not None and plan.type.kind in _LARGE}
+    tests = [
+        f"WHEN {_bytes(delivered, column)} > {limit} THEN '{column.encode().hex()}'"
+        for column in sorted(columns)
+    ]
+    return f"CASE {' '.join(tests)} END" if tests else "CAST(NULL AS STRING)"
+
+
+def _bytes(delivered: Delivered, column: str) -> str:
+    own = f"octet_length({name(column)})"
+    if column not in delivered.checked:
+        return own
+    return f"coalesce({own}, octet_length({name(INVALID + column)}))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

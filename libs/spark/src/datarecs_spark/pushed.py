@@ -15,7 +15,7 @@ from datarecs_core.jobs.vocabulary import Function
 from datarecs_spark.aggregates import Aggregate
 from datarecs_spark.canonical import name
 from datarecs_spark.layout import Layout, MeasureLayout, Role, total_form
-from datarecs_spark.prepare import AMBIGUOUS, SOURCE, in_sql, input_value, prepared
+from datarecs_spark.prepare import AMBIGUOUS, OVER, SOURCE, in_sql, input_value, prepared
 from datarecs_spark.read import Delivered
 
 WEIGHT = "pw"
@@ -92,9 +92,9 @@ def prepared_groups(source: Delivered, layout: Layout) -> DataFrame:
     numbers = [f"{name(GROUP_ROWS)} AS {WEIGHT}"]
     for measure in layout.compared:
         numbers += _given(source, measure, measure.plan.inputs[index])
-    made = source.rows.selectExpr(*columns, f"0 AS {AMBIGUOUS}", *numbers)
+    made = source.rows.selectExpr(*columns, f"0 AS {AMBIGUOUS}", f"NULL AS {OVER}", *numbers)
     fields = [(SOURCE, "INT"), *(column for field in layout.fields for column in field.columns)]
-    wanted = [*fields, (AMBIGUOUS, "INT"), *_columns(layout)]
+    wanted = [*fields, (AMBIGUOUS, "INT"), (OVER, "STRING"), *_columns(layout)]
     return made.selectExpr(*(f"CAST({label} AS {kind}) AS {label}" for label, kind in wanted))
 
 

@@ -76,6 +76,14 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlainColumns:
+    """How columns stand that hold values alone: what the kernel reads."""
+
+    checked: frozenset[str] = frozenset()
+    wide: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
     """Parquet files of one source that exist as they were pinned."""
 

@@ -28,7 +28,7 @@ def _step(
     plan: SinkPlan, columns: list[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _Task(plan, columns)
+        task = SinkTask(plan, columns, attempt_name())
         for batch in batches:
             task.take(batch)
         counted = task.finish()
@@ -37,11 +37,11 @@ def _step(
     return step
 
 
-class _Task:
+class SinkTask:
     """One partition of groups."""
 
-    def __init__(self, plan: SinkPlan, columns: list[str]) -> None:
-        self.stores = Stores(plan, attempt_name())
+    def __init__(self, plan: SinkPlan, columns: list[str], attempt: str) -> None:
+        self.stores = Stores(plan, attempt)
         self.judge = Judge(plan.layout, plan.key, columns)
         self.sizes = [f"n{index}" for index in plan.layout.sources]
 

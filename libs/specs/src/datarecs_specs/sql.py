@@ -14,7 +14,7 @@ from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_c
 from datarecs_core.errors.faults import Fault, Path, did_you_mean, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
-from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.jobs.vocabulary import READ_AS_FILES, SourceKind
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_PARENTHESES = 100
 _ROW_FILTERED = frozenset({SourceKind.CSV, SourceKind.JSON, SourceKind.ICEBERG})
 _PARAMETER = re.compile(r"(?<!:):[a-z_][a-z0-9_]*", re.ASCII)
-_SPARK = "spark"
+_SPARK, _DUCKDB = "spark", "duckdb"
 _JDBC_DIALECTS: Mapping[object, str] = {"sqlserver": "tsql", "mariadb": "mysql"}
 _REFLECTION = frozenset({"java_method", "reflect", "try_reflect"})
 _SIDE_EFFECTS = frozenset(
@@ -45,7 +45,10 @@ _SIDE_EFFECTS = frozenset(
 
 def sql_faults(job: ReconciliationJob) -> Iterator[Fault]:
     """Everything wrong with the filters, queries and expressions of the job's usable parts."""
-    dialects = {source.name: _dialect(source) for _, source in usable(job.sources)}
+    dialects = {
+        source.name: _DUCKDB if source.kind in READ_AS_FILES else _dialect(source)
+        for _, source in usable(job.sources)
+    }
     for index, source in usable(job.sources):
         yield from _source_faults(job, source, ("spec", "sources", index))
     for index, stage in usable(job.stages):

@@ -36,6 +36,9 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
     "sealed_secret": ("created_at",),
     "relay_shard": ("lease_until",),
     "relay_owner": ("seen_until",),
+    "webhook_delivery": ("due_at", "expires_at", "lease_until"),
+    "webhook_endpoint_state": ("next_claim_at", "rate_paid_until", "paused_until"),
+    "email_delivery": ("due_at", "claimed_until", "expires_at", "lease_until"),
 }
 """Columns that are compared with the database's clock, by table."""
 

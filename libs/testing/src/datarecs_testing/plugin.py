@@ -116,7 +116,7 @@ def kafka_broker(
         )
         return
     programs: stack.BrokerPrograms = request.getfixturevalue("broker_programs")
-    broker = stack.start_kafka(server_directory, environment, programs)
+    broker = stack.start_kafka(server_directory, environment, programs, stack.SHORT_LIVED)
     yield broker
     if broker.jvm is not None:
         broker.jvm.stop()

@@ -27,6 +27,7 @@ from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_spark.stored import read_differences
 from datarecs_testing.narrowing import AskedTwice
+from datarecs_testing.stack import SHORT_LIVED
 from datarecs_testing.tables import NOON, Table
 
 _ARROW = {
@@ -72,8 +73,7 @@ def spark_runtime(
             master="local[2]",
             driver_memory="1g",
             java_home=str(found.home),
-            # Questions this small are over before the second compiler's work pays.
-            java_options=classes.of_spark(found, "-XX:TieredStopAtLevel=1"),
+            java_options=classes.of_spark(found, SHORT_LIVED),
             scratch=folder / "scratch",
         )
     )

@@ -37,6 +37,8 @@ PASSWORDS: Mapping[str, str] = {
 }
 """By principal. Every test gives a principal the same one: the session's tests share the broker."""
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""For Java machines that end before their second compiler's work pays."""
 FIRST_TEST_PORT = 20_000
 """Test servers stay below the range from which the system takes outgoing ports, so that a killed
 server finds its port again."""
@@ -241,9 +243,9 @@ def find_broker_programs(directory: Path, environment: Mapping[str, str]) -> Bro
 
 
 def start_kafka(
-    directory: Path, environment: Mapping[str, str], programs: BrokerPrograms
+    directory: Path, environment: Mapping[str, str], programs: BrokerPrograms, *options: str
 ) -> KafkaBroker:
-    """A new single-node broker."""
+    """A new single-node broker, its Java machine with these further options."""
     node = kafka.KafkaNode(
         directory=directory / "kafka",
         broker_port=free_test_port(),
@@ -254,7 +256,7 @@ def start_kafka(
         classpath=programs.classpath,
         broker_main=programs.lock.broker_main,
         storage_main=programs.lock.storage_main,
-        java_options=classes.of_kafka(programs.java, programs.lock),
+        java_options=(*classes.of_kafka(programs.java, programs.lock), *options),
     )
     kafka.prepare(node, _for_children(environment))
     part = kafka.part(node, environment=_for_children(environment), log=directory / "kafka.log")

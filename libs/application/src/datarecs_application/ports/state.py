@@ -141,6 +141,11 @@ class Inbox(Protocol):
     def first_time(self, consumer: str, source: str, event_id: EventId) -> bool:
         """Mark (consumer, source, event_id); False when it took effect before."""
 
+    def first_of(
+        self, consumer: str, events: Sequence[tuple[str, EventId]]
+    ) -> set[tuple[str, EventId]]:
+        """`first_time` of several (source, event_id) at once: those it is True for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAnswer:

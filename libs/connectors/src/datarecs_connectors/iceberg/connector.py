@@ -16,7 +16,7 @@ from datarecs_connectors.errors import (
     SnapshotLostError,
     SourceUnsupportedError,
 )
-from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.filtering import filter_of
 from datarecs_connectors.iceberg.catalogs import Catalog, TableName
 from datarecs_connectors.iceberg.files import TableFiles
@@ -96,7 +96,7 @@ class IcebergConnector:
             yield from zip(*plain, strict=True) if plain else [()] * rows
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        return write_extract(scan, self._batches(scan), directory, progress)
+        return write_extract(scan, self.batches(scan), directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
         """Table, columns and files of the source; nothing of a catalog without one."""
@@ -125,7 +125,7 @@ class IcebergConnector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+    def batches(self, scan: Scan) -> Batches:
         names = [column.name for column in scan.columns]
         empty = [TypedColumn(pa.array([], arrow_type(one.type)), None) for one in scan.columns]
         yield table_of(names, empty)

@@ -141,6 +141,32 @@ class TooManyRowsError(DatarecsError):
         self.source, self.limit = source, limit
 
 
+class ValueTooLargeError(DatarecsError):
+    """A single value that no task should have to hold."""
+
+    code = RunDetail.SOURCE_LIMIT
+
+    def __init__(self, *, source: str, column: str, limit: int) -> None:
+        super().__init__(
+            f"source {source}: a value of {column!r} has more than {limit} bytes; leave the column "
+            "out, filter the row, or compare a hash of it"
+        )
+        self.source, self.column, self.limit = source, column, limit
+
+
+class KeyTooLargeError(DatarecsError):
+    """Keys are carried, sorted and stored whole."""
+
+    code = RunDetail.SOURCE_LIMIT
+
+    def __init__(self, *, source: str, limit: int) -> None:
+        super().__init__(
+            f"source {source}: the texts and binaries of a key have more than {limit} bytes "
+            "together; group by shorter columns, or by a hash of long ones"
+        )
+        self.source, self.limit = source, limit
+
+
 class NothingExecutedError(DatarecsError):
     """A run without an executed stage has no verdict."""
 

@@ -21,6 +21,7 @@ from datarecs_core.comparison.plan import DimensionPlan, MeasurePlan, StagePlan
 from datarecs_core.comparison.preparing import Preparation
 from datarecs_core.comparison.results import Closure
 from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.sizes import check_key, check_value
 from datarecs_core.comparison.translating import canonical
 from datarecs_core.jobs.vocabulary import Function, NullKeys
 
@@ -92,6 +93,8 @@ class Outside:
     zones: Mapping[str, tzinfo] = field(default_factory=dict)
     scopes: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
     """Differing groups by the name of an earlier stage, as encoded keys."""
+    beside: Mapping[int, int] = field(default_factory=dict)
+    """Rows that a source kept because no stage looks at them, by its index."""
 
 
 @dataclass(slots=True)
@@ -108,6 +111,8 @@ def group_rows(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Grou
 
     Raises:
         TooManyRowsError: a source has more than 100,000 rows.
+        ValueTooLargeError: a value that is grouped by or compared is above its limit.
+        KeyTooLargeError: the same of a key.
         ConditionNotSupportedError: `where` needs an SQL engine.
     """
     zones = Zones(known=outside.zones)
@@ -125,13 +130,14 @@ class _SourceReader:
 
     def __init__(self, *, stage: StagePlan, scan: Scan, outside: Outside, zones: Zones) -> None:
         self.stage, self.scan, self.zones = stage, scan, zones
-        self.tally = SourceTally()
+        beside = outside.beside.get(scan.index, 0)
+        self.tally = SourceTally(extracted=beside, out_of_scope=beside)
         self.filters = _Filters(stage=stage, scan=scan, outside=outside)
 
     def read(self, rows: Rows, groups: dict[bytes, Group]) -> None:
         if len(rows) > MAX_ROWS:
             raise TooManyRowsError(source=self.scan.source, limit=MAX_ROWS)
-        self.tally.extracted = len(rows)
+        self.tally.extracted += len(rows)
         for plain in rows:
             delivered = {
                 column.name: canonical(value, column.type, self.scan.source)
@@ -149,7 +155,11 @@ class _SourceReader:
             if self.stage.null_keys is NullKeys.EXCLUDE:
                 self.tally.excluded += 1
                 return
+        for dimension in self.stage.dimensions:
+            column = dimension.inputs[self.scan.index].column
+            check_value(delivered[column], self.scan, column)
         cells = tuple(self.cell(measure, delivered) for measure in self.stage.measures)
+        check_key(key, self.scan)
         invalid = [part.is_invalid for part in (*key, *(cell.value for cell in cells))]
         self.tally.invalid_values += sum(invalid)
         sources = len(self.stage.scans)
@@ -162,6 +172,7 @@ class _SourceReader:
         if plan is None or not measure.comparable:
             return Cell(NULL, NULL)
         raw = delivered[plan.column]
+        check_value(raw, self.scan, plan.column)
         prepared = Preparation(
             source=self.scan.source, plan=plan, rules=measure.rules, zones=self.zones
         ).apply(raw)

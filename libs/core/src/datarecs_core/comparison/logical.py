@@ -12,19 +12,27 @@ from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import Source
-from datarecs_core.jobs.types import CanonicalType
-from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.jobs.types import NESTED, CanonicalType, TypeKind
+from datarecs_core.jobs.vocabulary import READ_AS_FILES, SourceKind
 
 _SHOWN_COLUMNS = 20
+_WIDE = NESTED | {TypeKind.TEXT, TypeKind.BINARY, TypeKind.JSON}
 
 
-QUERY_KINDS = frozenset({SourceKind.POSTGRES})
+QUERY_KINDS = frozenset({SourceKind.POSTGRES}) | READ_AS_FILES
 """Kinds of sources that answer the queries of a custom_sql stage."""
 
 
 def query_source(source: Source, query: str) -> Source:
-    """The source as one custom_sql stage reads it: by its own query, whose columns are as named."""
-    return replace(source, relation=None, query=query, path=None, filter=None, columns={}, cast={})
+    """The source as one custom_sql stage reads it: by its own query, whose columns are as named.
+
+    Of files and lake tables the query sees one table, named as the source: the rows behind its
+    filter, under the names that the files give their columns.
+    """
+    own = replace(source, query=query, columns={}, cast={})
+    if source.kind in READ_AS_FILES:
+        return own
+    return replace(own, relation=None, path=None, filter=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +76,12 @@ class LogicalSource:
             )
         return None
 
+    def _width(self, column: str) -> tuple[bool, str]:
+        return self.type_of(column).kind in _WIDE, column
+
     def scan(self, pin: Pin, wanted: frozenset[str]) -> Scan:
-        """What to read: the wanted logical columns, or one column where only rows are counted."""
-        names = sorted(wanted & self.columns.keys()) or sorted(self.columns)[:1]
+        """What to read: the wanted logical columns, or a small one where only rows are counted."""
+        names = sorted(wanted & self.columns.keys()) or sorted(self.columns, key=self._width)[:1]
         source = self.source
         return Scan(
             source=source.name,

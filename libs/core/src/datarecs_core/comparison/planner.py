@@ -94,7 +94,6 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
     faults = [*planning.job_faults(), *planning.faults]
     if faults:
         raise PlanRefusedError(faults)
-    wanted = _wanted_columns(sources, stages)
     plan = ComparisonPlan(
         job=request.job.name,
         job_uid=request.job_uid,
@@ -104,7 +103,10 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
         stages=stages,
         warnings=tuple(planning.warnings),
     )
-    scans = tuple(source.scan(request.pins[source.name], wanted) for source in sources)
+    scans = tuple(
+        source.scan(request.pins[source.name], _wanted_columns(source, stages))
+        for source in sources
+    )
     return _with_strategies(plan.with_scans(scans), request.job.execution.strategy)
 
 
@@ -365,21 +367,29 @@ def _named_columns(where: str | None) -> frozenset[str] | None:
         return None
 
 
-def _wanted_columns(
-    sources: Sequence[LogicalSource], stages: Sequence[StagePlan]
-) -> frozenset[str]:
-    """Logical columns that some stage needs; all of them when a condition cannot be read here."""
-    named = [_named_columns(stage.where) for stage in stages]
-    if None in named:
-        return frozenset(name for source in sources for name in source.columns)
-    wanted = {column for columns in named if columns for column in columns}
+def _wanted_columns(source: LogicalSource, stages: Sequence[StagePlan]) -> frozenset[str]:
+    """Logical columns that some stage takes from the rows of a source, and no others."""
+    wanted: set[str] = set()
     for stage in (each for each in stages if each.type is not StageType.CUSTOM_SQL):
-        wanted.update(each.column for each in _inputs(stage))
+        wanted.update(_in_condition(stage.where, source))
+        wanted.update(
+            found.column for inputs in _inputs(stage) if (found := inputs[source.index]) is not None
+        )
     return frozenset(wanted)
 
 
-def _inputs(stage: StagePlan) -> list[InputPlan]:
-    found = [each for dimension in stage.row_dimensions for each in dimension.inputs]
-    return found + [
-        each for measure in stage.row_measures for each in measure.inputs if each is not None
-    ]
+def _in_condition(where: str | None, source: LogicalSource) -> frozenset[str]:
+    """Columns that a condition may name; more than those where only an SQL engine could tell."""
+    named = _named_columns(where)
+    if named is not None:
+        return named
+    text = where or ""
+    # In a call, `*` is every column.
+    names = (name for name in source.columns if "*" in text or name.replace("`", "``") in text)
+    return frozenset(names)
+
+
+def _inputs(stage: StagePlan) -> list[Sequence[InputPlan | None]]:
+    """By key part and measure; a measure that cannot be compared is not read."""
+    measures = (measure.inputs for measure in stage.row_measures if measure.comparable)
+    return [*(dimension.inputs for dimension in stage.row_dimensions), *measures]

@@ -52,6 +52,7 @@ _ALWAYS_OUTSIDE = frozenset(
     }
 )
 _WITHOUT_DISTANCE = frozenset({None, "NaN", "Inf", "-Inf"})
+_RUN_INSTEAD = "run the job with these tolerances to know, or judge a stage without `confirm`"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
@@ -95,11 +96,6 @@ class StageChange:
     accept: Accept | None = None
     """None keeps the run's limits."""
 
-    @property
-    def judges(self) -> bool:
-        """Whether rows have to be looked at."""
-        return bool(self.measures) or self.compare_to is not None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageAgain:
@@ -110,6 +106,8 @@ class StageAgain:
     """`odd_one_out` and the classes PRECISION and OUTSIDE are those of the run."""
     verdict: Verdict
     acceptance: Acceptance
+    other_groups: bool = False
+    """Whether the groups that differ are others than in the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +145,7 @@ def rejudge(
             again = _as_it_was(stage, stage.results)
         else:
             again = _stage(run, stage, change, rows)
-            _refuse_consequences(run, again, stage.results)
+            _refuse_consequences(run, again)
         stages.append(again)
     matched = all(stage.verdict is Verdict.MATCHED for stage in stages)
     return RunAgain(
@@ -174,22 +172,75 @@ def _stage(
     rows: Callable[[SealedStage], Iterable[StoredRow]],
 ) -> StageAgain:
     results = again = cast("StageResults", stage.results)
-    if change.judges:
-        again = _Again(run, stage, results, change).judged(rows(stage))
+    other_groups = False
+    judging = _Again(run, stage, results, change)
+    if judging.judges:
+        again = judging.judged(rows(stage))
+        other_groups = judging.outside != judging.was_outside
+        _refuse_looks(run, stage, again)
     limits = stage.accept if change.accept is None else change.accept
     return StageAgain(
         was=stage,
         results=again,
         verdict=stage_verdict(again),
         acceptance=accepted_within(limits, again),
+        other_groups=other_groups,
     )
 
 
-def _refuse_consequences(run: SealedRun, again: StageAgain, was: StageResults) -> None:
+def _refuse_looks(run: SealedRun, stage: SealedStage, again: StageResults) -> None:
+    """Groups that `confirm` would have read again, or would have left as they were first read.
+
+    Nobody knows what they hold, unless no source had moved since or nothing is read again.
+    """
+    if stage.confirm is None:
+        return
+    if stage.confirmed is not None:
+        if all(_same_reads(run.pins, look.pins) for look in stage.confirmed.looks):
+            return
+        reason = (
+            f"its `confirm` read the {stage.confirmed.first.rows_unmatched} groups that differed "
+            "again at newer pins; under other tolerances they would be other groups, and what "
+            f"they held before is not stored; {_RUN_INSTEAD}"
+        )
+        raise NotRejudgeableError(stage=stage.name, reason=reason)
+    most, was = stage.confirm.max_keys, cast("StageResults", stage.results).counts.rows_unmatched
+    differ = again.counts.rows_unmatched
+    # Fewer than `max_keys` that were not read again: a source could not be read as before.
+    if differ == 0 or differ > most or 0 < was <= most:
+        return
+    reason = (
+        f"{differ} groups differ under these tolerances, which its `confirm` would have read "
+        f"again; {_RUN_INSTEAD}"
+    )
+    raise NotRejudgeableError(stage=stage.name, reason=reason)
+
+
+def _same_reads(
+    first: Sequence[Mapping[str, object]], then: Sequence[Mapping[str, object]]
+) -> bool:
+    """Whether a look found every source as it was; of a database nobody knows."""
+    return all(
+        _lasting(one) == _lasting(other) != {} for one, other in zip(first, then, strict=True)
+    )
+
+
+def _lasting(pin: Mapping[str, object]) -> Mapping[str, object]:
+    """What two pins of the same rows share."""
+    match pin["kind"]:
+        case "file_list":
+            return {"digest": pin["digest"]}
+        case "table_snapshot":
+            return {name: value for name, value in pin.items() if name != "taken_at"}
+        case _:
+            return {}
+
+
+def _refuse_consequences(run: SealedRun, again: StageAgain) -> None:
     """Later stages that other differing groups would have started, stopped or widened."""
     stage = again.was
     later = run.stages[run.stages.index(stage) + 1 :]
-    if was.counts.rows_unmatched != again.results.counts.rows_unmatched:
+    if again.other_groups:
         for each in later:
             if each.scope == stage.name or each.skipped is SkipReason.NOTHING_IN_SCOPE:
                 reason = f"the rows that {each.name} sees depend on which groups differ here"
@@ -210,22 +261,19 @@ class _Again:
         change: StageChange,
     ) -> None:
         self.run, self.stage, self.results = run, stage, results
-        self.judges = {
-            measure.name: _Judge(stage, _changed(measure, result, change), run)
-            for measure, result in zip(stage.measures, results.measures, strict=True)
-            if measure.name in change.measures or change.compare_to is not None
-        }
+        pairs = list(zip(stage.measures, results.measures, strict=True))
+        asked = [(_asked(*pair, StageChange()), _asked(*pair, change)) for pair in pairs]
+        self.judges = {now.name: _Judge(stage, now, run) for was, now in asked if now != was}
         self.stored: Counter[str] = Counter()
         self.within: Counter[str] = Counter()
         self.several: Counter[str] = Counter()
         """By source: groups with several rows that cannot be paired, so nothing is hidden."""
         self.outside: set[bytes] = set()
+        self.was_outside: set[bytes] = set()
 
     def judged(self, rows: Iterable[StoredRow]) -> StageResults:
         if self.results.differences.truncated:
             raise self._refused("not every difference was stored (BREAKS_TRUNCATED)")
-        if self.judges and self.stage.confirm is not None:
-            raise self._refused("`confirm` would have read other groups again")
         for row in rows:
             self._take(row)
         self._check_complete()
@@ -246,6 +294,8 @@ class _Again:
             )
             if row.measure == PRESENCE:
                 return
+        if not row.within:
+            self.was_outside.add(row.key_hash)
         judge = self.judges.get(row.measure)
         within = row.within if judge is None else judge.within(row)
         if within:
@@ -269,7 +319,7 @@ class _Again:
 
     def _check_single_rows(self) -> None:
         """Of a key with several rows only the first that differs is stored."""
-        if not self.stage.compares_multisets or not self.judges:
+        if not self.stage.compares_multisets:
             return
         counts = self.results.counts
         pairs = zip(self.run.sources, counts.duplicate_keys_by_source, strict=True)
@@ -311,7 +361,7 @@ class _Question:
     compare_to: CompareTo
 
 
-def _changed(measure: SealedMeasure, result: MeasureResult, change: StageChange) -> _Question:
+def _asked(measure: SealedMeasure, result: MeasureResult, change: StageChange) -> _Question:
     own = change.measures.get(measure.name, MeasureChange())
     return _Question(
         name=measure.name,

@@ -49,7 +49,7 @@ from datarecs_core.jobs.vocabulary import (
 JsonScalar = None | bool | int | str | Decimal
 OptionValue = JsonScalar | tuple["OptionValue", ...] | Mapping[str, "OptionValue"]
 
-GIB = 1024**3
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
 ALL_COLUMNS: Literal["*"] = "*"
 
 
@@ -117,6 +117,10 @@ class Limits:
     """At most 12 h."""
     max_connections: int = 4
     """At most 32."""
+    max_value_bytes: int = 16 * MIB
+    """Of one text or binary; no field of a job, for what a task holds is the platform's matter."""
+    max_key_bytes: int = 64 * KIB
+    """Of the texts and binaries of one key together; no field of a job either."""
 
 
 DEFAULT_LIMITS = Limits()

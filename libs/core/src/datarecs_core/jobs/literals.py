@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from datarecs_core.jobs.definition import ColumnMapping, OptionValue, ReconciliationJob, Source
 from datarecs_core.jobs.parameters import Value, typed_parameters
-from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.jobs.vocabulary import READ_AS_FILES, SourceKind
 from datarecs_core.values import instant_text
 
 _TOKEN = re.compile(
@@ -77,7 +77,11 @@ def _storable(text: str) -> str:
 
 
 def written_in(
-    sql: str, values: Mapping[str, Value | tuple[Value, ...]], *, kind: SourceKind | None
+    sql: str,
+    values: Mapping[str, Value | tuple[Value, ...]],
+    *,
+    kind: SourceKind | None,
+    is_query: bool = False,
 ) -> str:
     """The text with every known `:name` replaced; lists become comma-separated literals.
 
@@ -85,9 +89,10 @@ def written_in(
         sql: of a filter, query, expression or condition.
         values: typed parameters.
         kind: whose dialect it is; None and everything but postgres means Spark SQL.
+        is_query: of a stage; files answer it in DuckDB's dialect, which has PostgreSQL's literals.
     """
-    is_postgres = kind is SourceKind.POSTGRES
-    writer: Writer = postgres_literal if is_postgres else spark_literal
+    is_standard = kind is SourceKind.POSTGRES or (is_query and kind in READ_AS_FILES)
+    writer: Writer = postgres_literal if is_standard else spark_literal
 
     def one(found: re.Match[str]) -> str:
         name = found["name"]
@@ -96,7 +101,7 @@ def written_in(
         value = values[name]
         return ", ".join(map(writer, value)) if isinstance(value, tuple) else writer(value)
 
-    return (_TOKEN if is_postgres else _SPARK_TOKEN).sub(one, sql)
+    return (_TOKEN if is_standard else _SPARK_TOKEN).sub(one, sql)
 
 
 def parameters_written_in(
@@ -119,7 +124,7 @@ def parameters_written_in(
                 stage,
                 where=_maybe(stage.where, values, None),
                 queries={
-                    name: written_in(query, values, kind=kinds.get(name))
+                    name: written_in(query, values, kind=kinds.get(name), is_query=True)
                     for name, query in stage.queries.items()
                 },
             )

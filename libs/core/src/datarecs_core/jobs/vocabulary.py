@@ -18,6 +18,10 @@ class SourceKind(StrEnum):
     EXTRACT = "extract"
 
 
+READ_AS_FILES = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON, SourceKind.ICEBERG})
+"""Kinds that no server answers for: their files are read here, and their queries run here."""
+
+
 class ParameterType(StrEnum):
     """`list<T>` is the same type with `Parameter.many`."""
 

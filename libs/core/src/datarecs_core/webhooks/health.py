@@ -173,5 +173,6 @@ def next_look(
             moments.append(max(waiting.first_due, now + HELD_FOR))
         elif waiting.leased < allowed.max_concurrent:
             token_at = (state.rate_paid_until or now) - (allowed.burst - 1) * allowed.interval
-            moments.append(max(waiting.first_due, token_at, state.paused_until or now))
+            # Never earlier than now: a backlog gives no head start over other endpoints.
+            moments.append(max(waiting.first_due, token_at, state.paused_until or now, now))
     return min((moment for moment in moments if moment), default=None)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_application.ports.comparing import Connector, Read
+from datarecs_connectors.extracted import extracted_rows
 from datarecs_core.comparison.canonical import canonical_text
 from datarecs_core.comparison.scan import FileList, Scan, ScanColumn
 from datarecs_core.comparison.translating import canonical
@@ -90,6 +91,8 @@ class FileConnectorConformance(ABC):
         table = pq.read_table(extracted(brought)).to_pylist()
         assert [(str(row["id"]), row["word"]) for row in table] == BOTH
         assert (brought.extract.rows, brought.extract.invalid_columns) == (len(BOTH), ())
+        again = extracted_rows(brought, brought.extract)
+        assert [(str(one), word) for one, word in again] == BOTH
         assert told.reads[-1].rows == len(BOTH)
         assert [one.rows for one in told.reads] == sorted(one.rows for one in told.reads)
 

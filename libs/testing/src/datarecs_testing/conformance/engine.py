@@ -9,13 +9,14 @@ from datarecs_testing.conformance.engine_derived import (
 )
 from datarecs_testing.conformance.engine_evidence import EvidenceConformance
 from datarecs_testing.conformance.engine_groups import GroupConformance
+from datarecs_testing.conformance.engine_limits import LimitConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
 from datarecs_testing.conformance.engine_values import ValueConformance
 
 
-class EngineConformance(ValueConformance, GroupConformance):
-    """Counts, aggregate and row stages for N sources with every default rule and policy."""
+class EngineConformance(ValueConformance, GroupConformance, LimitConformance):
+    """Counts, aggregate and row stages for N sources with every default rule, policy and limit."""
 
 
 class DerivedConformance(SchemaStageConformance, DigestStageConformance, EvidenceConformance):

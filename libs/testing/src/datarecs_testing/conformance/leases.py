@@ -6,11 +6,13 @@ from datetime import timedelta
 import pytest
 
 from datarecs_application.ports.state import HeldLease, Lease, LeasedRun
+from datarecs_application.runs import lose_attempt
 from datarecs_core.runs.decide import decide
 from datarecs_core.runs.facts import AttemptStarted
-from datarecs_core.runs.model import Run, RunStatus, Wish
+from datarecs_core.runs.model import Run, Wish
 from datarecs_core.values import EventId, RunId
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_run, an_api_key, an_id
+from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.stores import Stores, found
 
 TTL = timedelta(seconds=60)
@@ -104,26 +106,11 @@ class RunLeasesConformance:
         assert leased is not None
         assert leased.run_id == urgent.run_id
 
-    def test_a_long_queue_of_one_tenant_delays_only_itself(self, stores: Stores) -> None:
-        for _ in range(3):
-            stores.queued(priority=0)
-        stores.queued(tenant_id=B_TENANT, priority=9)
-        tenants = [stores.worker.finder.lease_run(f"worker-{n}") for n in range(2)]
-        assert [one.tenant_id for one in tenants if one is not None] == [A_TENANT, B_TENANT]
-
     def test_a_tenant_holds_no_more_leases_than_its_limit(self, stores: Stores) -> None:
         for _ in range(11):
             stores.queued()
         leased = [stores.worker.finder.lease_run(f"worker-{n}") for n in range(11)]
         assert [one is not None for one in leased] == [True] * 10 + [False]
-
-    def test_a_renewal_keeps_the_lease(self, stores: Stores) -> None:
-        run, leased = stores.leased()
-        stores.pass_time(timedelta(seconds=50))
-        answer = stores.worker.finder.renew([held(leased)])
-        stores.pass_time(timedelta(seconds=50))
-        assert (answer[run.run_id].current, answer[run.run_id].stop) == (True, False)
-        assert stores.controller.finder.due_tenants("run_leases") == []
 
     def test_a_renewal_hears_of_the_wish_to_stop(self, stores: Stores) -> None:
         run, leased = stores.leased()
@@ -131,14 +118,28 @@ class RunLeasesConformance:
             tx.runs.save(replace(found(tx.runs.for_update(run.run_id)), wish=Wish.STOP))
         assert stores.worker.finder.renew([held(leased)])[run.run_id].stop
 
-    @pytest.mark.case("L31")
-    def test_a_stale_epoch_renews_nothing(self, stores: Stores) -> None:
+    def test_each_lease_is_answered_by_itself(self, stores: Stores) -> None:
         run, leased = stores.leased()
-        stale = held(leased, lease_epoch=leased.lease_epoch - 1)
         unknown = held(leased, run_id=a_run().run_id)
-        answers = stores.worker.finder.renew([stale, unknown])
-        assert [one.current for one in answers.values()] == [False, False]
-        assert set(answers) == {run.run_id, unknown.run_id}
+        answers = stores.worker.finder.renew([unknown, held(leased)])
+        assert {one: answer.current for one, answer in answers.items()} == {
+            unknown.run_id: False,
+            run.run_id: True,
+        }
+        assert not answers[run.run_id].stop
+
+    def test_a_renewal_between_finding_and_taking_back_keeps_the_lease(
+        self, stores: Stores
+    ) -> None:
+        run, leased = stores.leased()
+        stores.pass_time(PAST_RECLAIM)
+        with stores.controller.unit.begin(A_TENANT) as tx:
+            (lost,) = tx.leases.expired(10)
+        assert stores.worker.finder.renew([held(leased)])[run.run_id].current
+        with stores.controller.unit.begin(A_TENANT, feed=8) as tx:
+            lose_attempt(tx, lost, FixedIds(20_000_000), jitter=1.0)
+            assert tx.leases.is_current(run.run_id, leased.lease_epoch)
+        assert stores.controller.finder.due_tenants("run_leases") == []
 
     def test_leases_of_several_tenants_are_renewed_together(self, stores: Stores) -> None:
         stores.queued()
@@ -165,20 +166,6 @@ class RunLeasesConformance:
         assert stores.controller.finder.due_tenants("run_leases") == []
         with stores.controller.unit.begin(A_TENANT) as tx:
             assert tx.leases.expired(10) == []
-
-    def test_a_reclaimed_lease_starts_the_next_attempt_under_a_new_epoch(
-        self, stores: Stores
-    ) -> None:
-        run, first = stores.leased()
-        released(stores, run, consume=True)
-        again = stores.worker.finder.lease_run("worker-2")
-        assert again is not None
-        assert again.attempt == 2
-        assert again.lease_epoch > first.lease_epoch
-        assert stores.stored(run.run_id).attempt == 2
-        assert stores.stored(run.run_id).status is RunStatus.RUNNING
-        with stores.worker.unit.begin(A_TENANT) as tx:
-            assert not tx.leases.is_current(run.run_id, first.lease_epoch)
 
     def test_the_deadline_is_not_extended_by_a_retry(self, stores: Stores) -> None:
         run, _ = stores.leased()

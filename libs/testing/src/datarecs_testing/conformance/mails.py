@@ -89,16 +89,6 @@ class MailsConformance:
             tx.mails.save(replace(first, last_reply="looked at"))
         assert stores.mail.finder.claim_mails(10) == [(A_TENANT, first.delivery_id)]
 
-    def test_a_lease_that_ran_out_makes_a_mail_due_again(self, stores: Stores) -> None:
-        with stores.mail.unit.begin(A_TENANT) as tx:
-            mail = a_mail(due_at=tx.now - HOUR)
-            tx.mails.add(mail)
-            tx.mails.save(lease(mail, owner="n-1", now=tx.now))
-        assert stores.mail.finder.claim_mails(10) == []
-        with stores.mail.unit.begin(A_TENANT) as tx:
-            tx.mails.save(lease(mail, owner="n-1", now=tx.now - HOUR))
-        assert stores.mail.finder.claim_mails(10) == [(A_TENANT, mail.delivery_id)]
-
     def test_an_attempt_is_opened_before_and_closed_once_after(self, stores: Stores) -> None:
         mail = a_mail()
         with stores.mail.unit.begin(A_TENANT) as tx:

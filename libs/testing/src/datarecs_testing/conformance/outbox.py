@@ -217,20 +217,6 @@ class OutboxReaderConformance:
         assert len(first) == len(second) == SHARDS // 2
         assert set(first) | set(second) == set(range(SHARDS))
 
-    def test_the_shards_of_a_silent_relay_change_hands_with_a_new_epoch(
-        self, stores: Stores
-    ) -> None:
-        before = stores.relay.hold_shards("r1", ttl=TTL)
-        stores.pass_time(TTL + timedelta(seconds=1))
-        after = stores.relay.hold_shards("r2", ttl=TTL)
-        assert after == {shard: epoch + 1 for shard, epoch in before.items()}
-
-    def test_a_relay_that_stops_gives_its_shards_back_at_once(self, stores: Stores) -> None:
-        stores.relay.hold_shards("r1", ttl=TTL)
-        stores.relay.release_shards("r1")
-        stores.relay.release_shards("r1")
-        assert len(stores.relay.hold_shards("r2", ttl=TTL)) == SHARDS
-
 
 class InboxConformance:
     def test_an_event_takes_effect_once_per_consumer(self, stores: Stores) -> None:
@@ -240,6 +226,15 @@ class InboxConformance:
             with stores.controller.unit.begin(A_TENANT) as tx:
                 first.append(tx.inbox.first_time(consumer, "/datarecs/core-api", event))
         assert first == [True, False, True]
+
+    def test_several_events_are_marked_at_once(self, stores: Stores) -> None:
+        old, new, again = ("/datarecs/core-api", EventId(an_id())), ("/a", EventId(an_id())), "c"
+        with stores.controller.unit.begin(A_TENANT) as tx:
+            first = tx.inbox.first_of(again, [old])
+        with stores.controller.unit.begin(A_TENANT) as tx:
+            then = tx.inbox.first_of(again, [new, old, new])
+            of_another = tx.inbox.first_of("another", [old, new])
+        assert (first, then, of_another) == ({old}, {new}, {old, new})
 
     def test_two_emitters_may_use_one_id(self, stores: Stores) -> None:
         event = EventId(an_id())

@@ -40,7 +40,7 @@ def own_servers() -> Iterator[Servers]:
         programs = stack.find_broker_programs(folder, environment)
         server = stack.start_postgres(folder, environment)
         try:
-            broker = stack.start_kafka(folder, environment, programs)
+            broker = stack.start_kafka(folder, environment, programs, stack.SHORT_LIVED)
             try:
                 yield Servers(
                     folder=folder,

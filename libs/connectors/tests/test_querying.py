@@ -1,0 +1,222 @@
+"""Queries over files: one SELECT over the pinned rows, and nothing else within its reach."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_application.ports.comparing import Read
+from datarecs_connectors.errors import (
+    QueryFailedError,
+    SourceError,
+    SourceUnsupportedError,
+    StatementTimeoutError,
+)
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.logical import logical_source, query_source
+from datarecs_core.jobs.definition import Limits, Source
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
+
+Answer = Callable[..., list[dict[str, object]]]
+TABLE = pa.table(
+    {
+        "owner": ["ana", "ana", "bo", None],
+        "amount": pa.array(["1.10", "2.20", "5.00", "9.99"]).cast(pa.decimal128(12, 2)),
+        "id": [1, 2, 3, 2**62],
+        "large": pa.array([1, 2, 3, 2**64 - 1], pa.uint64()),
+        "seen": pa.array([0, 1, 2, 3], pa.timestamp("ns")),
+    }
+)
+TOTALS = "SELECT owner AS k, sum(amount) AS t FROM lake GROUP BY owner -- totals"
+SECRET = "not for job authors"
+
+
+@pytest.fixture
+def answer(tmp_path: Path, surroundings: Surroundings) -> Iterator[Answer]:
+    """What a query returns, in one order, through an extract and through plain rows alike."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "secret.csv").write_text(SECRET)
+    connection = Connection(type=ConnectionType.FILES, config=FilesConfig(root="data"))
+
+    def asked(
+        query: str,
+        kind: SourceKind = SourceKind.PARQUET,
+        table: pa.Table = TABLE,
+        **fields: object,
+    ) -> list[dict[str, object]]:
+        written(tmp_path / "data", kind, table)
+        source = Source(name="lake", kind=kind, path="*", connection="c", **fields)  # type: ignore[arg-type]  # fields of Source
+        connector = open_connector(source, connection, {}, surroundings=surroundings)
+        own, pin = query_source(source, query), connector.pin(source).pin
+        described = logical_source(own, 0, connector.describe(own, pin))
+        scan = described.scan(pin, frozenset(described.columns))
+        brought = connector.extract(scan, str(tmp_path / "out"), ignored)
+        assert brought.extract is not None
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["part-00000.parquet"]
+        found: list[dict[str, object]] = pq.read_table(tmp_path / "out").to_pylist()
+        assert len(found) == brought.extract.rows
+        # Whoever proves a run opens its sources anew.
+        opened = open_connector(source, connection, {}, surroundings=surroundings)
+        assert len(list(opened.rows(scan))) == len(found)
+        return sorted(found, key=str)
+
+    yield asked
+    assert (tmp_path / "secret.csv").read_text() == SECRET
+
+
+def ignored(_read: Read) -> None:
+    """Nobody watches."""
+
+
+def written(folder: Path, kind: SourceKind, table: pa.Table) -> None:
+    """Two files."""
+    for number, part in enumerate((table.slice(0, 2), table.slice(2))):
+        path = folder / f"{number}.{kind}"
+        if kind is SourceKind.PARQUET:
+            pq.write_table(part, path)
+            continue
+        rows = [{name: row[name] for name in ("owner", "amount")} for row in part.to_pylist()]
+        if kind is SourceKind.CSV:
+            lines = ["owner,amount", *(f"{row['owner'] or ''},{row['amount']}" for row in rows)]
+        else:
+            lines = [json.dumps({**row, "amount": float(str(row["amount"]))}) for row in rows]
+        path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("kind", [SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON])
+def test_every_format_is_asked_in_the_same_words(answer: Answer, kind: SourceKind) -> None:
+    found = {row["k"]: Decimal(str(row["t"])) for row in answer(TOTALS, kind)}
+    assert found == {"ana": Decimal("3.3"), "bo": Decimal(5), None: Decimal("9.99")}
+
+
+def test_the_query_sees_the_rows_behind_the_filter_of_the_source(answer: Answer) -> None:
+    found = answer("select count(*) n from lake", filter="amount > 2 AND owner IS NOT NULL")
+    assert found == [{"n": 2}]
+
+
+def test_a_filter_that_needs_a_whole_engine_is_refused_with_a_way_out(answer: Answer) -> None:
+    with pytest.raises(SourceUnsupportedError, match="put the condition into the query"):
+        answer(TOTALS, filter="upper(owner) = 'ANA'")
+
+
+def test_answers_keep_every_digit(answer: Answer) -> None:
+    query = "select sum(id) i, max(large) l, sum(amount * large) p, max(seen) a from lake"
+    (found,) = answer(query)
+    assert (found["i"], found["l"]) == (2**62 + 6, 2**64 - 1)
+    assert found["p"] == Decimal("1.1") + Decimal("4.4") + 15 + Decimal("9.99") * (2**64 - 1)
+    assert getattr(found["a"], "nanosecond", None) == 3
+
+
+@pytest.mark.case("X36")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select 1 k; drop table lake",
+        "select 1 k) q; drop table lake --",
+        "drop table lake",
+        "insert into lake select * from lake",
+        "copy (select 1) to 'stolen.csv'",
+        "set memory_limit = '1GB'",
+        "attach 'other.db'",
+        "pragma version",
+        "select $1 k",
+        "select * from '{secret}'",
+        "select * from read_csv('{secret}')",
+        "select * from read_text('{secret}')",
+        "select * from glob('{secret}')",
+        "select * from read_parquet('https://example.com/x.parquet')",
+        "select * from table_of_this_process",
+        "select * from query('drop table lake')",
+        "select getenv('HOME') k",
+    ],
+)
+def test_nothing_but_the_source_is_in_reach(answer: Answer, tmp_path: Path, query: str) -> None:
+    table_of_this_process = pa.table({"k": [1]})
+    assert table_of_this_process.num_rows
+    with pytest.raises(QueryFailedError) as caught:
+        answer(query.format(secret=tmp_path / "secret.csv"))
+    assert SECRET not in str(caught.value)
+    assert not list(tmp_path.rglob("stolen*"))
+
+
+def test_a_query_ends_with_the_deadline_of_its_source(answer: Answer) -> None:
+    endless = "select count(*) n from range(1000000000000) a where a.range % 7 = hash(a.range) % 7"
+    with pytest.raises(StatementTimeoutError):
+        answer(endless, limits=Limits(statement_timeout=timedelta(milliseconds=300)))
+
+
+def test_errors_repeat_no_value_of_a_row(answer: Answer) -> None:
+    with pytest.raises(QueryFailedError, match="failed on some row") as caught:
+        answer("select owner::int k from lake")
+    assert "ana" not in str(caught.value)
+    with pytest.raises(QueryFailedError, match='column "amout" not found'):
+        answer("select amout k from lake")
+
+
+def test_what_cannot_be_compared_and_what_sql_cannot_hold_is_refused(answer: Answer) -> None:
+    with pytest.raises(SourceUnsupportedError, match="'k' of its query has the type list"):
+        answer("select list(owner) k from lake")
+    broken = TABLE.set_column(
+        0, "owner", pa.array([b"a", b"\xff", b"c", b"d"], pa.binary()).view(pa.string())
+    )
+    with pytest.raises(QueryFailedError, match="'owner' holds values without a canonical form"):
+        answer(TOTALS, table=broken)
+    assert answer("select count(id) n from lake", table=broken) == [{"n": 4}]
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [
+        (TOTALS, {"owner", "amount"}),
+        ("select count(*) n from lake", {"owner"}),
+        ("select a.id k from lake a join (select ID from lake) b using (id)", {"id"}),
+        ("select * exclude (seen) from lake where id < 3", set(TABLE.column_names)),
+        ("select count(distinct x) n from lake x", set(TABLE.column_names)),
+        ("select id k from query_table('lake')", set(TABLE.column_names)),
+    ],
+)
+def test_a_query_reads_the_columns_that_it_names_and_no_others(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, query: str, read: set[str]
+) -> None:
+    seen: set[str] = set()
+    batches = pq.ParquetFile.iter_batches
+
+    def watched(file: pq.ParquetFile, **options: list[str]) -> Iterator[pa.RecordBatch]:
+        seen.update(options["columns"])
+        yield from batches(file, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
+    assert answer(query)
+    assert seen == read
+
+
+def test_a_look_at_another_pin_describes_the_files_again(
+    tmp_path: Path, surroundings: Surroundings
+) -> None:
+    connection = Connection(type=ConnectionType.FILES, config=FilesConfig(root="."))
+    source = Source(name="lake", kind=SourceKind.CSV, path="a.csv", connection="c")
+    connector = open_connector(source, connection, {}, surroundings=surroundings)
+    for values, kind in (("1\n", "int"), ("x\n", "text")):
+        (tmp_path / "a.csv").write_text("v\n" + values)
+        own = query_source(source, "select v from lake")
+        described = connector.describe(own, connector.pin(source).pin)
+        assert [str(column.type) for column in described.columns] == [kind]
+
+
+def test_every_failure_is_one_of_the_source(answer: Answer) -> None:
+    with pytest.raises(SourceError, match="source lake"):
+        answer("select 1/0 k from nowhere")
+
+
+def test_limits_of_rows_count_what_the_query_reads(answer: Answer) -> None:
+    limits = Limits(max_rows=4)
+    assert answer("select count(*) n from lake", limits=limits) == [{"n": 4}]
+    with pytest.raises(SourceError, match="reads more than limits allow"):
+        answer("select count(*) n from lake", limits=replace(limits, max_rows=3))

@@ -1,0 +1,40 @@
+"""The stores of the suites over one twin, which everybody uses with every right."""
+
+import pytest
+
+from datarecs_memory.change_feed import MemoryChangeFeed
+from datarecs_memory.event_archive import MemoryEventArchive
+from datarecs_memory.lease_queue import MemoryWorkFinder
+from datarecs_memory.outbox_reader import MemoryOutboxReader
+from datarecs_memory.queries import MemoryQueries
+from datarecs_memory.store import MemoryStore
+from datarecs_memory.unit_of_work import MemoryUnitOfWork
+from datarecs_testing.clock import FixedIds, ManualClock
+from datarecs_testing.conformance.stores import Actor, Stores
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock, FixedIds())
+
+
+@pytest.fixture
+def stores(clock: ManualClock, store: MemoryStore) -> Stores:
+    everybody = Actor(unit=MemoryUnitOfWork(store), finder=MemoryWorkFinder(store))
+    return Stores(
+        api=everybody,
+        controller=everybody,
+        worker=everybody,
+        webhook=everybody,
+        mail=everybody,
+        relay=MemoryOutboxReader(store),
+        archive=MemoryEventArchive(store),
+        queries=MemoryQueries(store),
+        feed=MemoryChangeFeed(store),
+        pass_time=clock.advance,
+    )

@@ -1,0 +1,23 @@
+"""The twins of the durable queues under the one lease discipline."""
+
+from datarecs_testing.conformance.leased_deliveries import (
+    DeliveryQueueConformance,
+    MailQueueConformance,
+)
+from datarecs_testing.conformance.leased_runs import RunQueueConformance, ShardQueueConformance
+
+
+class TestRuns(RunQueueConformance):
+    pass
+
+
+class TestShards(ShardQueueConformance):
+    pass
+
+
+class TestDeliveries(DeliveryQueueConformance):
+    pass
+
+
+class TestMails(MailQueueConformance):
+    pass

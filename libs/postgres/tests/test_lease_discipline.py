@@ -1,0 +1,27 @@
+"""The durable queues of PostgreSQL, each by its own service, under the one lease discipline."""
+
+import pytest
+
+from datarecs_testing.conformance.leased_deliveries import (
+    DeliveryQueueConformance,
+    MailQueueConformance,
+)
+from datarecs_testing.conformance.leased_runs import RunQueueConformance, ShardQueueConformance
+
+pytestmark = pytest.mark.integration
+
+
+class TestRuns(RunQueueConformance):
+    pass
+
+
+class TestShards(ShardQueueConformance):
+    pass
+
+
+class TestDeliveries(DeliveryQueueConformance):
+    pass
+
+
+class TestMails(MailQueueConformance):
+    pass

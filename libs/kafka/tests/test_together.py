@@ -125,11 +125,11 @@ def test_what_cannot_be_decoded_stands_alone(world: World) -> None:
     assert len(world.letters()) == 1
 
 
-def test_what_is_for_others_parts_nothing_and_is_not_judged(world: World) -> None:
+def test_what_is_for_others_parts_nothing(world: World) -> None:
     handler = Counting(world)
     first, other = world.publish(), world.encoded(a_failure(world))
     world.log.append(
-        INFRA, key=other.key_bytes, value=b"no json", headers=other.headers, partition=0
+        INFRA, key=other.key_bytes, value=other.data, headers=other.headers, partition=0
     )
     ids = [first, world.publish()]
     consumer = world.consumer(together=100)

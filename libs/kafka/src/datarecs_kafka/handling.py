@@ -20,7 +20,7 @@ from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_core.crashing import crash_point
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.messaging import SubscriptionRefusedError
-from datarecs_events.catalogue import BY_TYPE, CATALOGUE, SUBSCRIPTIONS, definitions_of
+from datarecs_events.catalogue import CATALOGUE, SUBSCRIPTIONS, definitions_of
 from datarecs_events.catalogue import Subscription as Grant
 from datarecs_events.codec import Received, Refused, Skipped, decode
 from datarecs_kafka import steps
@@ -213,13 +213,13 @@ class Handling:
         for record in records:
             if isinstance(record, Unreadable) or not self._together.get(record.topic):
                 break
-            if self._passes_by(record):
-                passed += 1
-                continue
             received = decode(record.topic, record.key, record.value, record.headers)
             if not isinstance(received, Received):
                 break
             envelope = received.envelope
+            if (record.topic, envelope.type) not in self._routes:
+                passed += 1
+                continue
             most = self._together[record.topic].get(envelope.type, 0)
             of_another = batch and batch[0][1].envelope.tenant_id != envelope.tenant_id
             if of_another or len(batch) >= most:
@@ -227,19 +227,6 @@ class Handling:
             batch.append((self._routes[record.topic, envelope.type], received))
             passed += 1
         return batch, passed
-
-    def _passes_by(self, record: LogRecord) -> bool:
-        """An event of the topic that is not for this group, told by its type alone.
-
-        Half of what a service polls is for others, who judge it; to read it here would only cost.
-        """
-        told = next((value for name, value in record.headers if name.lower() == "ce_type"), None)
-        definition = BY_TYPE.get((told or b"").decode("utf-8", "replace"))
-        return (
-            definition is not None
-            and definition.topic == record.topic
-            and (record.topic, definition.type) not in self._routes
-        )
 
     def _tell_batch(
         self, batch: list[tuple[Handler, Received]], seconds: float, *, duplicates: int
@@ -261,8 +248,6 @@ class Handling:
 
     def handle(self, record: LogRecord) -> Outcome:
         """Decode and handle one record; safe to repeat for ever, the inbox absorbs it."""
-        if self._passes_by(record):
-            return Handled("unsubscribed")
         match decode(record.topic, record.key, record.value, record.headers):
             case Skipped():
                 self.metrics.count("codec_notes_total", group=self.group, note="SKIPPED")

@@ -84,14 +84,14 @@ class _Kept:
         self, task: KernelTask, plan: SinkPlan, connection: duckdb.DuckDBPyConnection
     ) -> None:
         self.plan, self.layout, self.connection = plan, plan.layout, connection
+        self.fields = (*self.layout.keys, *compared_fields(self.layout))
         self.keys = [each.name for each in self.layout.keys]
-        self.values = [each.name for each in compared_fields(self.layout)]
+        self.names = [each.name for each in self.fields]
         parts = [self._source(task, index) for index in self.layout.sources]
         connection.execute(f"CREATE TEMP TABLE kept AS {' UNION ALL '.join(parts)}")
 
     def _source(self, task: KernelTask, index: int) -> str:
-        fields = (*self.layout.keys, *compared_fields(self.layout))
-        columns = ", ".join(f"{_in_form(each, index)} AS {each.name}" for each in fields)
+        columns = ", ".join(f"{_in_form(each, index)} AS {each.name}" for each in self.fields)
         path = sql_text(str(Path(task.directory) / kept_file(index)))
         return f"SELECT {index} AS {SOURCE}, {columns} FROM read_parquet({path})"  # noqa: S608 - made of quoted names and literals
 
@@ -103,7 +103,7 @@ class _Kept:
 
     def _columns(self) -> list[str]:
         sizes, copies = self._each("n"), self._each("c")
-        return [OPEN, *sizes, FIRST, *self.keys, *self.values, *copies, WEIGHT]
+        return [OPEN, *sizes, FIRST, *self.names, *copies, WEIGHT]
 
     def _each(self, prefix: str) -> list[str]:
         return [f"{prefix}{index}" for index in self.layout.sources]
@@ -114,14 +114,14 @@ class _Kept:
             f"count(*) FILTER (WHERE {SOURCE} = {index}) AS c{index}"
             for index in self.layout.sources
         )
-        names = ", ".join(dict.fromkeys((*self.keys, *self.values)))
+        names = ", ".join(self.names)
         unequal = " OR ".join(f"c{index} <> c0" for index in self.layout.sources[1:])
         key = f"PARTITION BY {', '.join(self.keys)}" if self.keys else ""
         sizes = ", ".join(
             f"CAST(sum(c{index}) OVER ({key}) AS BIGINT) AS n{index}"
             for index in self.layout.sources
         )
-        apart = (FIRST, *self.keys, *self.values, *self._each("c"))
+        apart = (FIRST, *self.names, *self._each("c"))
         told = ", ".join(f"CASE WHEN {OPEN} THEN {each} END AS {each}" for each in apart)
         order = ", ".join((OPEN, *self.keys, f"{FIRST} DESC"))
         return (

@@ -2,8 +2,8 @@
 
 The kernel runs in one Spark task and leaves the rows of open buckets as Parquet. Where they are few
 the same task judges them (`kept_rows`), else the exact part reads them like any extract; numbers of
-closed buckets are added to what either counts. Sources must
-agree on what is closed, by counts and totals that no hash took part in, else nothing is believed.
+closed buckets are added to what either counts. Sources must agree on what is closed, by counts and
+totals that no hash took part in, else nothing is believed.
 """
 
 import secrets

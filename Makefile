@@ -19,6 +19,7 @@ export MYPYPATH := $(SOURCES)
 MAKEFLAGS += -j2
 T ?= libs services tests/architecture tests/contract tests/docs
 K ?=
+SHAPES ?= 200
 RUNS ?= 1000
 MINUTES ?= 15
 SEED ?= 1
@@ -26,7 +27,7 @@ KEEP ?=
 ONLY ?=
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test crash soak bench mutants lock lock-jars
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test differential crash soak bench mutants lock lock-jars
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -104,6 +105,9 @@ test: check ## all of it: check, then real Postgres, Kafka and Spark
 	@$(PYTEST) $(BY_FILE) -m "integration and not e2e and not spark" $(call marked,integration)
 	@$(PYTEST) $(BY_TEST) -m "spark and not e2e" $(call marked,spark)
 	@$(PYTEST) $(BY_FILE) -m e2e $(call marked,e2e)
+
+differential: setup ## ask engine and oracle the same questions: make differential SHAPES=200
+	@DATARECS_TEST_SHAPES=$(SHAPES) $(PYTEST) $(BY_TEST) $(addprefix tests/differential/test_,engines_agree.py kernel_agrees.py narrow_agrees.py)
 
 crash: setup ## kill at every named place, twice, then the ledger
 	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from datarecs_core.comparison.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.vocabulary import StageType
+from datarecs_runtime.environment import process_environment
 from datarecs_spark.errors import NotCoveredError
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import Compared, EngineBench, compare
@@ -21,7 +22,9 @@ from datarecs_testing.strategies import ComparisonCase, SchemaCase, schema_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SHAPES, SETS = 20, 50
+SHAPES = int(process_environment().get("DATARECS_TEST_SHAPES", "20"))
+"""Of each kind; `make differential` asks more."""
+SETS = 50
 cheap = settings(
     max_examples=SHAPES,
     deadline=None,

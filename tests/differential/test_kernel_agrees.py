@@ -16,6 +16,7 @@ import pytest
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.results import MeasureResult, StageResults
+from datarecs_runtime.environment import process_environment
 from datarecs_spark.kept_rows import is_plain, judged
 from datarecs_spark.kernel import KernelAnswer, KernelTask, kept_file, narrow, weights_for
 from datarecs_spark.layout import Layout, layout_of
@@ -32,7 +33,8 @@ from datarecs_testing.spark import stored_scan
 from datarecs_testing.strategies import ComparisonCase
 from datarecs_testing.tables import Table, plan_of
 
-SHAPES, SETS = 20, 30
+SHAPES = int(process_environment().get("DATARECS_TEST_SHAPES", "20"))
+SETS = 30
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -8,6 +8,7 @@ import pytest
 
 from datarecs_core.comparison.translating import Invalid
 from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_runtime.environment import process_environment
 from datarecs_spark import kept_rows
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import a_measure, compare, rows_by
@@ -18,7 +19,8 @@ from datarecs_testing.tables import a_job, pair
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SHAPES, SETS = 2, 50
+SHAPES = int(process_environment().get("DATARECS_TEST_SHAPES", "2"))
+SETS = 50
 NONE = -1
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,8 +65,9 @@ COLUMNS: Mapping[str, str] = {
 }
 """Measures, by the expression that makes them from a row's number."""
 DIFFERS = "quantity"
-DATACOMPY_NAME, DATACOMPY, DATACOMPY_ROWS = "datacompy (polars)", "1.1.0", 1_000_000
-"""Its name here, its version, and up to where it is asked: it keeps several copies in memory."""
+DATACOMPY, DATACOMPY_ROWS = "1.1.0", 1_000_000
+"""Its version, and up to where it is asked: it keeps several copies in memory."""
+SAME_SPARK = f"pyspark=={version('pyspark')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,13 +302,16 @@ def polars_join(case: Case) -> Counts:
 
 
 @contextmanager
-def started_peer() -> Iterator[Popen[str] | None]:
+def started_peer(engine: str) -> Iterator[Popen[str] | None]:
     """A process with datacompy, which wants an older Polars than ours; None where uv has none."""
     uv = Path(sys.executable).with_name("uv")
     asked = ("run", "--quiet", "--isolated", "--no-project", "--python", sys.executable)
-    package = ("--with", f"datacompy=={DATACOMPY}")
+    packages = {
+        "polars": ("--with", f"datacompy=={DATACOMPY}"),
+        "spark": ("--with", f"datacompy[spark]=={DATACOMPY}", "--with", SAME_SPARK),
+    }
     script = Path(__file__).with_name("datacompy_peer.py")
-    command = [str(uv), *asked, *package, "python", str(script), KEY]
+    command = [str(uv), *asked, *packages[engine], "python", str(script), KEY, engine]
     if not uv.exists():
         yield None
         return
@@ -345,7 +350,7 @@ def measured(contest: Contest, runs: int) -> dict[str, list[float]]:
 
 
 def contest_of_two(
-    case: Case, runtime: SparkRuntime, strategies: Sequence[Strategy], peers: ExitStack
+    case: Case, runtime: SparkRuntime, asked: argparse.Namespace, peers: ExitStack
 ) -> Contest:
     """Everybody who can join two sources."""
     found: dict[str, Callable[[], Counts]] = {
@@ -354,11 +359,11 @@ def contest_of_two(
     }
     if find_spec("polars"):
         found["polars full join"] = lambda: polars_join(case)
-    if case.rows <= DATACOMPY_ROWS:
-        peer = peers.enter_context(started_peer())
+    for engine in asked.datacompy if case.rows <= DATACOMPY_ROWS else ():
+        peer = peers.enter_context(started_peer(engine))
         if peer is not None:
-            found[DATACOMPY_NAME] = lambda: peer_of(peer, case)
-    for strategy in strategies:
+            found[f"datacompy ({engine})"] = partial(peer_of, peer, case)
+    for strategy in asked.strategies:
         found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
     return Contest(contestants=found)
 
@@ -403,6 +408,7 @@ def asking() -> argparse.Namespace:
     parser.add_argument(
         "--strategies", type=Strategy, nargs="+", default=[Strategy.NARROW], help="of datarecs"
     )
+    parser.add_argument("--datacompy", nargs="*", choices=["polars", "spark"], default=["polars"])
     parser.add_argument("--goal", type=float, help="times the peer's, of the first strategy")
     parser.add_argument("--goal-of-two", type=float, help="times the same with two sources")
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
@@ -419,7 +425,7 @@ def main() -> int:
         runtime = started(folder)
         held.callback(runtime.close)
         if asked.sources == 2:
-            contest = contest_of_two(case, runtime, asked.strategies, held)
+            contest = contest_of_two(case, runtime, asked, held)
         else:
             contest = contest_of_many(case, runtime, asked.strategies)
         seconds = measured(contest, asked.runs)
@@ -452,7 +458,7 @@ def ratio(name: str, own: Sequence[float], other: Sequence[float], goal: float |
 def about(
     seconds: Mapping[str, Sequence[float]], load_before: float, columns: int = 1 + len(COLUMNS)
 ) -> list[tuple[str, str]]:
-    asked = DATACOMPY_NAME in seconds
+    asked = any(name.startswith("datacompy") for name in seconds)
     apart = [f"datacompy {DATACOMPY} in an environment of its own"] if asked else []
     medians = [f"{name} {statistics.median(own):.2f} s" for name, own in seconds.items()]
     return [

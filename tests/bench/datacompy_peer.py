@@ -1,4 +1,4 @@
-"""A process that compares by datacompy on Polars, as its users do, for `compare.py`.
+"""A process that compares by datacompy, as its users do, for `compare.py`: on Polars or on Spark.
 
 It runs in an environment of its own, since datacompy wants an older Polars than the workspace. A
 line of standard input names two Parquet files and where the differing rows go; a line of standard
@@ -7,29 +7,60 @@ output tells the counts.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-import polars as pl
-from datacompy import PolarsCompare  # type: ignore[import-not-found]  # not in the workspace
 
+def on_polars(key: str, one: str, two: str, out: str) -> Any:  # noqa: ANN401 - not in the workspace
+    import polars as pl  # noqa: PLC0415 - of one engine alone
+    from datacompy import PolarsCompare  # type: ignore[import-not-found]  # noqa: PLC0415
 
-def compared(key: str, one: str, two: str, out: str) -> dict[str, int]:
     found = PolarsCompare(pl.read_parquet(one), pl.read_parquet(two), join_columns=key)
-    differing = found.all_mismatch()
-    differing.write_parquet(out, compression="zstd")
-    return {
-        "only_first": found.df1_unq_rows.height,
-        "only_second": found.df2_unq_rows.height,
-        "changed": sum(each["unequal_cnt"] for each in found.column_stats),
-    }
+    found.all_mismatch().write_parquet(out, compression="zstd")
+    return found, found.df1_unq_rows.height, found.df2_unq_rows.height
+
+
+def on_spark(session: Any, key: str, one: str, two: str, out: str) -> Any:  # noqa: ANN401 - as above
+    from datacompy.spark import (  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
+        SparkSQLCompare,
+    )
+
+    frames = [_readable(session.read.parquet(path)) for path in (one, two)]
+    found = SparkSQLCompare(session, *frames, join_columns=key)
+    found.all_mismatch().write.parquet(out)
+    return found, found.df1_unq_rows.count(), found.df2_unq_rows.count()
+
+
+def _readable(frame: Any) -> Any:  # noqa: ANN401 - as above
+    """It subtracts values as doubles, which Spark 4 refuses for times without zone: as text."""
+    times = [name for name, kind in frame.dtypes if kind in {"date", "timestamp_ntz"}]
+    return frame.withColumns({name: frame[name].cast("string") for name in times})
+
+
+def engines(name: str) -> Callable[..., Any]:
+    """A warm engine; Spark's starts here."""
+    if name == "polars":
+        return on_polars
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - of one engine alone
+
+    session = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+    return partial(on_spark, session.getOrCreate())
+
+
+def counted(found: Any, only_first: int, only_second: int) -> Mapping[str, int]:  # noqa: ANN401 - as above
+    changed = sum(each["unequal_cnt"] for each in found.column_stats)
+    return {"only_first": only_first, "only_second": only_second, "changed": changed}
 
 
 def main(arguments: Sequence[str]) -> None:
-    (key,) = arguments
+    key, name = arguments
+    compared = engines(name)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(compared(key, *json.loads(line))) + "\n")
+        found = counted(*compared(key, *json.loads(line)))
+        sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 
 

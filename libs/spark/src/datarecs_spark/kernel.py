@@ -7,8 +7,9 @@ open and its rows are written out, to be compared exactly by Spark. Numbers come
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from errno import ENOSPC
 from os import strerror
@@ -17,23 +18,17 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from datarecs_core.jobs.definition import DEFAULT_LIMITS
+from datarecs_spark.hash_sums import HASH_BITS, Flags, Halves, Hashes, repeated
 
-KERNEL_VERSION = "1"
+KERNEL_VERSION = "2"
 """Of hashes and numbers; travels with every task and answer."""
-MAX_BUCKET_BITS = 24
+MAX_BUCKET_BITS = 22
 _BATCH_ROWS = 200_000
 _FULL_DISK = ("No space left on device", "max_temp_directory_size")
 """What DuckDB says of a disk that is full, and of one that its spill would fill."""
-_HASH_BITS = 64
-_SLOT_BITS = 27
-"""At most; of the table that tells hashes apart which occur once."""
-
-Hashes = npt.NDArray[np.uint64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +105,7 @@ class KernelTask:
     weights: tuple[int, ...]
     """One per source, drawn per run (`weights_for`)."""
     bucket_bits: int
-    """1 to 24."""
+    """Of either half of the key's hash; 1 to `MAX_BUCKET_BITS`."""
     directory: str
     """Where kept rows go, one file per source, and what DuckDB spills; exists."""
     threads: int
@@ -168,8 +163,8 @@ def weights_for(sources: int, draws: Sequence[int]) -> tuple[int, ...]:
 
     All but the last are odd: a row that one source alone has cannot vanish unless its hash is 0.
     """
-    first = [draw % 2**_HASH_BITS | 1 for draw in draws[: sources - 1]]
-    return (*first, -sum(first) % 2**_HASH_BITS)
+    first = [draw % 2**HASH_BITS | 1 for draw in draws[: sources - 1]]
+    return (*first, -sum(first) % 2**HASH_BITS)
 
 
 def narrow(task: KernelTask) -> KernelAnswer:
@@ -206,62 +201,30 @@ def connected(task: KernelTask) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@dataclass(slots=True)
-class Sums:
-    """Per bucket the weighted sums of both hashes and of rows, all modulo a power of two."""
-
-    bits: int
-    first: Hashes = field(init=False)
-    second: Hashes = field(init=False)
-    counts: npt.NDArray[np.uint32] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.first = np.zeros(1 << self.bits, np.uint64)
-        self.second = np.zeros(1 << self.bits, np.uint64)
-        self.counts = np.zeros(1 << self.bits, np.uint32)
-
-    def bucket(self, keys: Hashes) -> Hashes:
-        """The upper bits of the key's hash."""
-        return keys >> np.uint64(_HASH_BITS - self.bits)
-
-    def add(self, keys: Hashes, first: Hashes, second: Hashes, weight: int) -> None:
-        """Add rows of one source."""
-        buckets, factor = self.bucket(keys), np.uint64(weight)
-        np.add.at(self.first, buckets, first * factor)
-        np.add.at(self.second, buckets, second * factor)
-        np.add.at(self.counts, buckets, np.uint32(weight % 2**32))
-
-    def open(self) -> Flags:
-        """Buckets in which sources may differ."""
-        found: Flags = (self.first != 0) | (self.second != 0) | (self.counts != 0)
-        return found
-
-
 class _Narrowing:
-    """One task over one connection."""
+    """One task over one connection; numpy adds on a thread of its own while DuckDB reads on."""
 
     def __init__(self, task: KernelTask, connection: duckdb.DuckDBPyConnection) -> None:
         self.task, self.connection = task, connection
         self.fewest = min(range(len(task.sources)), key=lambda at: task.sources[at].rows)
 
     def answer(self) -> KernelAnswer:
-        sums = Sums(self.task.bucket_bits)
-        keys = self._added(sums)
-        found = sums.open()
-        buckets = np.flatnonzero(found).astype(np.uint64)
-        if len(buckets):
-            is_open = found[sums.bucket(keys)]
+        sums = Halves(self.task.bucket_bits)
+        with ThreadPoolExecutor(1) as adder:
+            keys = self._added(sums, adder)
+            is_open = sums.are_open(keys)
             kept_share = _share(is_open)
             if self.task.most_open is not None and kept_share > self.task.most_open:
                 return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
-            keys = keys[~is_open]
-        groups, repeated = self._groups(keys)
-        numbers = [self._numbers(source) for source in self.task.sources]
-        read = [
-            self._read(source, rows)
-            for source, (rows, _, _) in zip(self.task.sources, numbers, strict=True)
-        ]
-        kept = [self._kept(index, buckets) for index in range(len(self.task.sources))]
+            counting = adder.submit(repeated, keys[~is_open])
+            numbers = [self._numbers(source) for source in self.task.sources]
+            read = [
+                self._read(source, rows)
+                for source, (rows, _, _) in zip(self.task.sources, numbers, strict=True)
+            ]
+            open_buckets = (sums.open_upper(), sums.open_lower())
+            kept = [self._kept(index, *open_buckets) for index in range(len(self.task.sources))]
+            groups, groups_again = self._groups(*counting.result())
         return KernelAnswer(
             rows=tuple(rows for rows, _, _ in numbers),
             read=tuple(rows for rows, _ in read),
@@ -270,20 +233,25 @@ class _Narrowing:
             totals=tuple(totals for _, _, totals in numbers),
             kept=tuple(kept),
             closed_groups=groups,
-            closed_repeated=repeated,
-            open_buckets=len(buckets),
+            closed_repeated=groups_again,
+            open_buckets=len(open_buckets[0]),
         )
 
-    def _added(self, sums: Sums) -> Hashes:
+    def _added(self, sums: Halves, adder: Executor) -> Hashes:
         """Add all rows of all sources; key hashes of the source with the fewest rows."""
         keys: list[Hashes] = []
+        adding: Future[None] | None = None
         for index, (source, weight) in enumerate(
             zip(self.task.sources, self.task.weights, strict=True)
         ):
             for key, first, second in self._hashes(source):
-                sums.add(key, first, second, weight)
+                if adding is not None:
+                    adding.result()
+                adding = adder.submit(sums.add, key, first, second, weight)
                 if index == self.fewest:
                     keys.append(key.copy())
+        if adding is not None:
+            adding.result()
         return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
 
     def _hashes(self, source: KernelSource) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
@@ -303,20 +271,13 @@ class _Narrowing:
     def _key_hash(self, source: KernelSource) -> str:
         return key_hash(source, self.task.salts[2])
 
-    def _bucket(self, source: KernelSource) -> str:
-        return f"({self._key_hash(source)} >> {_HASH_BITS - self.task.bucket_bits})"
-
-    def _groups(self, closed: Hashes) -> tuple[int, int]:
+    def _groups(self, once: int, again: Hashes) -> tuple[int, int]:
         """Groups of closed buckets and how many of them repeat; in all sources alike.
 
         A hash that occurs once is one key; those that occur again are counted by their keys.
         """
-        shared = sharing_slots(closed)
-        hashes, sizes = np.unique(shared, return_counts=True)
-        again = hashes[sizes > 1]
-        single = len(closed) - len(shared) + int(np.count_nonzero(sizes == 1))
         if not len(again):
-            return single, 0
+            return once, 0
         source = self.task.sources[self.fewest]
         keys = ", ".join(column.meeting for column in source.keys)
         with self._listed("again", again):
@@ -325,7 +286,7 @@ class _Narrowing:
                 f" FROM {source.relation} WHERE {self._key_hash(source)} IN (SELECT h FROM again)"
                 f" GROUP BY {keys})"
             )
-        return single + found[0], found[1]
+        return once + found[0], found[1]
 
     def _numbers(self, source: KernelSource) -> tuple[int, int, tuple[str | None, ...]]:
         null = " OR ".join(f"{quoted(key.physical)} IS NULL" for key in source.keys)
@@ -343,16 +304,21 @@ class _Narrowing:
         read, filtered = self._row(f"SELECT count(*), count(*){behind} FROM {source.everything}")  # noqa: S608 - made of quoted names and SQL of this package
         return read, filtered
 
-    def _kept(self, index: int, buckets: Hashes) -> int:
-        """Write the rows of open buckets; how many there are."""
-        source = self.task.sources[index]
+    def _kept(self, index: int, upper: Hashes, lower: Hashes) -> int:
+        """Write the rows whose keys are open; how many there are."""
+        source, key = self.task.sources[index], self._key_hash(self.task.sources[index])
         columns = ", ".join(
             f"{quoted(column.physical)} AS {quoted(column.name)}" for column in _distinct(source)
         )
         target = sql_text(str(Path(self.task.directory) / kept_file(index)))
-        # Without open buckets the files need not be read again to find that out.
-        kept = f"{self._bucket(source)} IN (SELECT h FROM unlike)" if len(buckets) else "FALSE"  # noqa: S608 - SQL of this package
-        with self._listed("unlike", buckets):
+        bits = self.task.bucket_bits
+        kept = (
+            f"({key} >> {HASH_BITS - bits}) IN (SELECT h FROM upper)"  # noqa: S608 - SQL of this package
+            f" AND ({key} & {2**bits - 1}) IN (SELECT h FROM lower)"
+        )
+        if not len(upper):  # then the files need not be read again to find that out
+            kept = "FALSE"
+        with self._listed("upper", upper), self._listed("lower", lower):
             (rows,) = self._row(
                 f"COPY (SELECT {columns} FROM {source.relation} WHERE {kept}) TO {target}"  # noqa: S608 - made of quoted names and SQL of this package
                 " (FORMAT parquet, COMPRESSION zstd)"
@@ -368,20 +334,6 @@ class _Narrowing:
         self.connection.register(name, pa.table({"h": hashes}))
         yield
         self.connection.unregister(name)
-
-
-def sharing_slots(hashes: Hashes) -> Hashes:
-    """Those that share the slot of their upper bits with others; a hash in its own occurs once.
-
-    A slot of one byte counts; where 256 of them meet, it would forget, and all are told.
-    """
-    bits = min(_SLOT_BITS, max(8, (8 * len(hashes)).bit_length()))
-    slots, counts = hashes >> np.uint64(_HASH_BITS - bits), np.zeros(1 << bits, np.uint8)
-    np.add.at(counts, slots, np.uint8(1))
-    if int(counts.sum(dtype=np.int64)) < len(hashes):
-        return hashes
-    found: Hashes = hashes[counts[slots] > 1]
-    return found
 
 
 def key_hash(source: KernelSource, salt: int) -> str:

@@ -82,7 +82,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1_000_000, help="of each source")
     parser.add_argument("--differ", type=float, default=0.0003, help="share of rows that differ")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--strategy", type=Strategy, default=Strategy.FULL, help="of datarecs")
+    parser.add_argument("--strategy", type=Strategy, default=Strategy.NARROW, help="of datarecs")
     parser.add_argument("--goal", type=float, help="times DuckDB's group by")
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
     asked = parser.parse_args()

@@ -11,23 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import polars as pl
+from datacompy import PolarsCompare  # type: ignore[import-not-found]  # not in the workspace
+
 
 def on_polars(key: str, one: str, two: str, out: str) -> Any:  # noqa: ANN401 - not in the workspace
-    import polars as pl  # noqa: PLC0415 - of one engine alone
-    from datacompy import PolarsCompare  # type: ignore[import-not-found]  # noqa: PLC0415
-
     found = PolarsCompare(pl.read_parquet(one), pl.read_parquet(two), join_columns=key)
     found.all_mismatch().write_parquet(out, compression="zstd")
     return found, found.df1_unq_rows.height, found.df2_unq_rows.height
 
 
 def on_spark(session: Any, key: str, one: str, two: str, out: str) -> Any:  # noqa: ANN401 - as above
-    from datacompy.spark import (  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
-        SparkSQLCompare,
-    )
+    from datacompy import spark  # noqa: PLC0415 - of one engine alone
 
     frames = [_readable(session.read.parquet(path)) for path in (one, two)]
-    found = SparkSQLCompare(session, *frames, join_columns=key)
+    found = spark.SparkSQLCompare(session, *frames, join_columns=key)
     found.all_mismatch().write.parquet(out)
     return found, found.df1_unq_rows.count(), found.df2_unq_rows.count()
 

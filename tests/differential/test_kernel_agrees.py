@@ -1,13 +1,14 @@
-"""The kernel against the oracle: kept rows and numbers of closed buckets make the whole.
+"""The kernel, in one task or in many, against the oracle: kept and closed rows make the whole.
 
 Without Spark, so that many cases are cheap: the oracle judges the kept rows alone and all rows, and
 what separates both answers must be exactly what the kernel says of closed buckets. Where the
 kernel's task judges the kept rows itself, the whole results must be the oracle's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -30,6 +31,7 @@ from datarecs_testing.comparisons import Compared, compare
 from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.narrowing import a_narrowed_case, narrowed, numbers
 from datarecs_testing.spark import stored_scan
+from datarecs_testing.spreading import in_many_tasks
 from datarecs_testing.strategies import ComparisonCase
 from datarecs_testing.tables import Table, plan_of
 
@@ -38,18 +40,21 @@ SETS = 30
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("seed", range(SHAPES))
+@pytest.mark.parametrize(
+    ("kernel", "seed"),
+    [*product([narrow], range(SHAPES)), *product([in_many_tasks], range(SHAPES // 4))],
+)
 def test_kept_rows_and_closed_buckets_make_the_whole(
-    tmp_path: Path, seed: int, *, strict: bool
+    tmp_path: Path, kernel: Callable[[KernelTask], KernelAnswer], seed: int, *, strict: bool
 ) -> None:
     case = a_narrowed_case(seed, strict=strict, sets=SETS)
     task, stage = a_task(tmp_path, case)
-    answer = narrow(task)
+    answer = kernel(task)
     wide = answer.given_up is not None
     if wide:
         # Totals of more than 38 digits are left to Spark.
         assert "OutOfRange" in str(answer.given_up)
-        answer = narrow(replace(task, totals=()))
+        answer = kernel(replace(task, totals=()))
     whole = compare(MemoryBench(), case.job, case.tables)
     rest = compare(MemoryBench(), case.job, kept_tables(task, case.tables))
     assert rest.stored == whole.stored

@@ -1,7 +1,6 @@
 """Connections, transactions and what becomes of a driver's error."""
 
 import threading
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -144,6 +143,7 @@ class TestFailures:
             unit = PostgresUnitOfWork(own, FixedIds())
 
             def cut_and_read(tx: Transaction) -> None:
+                tx.runs.get(a_run().run_id)
                 cut(database)
                 tx.runs.get(a_run().run_id)
 
@@ -213,10 +213,10 @@ class TestFailures:
     def test_a_statement_over_its_limit_is_busy(self, database: PreparedDatabase) -> None:
         limits = Limits(statement_timeout=timedelta(milliseconds=50))
         with closing(Database(database.url(API), limits=limits)) as own:
-            for ask in (own.call, own.answer, own.through):
+            for ask in (own.call, own.answer):
                 with pytest.raises(StoreBusyError, match="too long"):
                     ask(self.SLEEP, {})
-            assert own.through(self.ONE, {}) == own.answer(self.ONE, {}) == [(1,)]
+            assert own.answer(self.ONE, {}) == [(1,)]
 
     def test_what_is_asked_outside_tenants_sees_none_and_leaves_none(
         self, stores: Stores, database: PreparedDatabase
@@ -225,8 +225,8 @@ class TestFailures:
         with closing(Database(database.url(API), limits=Limits(pool_size=1))) as own:
             with own.transaction(A_TENANT) as session:
                 inside = session.answer(self.RUNS, {}).fetchone()
-            outside = [own.answer(self.RUNS, {}), own.through(self.RUNS, {})]
-        assert (inside, outside) == ((1, str(A_TENANT)), [[(0, "")], [(0, "")]])
+            outside = own.answer(self.RUNS, {})
+        assert (inside, outside) == ((1, str(A_TENANT)), [(0, "")])
 
     def test_a_defect_passes_as_it_is(self, stores: Stores, database: PreparedDatabase) -> None:
         stores.triggered()
@@ -239,6 +239,60 @@ class TestFailures:
             session.execute(broken)
 
 
+class TestBeginning:
+    """BEGIN travels with the first question."""
+
+    OPEN = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND xact_start IS NOT NULL"
+    NOW, PID = text("SELECT now()"), text("SELECT pg_backend_pid()")
+
+    def test_a_transaction_begins_with_the_first_question_and_tells_its_time(
+        self, database: PreparedDatabase
+    ) -> None:
+        with closing(Database(database.url(READ))) as own, own.transaction(A_TENANT) as session:
+            before = database.ask(self.OPEN, (READ,))
+            ((later,),) = database.ask("SELECT clock_timestamp()")
+            asked = session.answer(self.NOW, {}).fetchone()
+            begun = database.ask(self.OPEN, (READ,))
+        assert (before, begun) == ([(0,)], [(1,)])
+        assert asked == (session.now,)
+        assert session.now > later
+
+    def test_a_connection_that_dies_before_it_is_replaced_also_under_a_waiting_write(
+        self, stores: Stores, database: PreparedDatabase
+    ) -> None:
+        run = stores.triggered()
+        with closing(Database(database.url(API), limits=Limits(pool_size=1))) as own:
+            pids = []
+            for _ in range(2):
+                with own.transaction(A_TENANT, feed=1) as session:
+                    cut(database)
+                    pids.append(session.answer(self.PID, {}).fetchone())
+                    assert session.next_rv() > 0
+            with own.transaction(A_TENANT) as session:
+                session.later(
+                    TestWhatTravelsTogether.PUT,
+                    {"tenant": A_TENANT, "run": run.run_id, "reason": "late"},
+                )
+                cut(database)
+        assert len(set(pids)) == 2
+        timers = database.ask("SELECT count(*) FROM datarecs.run_timer WHERE reason = 'late'")
+        assert timers == [(1,)]
+
+    def test_one_that_could_not_begin_never_commits(self, database: PreparedDatabase) -> None:
+        def ask_and_go_on(tx: Transaction) -> None:
+            cut(database)
+            database.ask("ALTER ROLE datarecs_api NOLOGIN")
+            with suppress(DBAPIError):
+                tx.runs.get(a_run().run_id)
+            database.ask("ALTER ROLE datarecs_api LOGIN")
+
+        with (
+            closing(Database(database.url(API), limits=Limits(pool_size=1))) as own,
+            pytest.raises(StoreUnavailableError, match="not permitted"),
+        ):
+            carry_out(PostgresUnitOfWork(own, FixedIds()), A_TENANT, ask_and_go_on)
+
+
 class TestWhatTravelsTogether:
     """A write whose answer nobody needs goes with the next question, or with COMMIT."""
 
@@ -247,13 +301,10 @@ class TestWhatTravelsTogether:
     def put(self, run: Run, reason: str) -> dict[str, object]:
         return {"tenant": run.tenant_id, "run": run.run_id, "reason": reason}
 
-    def put_all(
-        self, own: Database, run: Run, *reasons: str, then: Callable[[], None] = lambda: None
-    ) -> None:
+    def put_all(self, own: Database, run: Run, *reasons: str) -> None:
         with own.transaction(A_TENANT) as session:
             for reason in reasons:
                 session.later(self.PUT, self.put(run, reason))
-            then()
 
     def stop_and_ask(self, own: Database, run: Run) -> None:
         stop = text("UPDATE datarecs.run SET wish = 'STOP' WHERE run_id = :run")
@@ -327,9 +378,15 @@ class TestWhatTravelsTogether:
     def test_a_connection_cut_while_it_waits_is_unavailable(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
+        def put_and_cut(tx: Transaction) -> None:
+            assert isinstance(tx, PostgresTransaction)
+            tx.session.answer(text("SELECT 1"), {})
+            tx.session.later(self.PUT, self.put(run, "cut"))
+            cut(database)
+
         run = stores.triggered()
         with closing(Database(database.url(API))) as own, pytest.raises(StoreUnavailableError):
-            self.put_all(own, run, "cut", then=lambda: cut(database))
+            carry_out(PostgresUnitOfWork(own, FixedIds()), A_TENANT, put_and_cut)
         assert "cut" not in self.timers(database)
 
 

@@ -151,6 +151,7 @@ class TestReading:
         run = stores.triggered()
         fact = a_fact()
         with stores.controller.unit.begin(A_TENANT, feed=1) as older:
+            assert older.now.tzinfo is not None  # it has begun, and drawn its number
             carry_out(stores.worker.unit, A_TENANT, lambda tx: tx.runs.record(run.run_id, a_fact()))
             with pytest.raises(StoreBusyError, match="newer feed numbers"):
                 older.runs.record(run.run_id, fact)

@@ -21,6 +21,7 @@ from datarecs_core.jobs.definition import (
 from datarecs_core.jobs.types import INT
 from datarecs_core.jobs.vocabulary import (
     DuplicatePolicy,
+    EmptyText,
     Float32Rule,
     Function,
     NanRule,
@@ -31,10 +32,14 @@ from datarecs_core.jobs.vocabulary import (
     TimePrecision,
     Trim,
 )
-from datarecs_testing.comparisons import a_measure, aggregate_by, counting, rows_by
+from datarecs_testing.comparisons import a_measure, aggregate_by, counting, digest_by, rows_by
 from datarecs_testing.tables import NOON, a_job, a_table, plan_of
 
 BY_VALUE = rows_by("k", a_measure("v"))
+SUM = a_measure("v", function=Function.SUM)
+STRING_RULE = Normalize(strings=StringRules(trim=Trim.BOTH))
+ROUND_RULE = Normalize(numbers=NumberRules(round=0))
+EXCLUDED = Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))
 
 
 def stage_of(
@@ -84,13 +89,40 @@ def test_whole_rows_are_narrowed() -> None:
     assert reason(stage_of("k int, v int", stage=whole)) is None
 
 
-STRING_RULE = Normalize(strings=StringRules(trim=Trim.BOTH))
+@pytest.mark.parametrize(
+    ("columns", "stage", "fields"),
+    [
+        ("k int, v int", counting(), {}),
+        ("k int, v int", counting(where="v > 1"), {}),
+        (
+            "k int, v decimal(10,2)",
+            aggregate_by("k", SUM),
+            {"sources": {"one": {"filter": "v > 1"}}},
+        ),
+        ("k text, v int", aggregate_by("k", SUM), {"normalize": STRING_RULE}),
+        ("k int, v decimal(10,2)", aggregate_by("k", SUM), {"normalize": ROUND_RULE}),
+        ("k int, v int", aggregate_by("", a_measure("v", function=Function.AVG)), {}),
+        ("k int, v text", aggregate_by("k", a_measure("v", function=Function.MAX)), {}),
+        (
+            "k int, v float64",
+            aggregate_by("k", a_measure("v", function=Function.COUNT, column="v")),
+            {},
+        ),
+        (
+            "k int, v int",
+            aggregate_by("k", SUM),
+            {"normalize": EXCLUDED, "duplicates": DuplicatePolicy.ERROR},
+        ),
+    ],
+)
+def test_groups_are_added_up_first_whatever_rules_say_of_keys_and_results(
+    columns: str, stage: Stage, fields: Mapping[str, Any]
+) -> None:
+    assert reason(stage_of(columns, stage=stage, **fields)) is None
+
+
 REFUSED: Mapping[str, tuple[StagePlan, str]] = {
-    "sums": (
-        stage_of("k int, v int", stage=aggregate_by("k", a_measure("v", function=Function.SUM))),
-        "row stages",
-    ),
-    "counts": (stage_of("k int, v int", stage=counting()), "row stages"),
+    "digests": (stage_of("k int, v int", stage=digest_by("k")), "only row, aggregate and counts"),
     "repeated keys must be shown": (
         stage_of("k int, v int", duplicates=DuplicatePolicy.ERROR),
         "`duplicates: error`",
@@ -162,6 +194,56 @@ REFUSED: Mapping[str, tuple[StagePlan, str]] = {
     "rounded values have other totals": (
         stage_of("k text, v decimal(10,2)", normalize=Normalize(numbers=NumberRules(round=0))),
         "change its totals",
+    ),
+    "groups of floats": (
+        stage_of("k float64, v int", stage=aggregate_by("k", SUM)),
+        "k is a float",
+    ),
+    "groups of a cast": (
+        stage_of(
+            "k int, v int",
+            "k text, v int",
+            stage=aggregate_by("k", SUM),
+            sources={"two": {"cast": {"k": INT}}},
+        ),
+        "k is mapped or cast",
+    ),
+    "sums of floats": (
+        stage_of("k int, v float64", stage=aggregate_by("k", SUM)),
+        "v is sum of float64",
+    ),
+    "sums beyond 38 digits": (
+        stage_of("k int, v decimal(38,0)", "k int, v decimal(38,2)", stage=aggregate_by("k", SUM)),
+        "v is sum of decimal(38,0)",
+    ),
+    "distinct values": (
+        stage_of(
+            "k int, v int",
+            stage=aggregate_by("k", a_measure("v", function=Function.COUNT_DISTINCT)),
+        ),
+        "v is count_distinct of int",
+    ),
+    "least of a uuid": (
+        stage_of("k int, v uuid", stage=aggregate_by("k", a_measure("v", function=Function.MIN))),
+        "v is min of uuid",
+    ),
+    "values that become NULL before they are counted": (
+        stage_of(
+            "k int, v text",
+            stage=aggregate_by("k", a_measure("v", function=Function.COUNT, column="v")),
+            normalize=Normalize(strings=StringRules(empty=EmptyText.NULL)),
+        ),
+        "rules on the values of v",
+    ),
+    "groups of a scope": (
+        stage_of(
+            "k int, v int",
+            stages=(
+                replace(BY_VALUE, name="first"),
+                aggregate_by("k", SUM, scope=Scope(from_stage="first")),
+            ),
+        ),
+        "scoped",
     ),
     "float32 shortest rounds one side": (
         stage_of(

@@ -6,19 +6,18 @@ transaction, never on the connection, because pooled connections go to other ten
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from psycopg import sql
 from sqlalchemy import Connection, Executable, Row, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from datarecs_core.values import TenantId, aware
+from datarecs_core.values import TenantId
 from datarecs_postgres import border, json_text
 from datarecs_postgres.failures import UnsafeLoginError, sqlstate, translated
 from datarecs_postgres.roles import OWNER
@@ -68,12 +67,13 @@ class Database:
         self._settings = _settings(self._limits)
         single = f"SELECT set_config('app.tenant_id', %s, true), {self._settings}"
         self._single = single.encode()
-        self._outside = single.replace("%s", "''").encode() + b"; "
+        self._drawing = f"{single}, datarecs.draw_rv(%s)".encode()
         self._reading = f"{single}, set_config('transaction_read_only', 'on', true)".encode()
         self._engine = create_engine(
             engine_url(url),
             pool_size=self._limits.pool_size,
             max_overflow=0,
+            pool_reset_on_return=None,  # the border's, which knows whether there is anything to do
             pool_timeout=5,
             execution_options={"preserve_rowcount": True},  # ON CONFLICT DO NOTHING tells by it
             json_serializer=json_text.write,
@@ -97,18 +97,15 @@ class Database:
 
         Raises what `UnitOfWork.begin` promises.
         """
-        words = self._words(tenant, feed=feed, read_only=read_only)
-        with self._opened(words) as opened:
-            now, *first = opened.row[-2:] if feed else opened.row[-1:]
-            numbers = range(first[0], first[0] + feed) if feed else ()
-            session = Session(opened, tenant_id=tenant, now=aware(now), numbers=numbers)
+        with self._opened(tenant, feed=feed, read_only=read_only) as opened:
+            session = Session(opened, tenant_id=tenant, feed=feed)
             yield session
             opened.commit(session.notifications() if self._notify and not read_only else b"")
 
     @contextmanager
     def platform(self) -> Iterator[Connection]:
         """One transaction without a tenant: platform tables and, for the relay, the outbox."""
-        with self._opened(self._words(None)) as opened:
+        with self._opened(None) as opened:
             yield opened.connection
             opened.commit()
 
@@ -123,11 +120,6 @@ class Database:
         """`call` where it is said all the time: the statement stands in a module and has rows."""
         with _translating():
             return border.answer(self._engine, (self._single, ("",)), statement, parameters)
-
-    def through(self, door: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """`answer` for a definer function: a call that the server need not prepare."""
-        with _translating():
-            return border.through(self._engine, self._outside, door, parameters)
 
     def ask(
         self,
@@ -184,20 +176,18 @@ class Database:
                 raise UnsafeLoginError(login=row.rolname, because=because)
 
     @contextmanager
-    def _opened(self, words: bytes) -> Iterator[border.Opened]:
-        """A transaction that rolls back unless the block commits; driver errors translated."""
-        with _translating():
-            opened = border.begin(self._engine, words)
-            with opened.connection:
-                yield opened
+    def _opened(
+        self, tenant: TenantId | None, *, feed: int = 0, read_only: bool = False
+    ) -> Iterator[border.Opened]:
+        """A transaction that rolls back unless the block commits; driver errors translated.
 
-    def _words(self, tenant: TenantId | None, *, feed: int = 0, read_only: bool = False) -> bytes:
-        """Tenant and limits first, then the feed numbers: no row lock may come before them."""
+        Tenant and limits come first, then the feed numbers: no row lock may come before them.
+        """
         begin = border.READ_ONLY if read_only else border.READ_WRITE
-        scope = sql.quote("" if tenant is None else str(tenant))
-        draw = f", datarecs.draw_rv({feed:d})" if feed else ""
-        settings = f"SELECT set_config('app.tenant_id', {scope}, true), {self._settings}{draw}"
-        return begin + settings.encode()
+        scope = "" if tenant is None else str(tenant)
+        settings = (self._drawing, (scope, feed)) if feed else (self._single, (scope,))
+        with _translating(), closing(border.Opened(self._engine, begin, settings)) as opened:
+            yield opened
 
 
 @contextmanager

@@ -3,16 +3,16 @@
 Apart from `database`, which opens and ends transactions, so that repositories can neither.
 """
 
-from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from psycopg import sql
 from sqlalchemy import ColumnElement, CursorResult, Executable, Table
 
 from datarecs_application.errors import FeedNotDrawnError
-from datarecs_core.values import RunId, TenantId
+from datarecs_core.values import RunId, TenantId, aware
 from datarecs_postgres.border import Answer, Opened, Parameters, RowOrRows
 
 RUN_CHANNEL = "datarecs_run"
@@ -40,17 +40,18 @@ def concerns(payload: str, who: Woken) -> bool:
 class Session:
     """Statements of one transaction, its database time, its feed numbers, its notifications."""
 
-    def __init__(
-        self, opened: Opened, *, tenant_id: TenantId, now: datetime, numbers: Sequence[int]
-    ) -> None:
+    def __init__(self, opened: Opened, *, tenant_id: TenantId, feed: int) -> None:
         self._opened = opened
         self.tenant_id = tenant_id
-        self.now = now
-        """Transaction time of the database, aware UTC."""
-        self._drawn = len(numbers)
-        self._numbers: Iterator[int] = iter(numbers)
+        self._drawn = self._left = feed
         self._touched: set[RunId] = set()
         self._woken: set[Woken] = set()
+
+    @cached_property
+    def now(self) -> datetime:
+        """Transaction time of the database, aware UTC; whoever asks first begins it."""
+        row = self._opened.row
+        return aware(row[-2] if self._drawn else row[-1])
 
     def execute(self, statement: Executable, parameters: RowOrRows = None) -> CursorResult[Any]:
         """Run a statement of SQLAlchemy Core or of a `.sql` file; row security adds the tenant."""
@@ -75,10 +76,11 @@ class Session:
 
     def next_rv(self) -> int:
         """The next number of the block drawn at begin; FeedNotDrawnError when none is left."""
-        number = next(self._numbers, None)
-        if number is None:
+        if not self._left:
             raise FeedNotDrawnError(drawn=self._drawn)
-        return number
+        self._left -= 1
+        first: int = self._opened.row[-1]
+        return first + self._drawn - self._left - 1
 
     def touch_run(self, run_id: RunId) -> None:
         """The live feed hears of this run at commit."""

@@ -175,9 +175,12 @@ class PostgresDeliveries:
         return self._locked(_OPEN, self._alive(endpoint, limit))
 
     def save(self, deliveries: Sequence[Delivery]) -> None:
-        changed = self._changed(deliveries)
+        changed = self._changed(deliveries) if deliveries else ()
         if changed:
-            self._session.later(_update_all(changed), _columns(deliveries, (*_KEY, *changed)))
+            columns = _columns(deliveries, (*_KEY_OF_TENANT, *changed))
+            self._session.later(
+                _update_all(changed), {"tenant": self._session.tenant_id, **columns}
+            )
             self._known |= {_key_of(one): one for one in deliveries}
 
     def waiting(self, endpoint: ResourceUid) -> Waiting:
@@ -232,12 +235,13 @@ class PostgresDeliveries:
 
     def _changed(self, deliveries: Sequence[Delivery]) -> tuple[str, ...]:
         """Columns in which any of them is not as it was read here."""
-        known = [(one, self._known.get(_key_of(one))) for one in deliveries]
-        return tuple(
-            name
-            for name in _CHANGING
-            if any(old is None or getattr(one, name) != getattr(old, name) for one, old in known)
-        )
+        known = [self._known.get(_key_of(one)) for one in deliveries]
+        before = [one for one in known if one is not None]
+        if len(before) < len(deliveries):
+            return _CHANGING
+        old, new = (zip(*map(_VALUES, those), strict=True) for those in (before, deliveries))
+        columns = zip(_CHANGING, old, new, strict=True)
+        return tuple(name for name, was, now in columns if was != now)
 
     def _alive(self, endpoint: ResourceUid, limit: int | None = None) -> dict[str, object]:
         """Deliveries of an endpoint on the days on which one that is not terminal can be."""
@@ -267,7 +271,9 @@ _CHANGING = (
     *("state", "reason", "attempt_no", "schedule_index", "losses", "due_at", "lease_epoch"),
     *("lease_owner", "lease_until", "last_outcome", "last_status"),
 )
-_KEY = ("tenant_id", "received_on", "delivery_id")
+_VALUES = attrgetter(*_CHANGING)
+_KEY_OF_TENANT = ("received_on", "delivery_id")
+_KEY = ("tenant_id", *_KEY_OF_TENANT)
 _T = WEBHOOK_DELIVERY.c
 _Row = namedtuple("_Row", _DELIVERY)  # type: ignore[misc]  # noqa: PYI024  columns by name
 # Literals, not parameters: only then does a plan for all values use the indexes of these states.
@@ -282,7 +288,7 @@ _OF_ENDPOINT = (
 _FOUND = select(*(_T[name] for name in _DELIVERY)).with_for_update()
 _FOUND_SOME = _FOUND.where(*_OF_ENDPOINT).limit(bindparam("most", type_=Integer))
 _DUE = _FOUND_SOME.where(_IS_PENDING, _T.due_at <= func.now(), _T.expires_at > func.now()).order_by(
-    _T.due_at, _T.delivery_id
+    _T.due_at
 )
 _OVERDUE = _FOUND_SOME.where(
     or_(_IS_LEASED & (_T.lease_until <= func.now()), _IS_PENDING & (_T.expires_at <= func.now()))
@@ -339,12 +345,12 @@ def _update_all(changed: tuple[str, ...]) -> Update:
 
     The days are named apart, so that only their partitions are looked into.
     """
-    given = _given(WEBHOOK_DELIVERY, (*_KEY, *changed))
+    given = _given(WEBHOOK_DELIVERY, (*_KEY_OF_TENANT, *changed))
     days = cast(bindparam("p_received_on"), ARRAY(_T.received_on.type))
     return (
         update(WEBHOOK_DELIVERY)
-        .where(_T.received_on == any_(days))
-        .where(*(_T[name] == given.c[name] for name in _KEY))
+        .where(_T.tenant_id == bindparam("tenant"), _T.received_on == any_(days))
+        .where(*(_T[name] == given.c[name] for name in _KEY_OF_TENANT))
         .values({name: given.c[name] for name in changed})
     )
 
@@ -352,9 +358,14 @@ def _update_all(changed: tuple[str, ...]) -> Update:
 def _columns(deliveries: Sequence[Delivery], names: Sequence[str]) -> dict[str, list[Any]]:
     """In the order of keys, in which every transaction locks them."""
     ordered = sorted(deliveries, key=attrgetter(*_KEY))
-    return {f"p_{name}": [_written(getattr(one, name)) for one in ordered] for name in names}
+    columns = zip(*map(attrgetter(*names), ordered), strict=True)
+    return {
+        f"p_{name}": [_written(value) for value in column] if name in _ENUMS else list(column)
+        for name, column in zip(names, columns, strict=True)
+    }
 
 
+_ENUMS = {"state", "reason", "last_outcome"}
 _ADD = _insert_all(WEBHOOK_DELIVERY, _DELIVERY).on_conflict_do_nothing()
 _OPEN_ATTEMPTS = _insert_all(
     WEBHOOK_ATTEMPT, ("tenant_id", "received_on", "delivery_id", *_ATTEMPT_AT_START)

@@ -54,28 +54,28 @@ class PostgresWorkFinder:
         self._database, self._lease_ttl = database, lease_ttl
 
     def claim_runs(self, limit: int) -> list[tuple[TenantId, RunId]]:
-        rows = self._database.through(_CLAIM_RUNS, {"most": limit})
+        rows = self._database.answer(_CLAIM_RUNS, {"most": limit})
         return [(TenantId(tenant), RunId(run)) for tenant, run in rows]
 
     def claim_deliveries(self, limit: int) -> list[tuple[TenantId, ResourceUid]]:
-        rows = self._database.through(_CLAIM_DELIVERIES, {"most": limit})
+        rows = self._database.answer(_CLAIM_DELIVERIES, {"most": limit})
         return [(TenantId(tenant), ResourceUid(endpoint)) for tenant, endpoint in rows]
 
     def claim_mails(self, limit: int) -> list[tuple[TenantId, UUID]]:
-        rows = self._database.through(_CLAIM_MAILS, {"most": limit})
+        rows = self._database.answer(_CLAIM_MAILS, {"most": limit})
         return [(TenantId(tenant), delivery) for tenant, delivery in rows]
 
     def due_timers(self, limit: int) -> list[tuple[TenantId, RunId, str]]:
-        rows = self._database.through(_DUE_TIMERS, {"most": limit})
+        rows = self._database.answer(_DUE_TIMERS, {"most": limit})
         return [(TenantId(tenant), RunId(run), reason) for tenant, run, reason in rows]
 
     def due_tenants(self, what: str) -> list[tuple[TenantId, int]]:
-        rows = self._database.through(_DUE_TENANTS, {"what": what})
+        rows = self._database.answer(_DUE_TENANTS, {"what": what})
         return [(TenantId(tenant), items) for tenant, items in rows]
 
     def lease_run(self, executor: str) -> LeasedRun | None:
         asked = {"executor": executor, "ttl": self._lease_ttl}
-        for tenant, run, attempt, epoch, remaining in self._database.through(_LEASE_RUN, asked):
+        for tenant, run, attempt, epoch, remaining in self._database.answer(_LEASE_RUN, asked):
             return LeasedRun(
                 tenant_id=TenantId(tenant),
                 run_id=RunId(run),

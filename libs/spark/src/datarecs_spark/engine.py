@@ -35,6 +35,7 @@ from datarecs_spark.errors import (
 from datarecs_spark.explaining import explained
 from datarecs_spark.fingerprints import summed
 from datarecs_spark.grouping import aggregated, null_key, tuples, united
+from datarecs_spark.kept_groups import judges_here
 from datarecs_spark.kept_rows import is_plain
 from datarecs_spark.layout import (
     Field,
@@ -57,6 +58,7 @@ from datarecs_spark.looking import (
 from datarecs_spark.narrowing import Narrowed, narrowed
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.opening import opened_groups, opened_tuples
+from datarecs_spark.preaggregating import Preaggregated, preaggregated
 from datarecs_spark.prepare import SOURCE, prepared
 from datarecs_spark.pushed import gives_groups, prepared_groups, rows_beside
 from datarecs_spark.read import Delivered, PlainColumns, delivered, roots
@@ -183,18 +185,21 @@ class SparkEngine:
         return self._pass(_without_narrowing(plan, reason))
 
     def _narrowed(self, plan: StagePlan) -> StageResults:
-        """The kernel's pass, and one over the rows it kept where it could not judge them itself."""
+        """The kernel's pass, and one over what it left where it could not judge that itself."""
         layout = layout_of(plan, [PlainColumns() for _ in plan.scans])
-        sink = self._sink(layout) if is_plain(layout) else None
+        native, judges = (preaggregated, judges_here) if plan.collapses else (narrowed, is_plain)
+        sink = self._sink(layout) if judges(layout) else None
         directory = self._directory / _NARROWED / plan.name
-        with narrowed(self._session, plan, directory, sink) as found:
+        with native(self._session, plan, directory, sink) as found:
             if sink is None or found.judged is None:
                 return self._pass(found.plan, found)
             counted, tallies = found.judged.counted, found.judged.tallies
             found.add_closed(counted, tallies)
             return self._told(sink, counted, tallies, found.metrics)
 
-    def _pass(self, plan: StagePlan, closed: Narrowed | None = None) -> StageResults:
+    def _pass(
+        self, plan: StagePlan, closed: Narrowed | Preaggregated | None = None
+    ) -> StageResults:
         """One pass over the rows of the plan; closed buckets add what they have."""
         self._size(_expected_rows(plan))
         looks = self._looks(plan)

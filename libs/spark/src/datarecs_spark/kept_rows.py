@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 from datarecs_spark.counted import Counted, read_counted
-from datarecs_spark.forms import FormKind
+from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.grouping import compared_fields
 from datarecs_spark.kernel import KernelTask, connected, kept_file, quoted, sql_text
 from datarecs_spark.layout import Field, Layout
@@ -91,7 +91,7 @@ class _Kept:
         connection.execute(f"CREATE TEMP TABLE kept AS {' UNION ALL '.join(parts)}")
 
     def _source(self, task: KernelTask, index: int) -> str:
-        columns = ", ".join(f"{_in_form(each, index)} AS {each.name}" for each in self.fields)
+        columns = ", ".join(f"{_column(each, index)} AS {each.name}" for each in self.fields)
         path = sql_text(str(Path(task.directory) / kept_file(index)))
         return f"SELECT {index} AS {SOURCE}, {columns} FROM read_parquet({path})"  # noqa: S608 - made of quoted names and literals
 
@@ -151,12 +151,16 @@ class _Kept:
         return [tallies.get(index, SourceTally()) for index in self.layout.sources]
 
 
-def _in_form(field: Field, index: int) -> str:
-    """A kept column in its field's form, as `prepare` has it for Spark."""
-    plan, form = field.inputs[index], field.form
+def _column(field: Field, index: int) -> str:
+    """A kept column in its field's form."""
+    plan = field.inputs[index]
     if plan is None:
         raise TypeError(f"{field.label} is absent, which the kernel refuses")
-    column = quoted(plan.column)
+    return in_form(field.form, quoted(plan.column))
+
+
+def in_form(form: Form, column: str) -> str:
+    """A column of files in a form, as `prepare` has it for Spark."""
     match form.kind:
         case FormKind.INTEGER | FormKind.DECIMAL:
             return f"CAST({column} AS {form.sql_type})"

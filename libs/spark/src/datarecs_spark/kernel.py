@@ -26,7 +26,8 @@ from datarecs_spark.hash_sums import HASH_BITS, Flags, Halves, Hashes, repeated
 KERNEL_VERSION = "2"
 """Of hashes and numbers; travels with every task and answer."""
 MAX_BUCKET_BITS = 22
-_BATCH_ROWS = 200_000
+Connection = duckdb.DuckDBPyConnection
+BATCH_ROWS = 200_000
 _FULL_DISK = ("No space left on device", "max_temp_directory_size")
 """What DuckDB says of a disk that is full, and of one that its spill would fill."""
 
@@ -178,15 +179,27 @@ def narrow(task: KernelTask) -> KernelAnswer:
     try:
         with connected(task) as connection:
             return _Narrowing(task, connection).answer()
-    except (duckdb.Error, MemoryError, pa.ArrowException) as failure:
-        if any(sign in str(failure) for sign in _FULL_DISK):
-            raise OSError(ENOSPC, strerror(ENOSPC)) from None
-        # The message may quote a value of a row.
-        return KernelAnswer(given_up=f"the kernel cannot read it ({type(failure).__name__})")
+    except UNREADABLE as failure:
+        return KernelAnswer(given_up=reason_of(failure))
+
+
+UNREADABLE = (duckdb.Error, MemoryError, pa.ArrowException)
+"""What files and values do to the kernel."""
+
+
+def reason_of(failure: Exception) -> str:
+    """Why Spark must read everything itself; the message may quote a value of a row.
+
+    Raises:
+        OSError: the disk is full, which it would be for Spark as well.
+    """
+    if any(sign in str(failure) for sign in _FULL_DISK):
+        raise OSError(ENOSPC, strerror(ENOSPC)) from None
+    return f"the kernel cannot read it ({type(failure).__name__})"
 
 
 @contextmanager
-def connected(task: KernelTask) -> Iterator[duckdb.DuckDBPyConnection]:
+def connected(task: KernelTask) -> Iterator[Connection]:
     """A database in memory that spills to the task's directory and loads nothing."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": task.threads,
@@ -204,7 +217,7 @@ def connected(task: KernelTask) -> Iterator[duckdb.DuckDBPyConnection]:
 class _Narrowing:
     """One task over one connection; numpy adds on a thread of its own while DuckDB reads on."""
 
-    def __init__(self, task: KernelTask, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, task: KernelTask, connection: Connection) -> None:
         self.task, self.connection = task, connection
         self.fewest = min(range(len(task.sources)), key=lambda at: task.sources[at].rows)
 
@@ -217,7 +230,9 @@ class _Narrowing:
             if self.task.most_open is not None and kept_share > self.task.most_open:
                 return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
             counting = adder.submit(repeated, keys[~is_open])
-            numbers = [self._numbers(source) for source in self.task.sources]
+            numbers = [
+                numbers_of(self.task, source, self.connection) for source in self.task.sources
+            ]
             read = [
                 self._read(source, rows)
                 for source, (rows, _, _) in zip(self.task.sources, numbers, strict=True)
@@ -244,7 +259,7 @@ class _Narrowing:
         for index, (source, weight) in enumerate(
             zip(self.task.sources, self.task.weights, strict=True)
         ):
-            for key, first, second in self._hashes(source):
+            for key, first, second in hashed_rows(self.task, source, self.connection):
                 if adding is not None:
                     adding.result()
                 adding = adder.submit(sums.add, key, first, second, weight)
@@ -253,20 +268,6 @@ class _Narrowing:
         if adding is not None:
             adding.result()
         return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
-
-    def _hashes(self, source: KernelSource) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
-        salts = self.task.salts
-        key = self._key_hash(source)
-        if source.too_large is not None:
-            # Spark, which reads all rows instead, then says which row's column it was.
-            key = f"CASE WHEN {source.too_large} THEN error('too large') ELSE {key} END"
-        columns = ", ".join((key, first_hash(source, salts[0]), second_hash(source, salts[1])))
-        reader = self.connection.sql(f"SELECT {columns} FROM {source.relation}").to_arrow_reader(  # noqa: S608 - made of quoted names and SQL of this package
-            _BATCH_ROWS
-        )
-        for batch in reader:
-            key, first, second = (column.to_numpy() for column in batch.columns)
-            yield key, first, second
 
     def _key_hash(self, source: KernelSource) -> str:
         return key_hash(source, self.task.salts[2])
@@ -288,21 +289,11 @@ class _Narrowing:
             )
         return once + found[0], found[1]
 
-    def _numbers(self, source: KernelSource) -> tuple[int, int, tuple[str | None, ...]]:
-        null = " OR ".join(f"{quoted(key.physical)} IS NULL" for key in source.keys)
-        sums = [f"sum({source.values[at].meeting})" for at in self.task.totals]
-        told = ", ".join(["count(*)", f"count(*) FILTER (WHERE {null})", *sums])
-        rows, nulls, *totals = self._row(f"SELECT {told} FROM {source.relation}")  # noqa: S608 - made of quoted names and SQL of this package
-        exact = [None if each is None else format(Decimal(each), "f") for each in totals]
-        return rows, nulls, tuple(exact)
-
     def _read(self, source: KernelSource, rows: int) -> tuple[int, int]:
         """Rows in the files, and behind the source's filter; without conditions those there are."""
         if source.filter is None and source.where is None:
             return rows, rows
-        behind = "" if source.filter is None else f" FILTER (WHERE {source.filter})"
-        read, filtered = self._row(f"SELECT count(*), count(*){behind} FROM {source.everything}")  # noqa: S608 - made of quoted names and SQL of this package
-        return read, filtered
+        return read_of(source, self.connection)
 
     def _kept(self, index: int, upper: Hashes, lower: Hashes) -> int:
         """Write the rows whose keys are open; how many there are."""
@@ -334,6 +325,42 @@ class _Narrowing:
         self.connection.register(name, pa.table({"h": hashes}))
         yield
         self.connection.unregister(name)
+
+
+def hashed_rows(
+    task: KernelTask, source: KernelSource, connection: Connection
+) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
+    """Hash of the key and both of the row, of all rows of a source, some of them at a time."""
+    key = key_hash(source, task.salts[2])
+    if source.too_large is not None:
+        # Spark, which reads all rows instead, then says which row's column it was.
+        key = f"CASE WHEN {source.too_large} THEN error('too large') ELSE {key} END"
+    columns = (key, first_hash(source, task.salts[0]), second_hash(source, task.salts[1]))
+    rows = connection.sql(f"SELECT {', '.join(columns)} FROM {source.relation}")  # noqa: S608 - made of quoted names and SQL of this package
+    for batch in rows.to_arrow_reader(BATCH_ROWS):
+        keys, first, second = (column.to_numpy() for column in batch.columns)
+        yield keys, first, second
+
+
+def numbers_of(
+    task: KernelTask, source: KernelSource, connection: Connection
+) -> tuple[int, int, tuple[str | None, ...]]:
+    """Rows, rows with a NULL in the key, and the exact totals of a source."""
+    null = " OR ".join(f"{quoted(key.physical)} IS NULL" for key in source.keys)
+    sums = [f"sum({source.values[at].meeting})" for at in task.totals]
+    told = ", ".join(["count(*)", f"count(*) FILTER (WHERE {null})", *sums])
+    (found,) = connection.execute(f"SELECT {told} FROM {source.relation}").fetchall()  # noqa: S608 - made of quoted names and SQL of this package
+    rows, nulls, *totals = found
+    exact = [None if each is None else format(Decimal(each), "f") for each in totals]
+    return rows, nulls, tuple(exact)
+
+
+def read_of(source: KernelSource, connection: Connection) -> tuple[int, int]:
+    """Rows in the files, and behind the source's filter."""
+    behind = "" if source.filter is None else f" FILTER (WHERE {source.filter})"
+    counted = f"SELECT count(*), count(*){behind} FROM {source.everything}"  # noqa: S608 - made of quoted names and SQL of this package
+    ((read, filtered),) = connection.execute(counted).fetchall()
+    return read, filtered
 
 
 def key_hash(source: KernelSource, salt: int) -> str:

@@ -1,9 +1,10 @@
 """Strategy `narrow`: look only where sources may differ, then compare those rows as `full` does.
 
-The kernel runs in one Spark task and leaves the rows of open buckets as Parquet. Where they are few
-the same task judges them (`kept_rows`), else the exact part reads them like any extract; numbers of
-closed buckets are added to what either counts. Sources must agree on what is closed, by counts and
-totals that no hash took part in, else nothing is believed.
+The kernel runs in one Spark task, or on a cluster in many (`spreading`), and leaves the rows of
+open buckets as Parquet. Where one task has them all and they are few it judges them (`kept_rows`),
+else the exact part reads them like any extract; numbers of closed buckets are added to what either
+counts. Sources must agree on what is closed, by counts and totals that no hash took part in, else
+nothing is believed.
 """
 
 import secrets
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,6 +38,7 @@ from datarecs_spark.kernel import (
 from datarecs_spark.native import native_sources
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.read import files_of, pinned_rows
+from datarecs_spark.spreading import KeptFile, spread
 from datarecs_spark.storing import SinkPlan, attempt_name
 from datarecs_spark.tally import SourceTally
 
@@ -43,6 +46,8 @@ MOST_OPEN = 0.5
 """Share of rows in open buckets above which a second reading costs more than it saves."""
 MAX_ROWS = 2**27
 """Of the smallest source, whose key hashes are kept: 1 GiB."""
+_BUCKET_BITS = 10
+"""At least; from there on eight rows to a bucket."""
 _SALT_BITS = 63
 _KERNEL_OF_HEAP = 25 / 35
 """Share of a run's memory for the kernel, by the heap's."""
@@ -126,20 +131,23 @@ def narrowed(
     Raises:
         NotNativeError: the stage must be read whole, and why.
     """
-    if not str(session.sparkContext.master).startswith("local"):
-        raise NotNativeError("the kernel runs on one executor alone")
     directory.mkdir(parents=True)
     try:
         task, measures = kernel_task(session, plan, directory)
-        answer, found = _run(session, task, sink)
+        if on_one_executor(session):
+            answer, found = _run(session, task, sink)
+            files = [[(kept_file(index), rows)] for index, rows in enumerate(answer.kept)]
+        else:
+            parts, found = spread(session, task, plan.name), None
+            answer, files = parts.answer, [list(own) for own in parts.files]
         if answer.given_up is not None:
             raise NotNativeError(answer.given_up)
-        _check_pinned(plan, answer)
-        scans = tuple(_kept_scan(plan, scan, task, answer) for scan in plan.scans)
+        check_pinned(plan, answer.read)
+        scans = tuple(map(partial(_kept_scan, task), plan.scans, files))
         yield Narrowed(
             plan=replace(plan, scans=scans, where=None),
             answer=answer,
-            all_rows=_all_rows(plan, answer),
+            all_rows=all_rows(plan, answer.filtered),
             measures=measures,
             judged=found,
         )
@@ -147,21 +155,30 @@ def narrowed(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _check_pinned(plan: StagePlan, answer: KernelAnswer) -> None:
-    """The files still stand as they were pinned, and every row was read."""
-    for scan, rows in zip(plan.scans, answer.read, strict=True):
+def on_one_executor(session: SparkSession) -> bool:
+    """One task may then have every core that Spark has."""
+    return str(session.sparkContext.master).startswith("local")
+
+
+def check_pinned(plan: StagePlan, read: Sequence[int]) -> None:
+    """The files still stand as they were pinned, and every row of each source was read.
+
+    Raises:
+        NotNativeError: they do not, or not every row was.
+    """
+    for scan, rows in zip(plan.scans, read, strict=True):
         files_of(scan)
         if rows != pinned_rows(scan, rows):
             raise NotNativeError(f"{rows} rows of {scan.source} were read, others were pinned")
 
 
-def _all_rows(plan: StagePlan, answer: KernelAnswer) -> tuple[int, ...]:
+def all_rows(plan: StagePlan, filtered: Sequence[int]) -> tuple[int, ...]:
     """Rows of each source behind its filter, also those that it kept to itself."""
     return tuple(
         rows
         if scan.extract is None or scan.extract.source_rows is None
         else scan.extract.source_rows
-        for scan, rows in zip(plan.scans, answer.filtered, strict=True)
+        for scan, rows in zip(plan.scans, filtered, strict=True)
     )
 
 
@@ -169,10 +186,9 @@ def kernel_task(
     session: SparkSession, plan: StagePlan, directory: Path
 ) -> tuple[KernelTask, tuple[int, ...]]:
     """The work item, with new salts and weights, and the measures it adds up."""
-    sources = native_sources(plan, salt=secrets.token_hex(8))
-    fewest, most = (choose(source.rows for source in sources) for choose in (min, max))
-    if fewest > MAX_ROWS:
-        raise NotNativeError(f"more than {MAX_ROWS:,} rows in every source")
+    # Any salt makes another hash; a short one leaves short texts in DuckDB's own twelve bytes.
+    sources = native_sources(plan, salt=secrets.token_hex(1))
+    most = max(source.rows for source in sources)
     added = [at for at, measure in enumerate(plan.measures) if measure.has_total]
     forced = plan.strategy.requested is Strategy.NARROW
     first, second, third = (secrets.randbits(_SALT_BITS) for _ in range(3))
@@ -181,25 +197,30 @@ def kernel_task(
         totals=tuple(added),
         salts=(first, second, third),
         weights=weights_for(len(sources), [secrets.randbits(64) for _ in sources]),
-        bucket_bits=min(MAX_BUCKET_BITS, max(1, (most - 1).bit_length())),
+        bucket_bits=min(MAX_BUCKET_BITS, max(_BUCKET_BITS, most.bit_length() - 3)),
         directory=str(directory),
         threads=session.sparkContext.defaultParallelism,
-        memory_bytes=int(_heap(session) * _KERNEL_OF_HEAP),
+        memory_bytes=kernel_memory(session),
         most_open=None if forced else MOST_OPEN,
     )
     return task, tuple(plan.measures[at].index for at in added)
 
 
-def _heap(session: SparkSession) -> int:
-    written = session.sparkContext.getConf().get("spark.driver.memory") or ""
+def kernel_memory(session: SparkSession) -> int:
+    """Bytes for the kernel: its share of a run's memory, by the heap's."""
+    conf = session.sparkContext.getConf()
+    written = conf.get("spark.executor.memory") or conf.get("spark.driver.memory") or ""
     size, unit = written[:-1], written[-1:].lower()
-    return int(size) * _UNITS[unit] if size.isdigit() and unit in _UNITS else _DEFAULT_HEAP
+    heap = int(size) * _UNITS[unit] if size.isdigit() and unit in _UNITS else _DEFAULT_HEAP
+    return int(heap * _KERNEL_OF_HEAP)
 
 
 def _run(
     session: SparkSession, task: KernelTask, sink: SinkPlan | None
 ) -> tuple[KernelAnswer, Judged | None]:
     """One task, so that the kernel has every core of the executor."""
+    if min(source.rows for source in task.sources) > MAX_ROWS:
+        raise NotNativeError(f"more than {MAX_ROWS:,} rows in every source")
     once = session.range(0, 1, 1, numPartitions=1)
     step = _step(task, sink, kept_rows.MOST_KEPT)
     (row,) = once.mapInArrow(step, "answer STRING, judged STRING").collect()
@@ -223,12 +244,19 @@ def _step(
     return step
 
 
-def _kept_scan(plan: StagePlan, scan: Scan, task: KernelTask, answer: KernelAnswer) -> Scan:
+def _kept_scan(task: KernelTask, scan: Scan, files: Sequence[KeptFile]) -> Scan:
     """The kept rows as an extract of the columns that the stage compares."""
     wanted = {column.name for column in task.sources[scan.index].columns}
-    path = Path(task.directory) / kept_file(scan.index)
-    size, rows = path.stat().st_size, answer.kept[scan.index]
-    file = PinnedFile(path=path.name, size_bytes=size, rows=rows)
-    extract = Extract(root=task.directory, files=(file,), rows=rows, decoded_bytes=size)
+    root = Path(task.directory)
+    pinned = tuple(
+        PinnedFile(path=name, size_bytes=(root / name).stat().st_size, rows=rows)
+        for name, rows in files
+    )
+    extract = Extract(
+        root=task.directory,
+        files=pinned,
+        rows=sum(rows for _, rows in files),
+        decoded_bytes=sum(file.size_bytes for file in pinned),
+    )
     columns = tuple(column for column in scan.columns if column.name in wanted)
-    return replace(plan.scans[scan.index], columns=columns, extract=extract)
+    return replace(scan, columns=columns, extract=extract)

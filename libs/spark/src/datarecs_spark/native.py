@@ -6,6 +6,7 @@ not known to mean the same to DuckDB and to Spark is refused, and the stage runs
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,25 +67,48 @@ def native_sources(stage: StagePlan, *, salt: str) -> tuple[KernelSource, ...]:
     """
     parts = [*(each.inputs for each in stage.dimensions), *(each.inputs for each in stage.measures)]
     columns = [_meeting(stage, inputs, salt) for inputs in parts]
-    keys = len(stage.dimensions)
-    found = []
-    for scan in stage.scans:
-        own = [column[scan.index] for column in columns]
-        conditions = Conditions.of(stage, scan)
-        files, rows = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
-        found.append(
-            KernelSource(
-                files=files,
-                rows=rows,
-                keys=tuple(own[:keys]),
-                values=tuple(own[keys:]),
-                filter=conditions.filter,
-                where=conditions.where,
-                max_value_bytes=scan.limits.max_value_bytes,
-                max_key_bytes=scan.limits.max_key_bytes,
-            )
-        )
-    return tuple(found)
+    return tuple(_source(stage, scan, parts, columns) for scan in stage.scans)
+
+
+def grouped_sources(stage: StagePlan) -> tuple[KernelSource, ...]:
+    """What the kernel reads of each source of an aggregate stage: columns as the files have them.
+
+    Keys are the dimensions, values what functions take, without the counts of rows.
+
+    Raises:
+        NotNativeError: something in the files is not known to be safe.
+    """
+    taken = [each.inputs for each in stage.measures if any(each.inputs)]
+    parts = [*(each.inputs for each in stage.dimensions), *taken]
+    columns = [[_as_stored(each) for each in _meeting(stage, inputs, "")] for inputs in parts]
+    return tuple(_source(stage, scan, parts, columns) for scan in stage.scans)
+
+
+def _as_stored(column: KernelColumn) -> KernelColumn:
+    stored = quoted(column.physical)
+    return replace(column, meeting=stored, salted=stored)
+
+
+def _source(
+    stage: StagePlan,
+    scan: Scan,
+    parts: Sequence[Sequence[InputPlan | None]],
+    columns: Sequence[Sequence[KernelColumn]],
+) -> KernelSource:
+    """One source, of the columns that each part of the stage has in all of them; keys first."""
+    own, keys = [column[scan.index] for column in columns], len(stage.dimensions)
+    conditions = Conditions.of(stage, scan)
+    files, rows = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
+    return KernelSource(
+        files=files,
+        rows=rows,
+        keys=tuple(own[:keys]),
+        values=tuple(own[keys:]),
+        filter=conditions.filter,
+        where=conditions.where,
+        max_value_bytes=scan.limits.max_value_bytes,
+        max_key_bytes=scan.limits.max_key_bytes,
+    )
 
 
 def _meeting(stage: StagePlan, inputs: Sequence[InputPlan | None], salt: str) -> list[KernelColumn]:

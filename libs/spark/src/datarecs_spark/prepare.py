@@ -4,8 +4,9 @@ Map, cast and rules of a column happen here, in SQL where it can, in one Arrow s
 (`python_columns`). What comes out is equal across sources exactly when it is canonically equal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 
@@ -40,13 +41,20 @@ OVER = "large"
 _LARGE = frozenset({TypeKind.TEXT, TypeKind.BINARY})
 _TRIMS = {Trim.BOTH: "BOTH", Trim.LEFT: "LEADING", Trim.RIGHT: "TRAILING"}
 _WIDEST = 38
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def prepared(delivered: Delivered, fields: tuple[Field, ...]) -> DataFrame:
-    """The columns of the fields for one source: `s`, fields and companions, `dst`, `large`."""
+def prepared(
+    delivered: Delivered, fields: tuple[Field, ...], beside: Mapping[str, str] = NOTHING
+) -> DataFrame:
+    """The columns of the fields for one source: `s`, fields and companions, `dst`, `large`.
+
+    Columns `beside` them, SQL of delivered ones by name, come last.
+    """
     index = delivered.scan.index
     large = _over(delivered, [field.inputs[index] for field in fields])
     columns = [f"{index} AS {SOURCE}", f"{large} AS {OVER}"]
+    columns += [f"{sql} AS {label}" for label, sql in beside.items()]
     steps: list[PythonColumn] = []
     for field in fields:
         plan = field.inputs[index]
@@ -64,7 +72,7 @@ def prepared(delivered: Delivered, fields: tuple[Field, ...]) -> DataFrame:
     wanted = [(SOURCE, "INT"), *(column for field in fields for column in field.columns)]
     last = f"{AMBIGUOUS if steps else '0'} AS {AMBIGUOUS}"
     typed = (f"CAST({label} AS {kind}) AS {label}" for label, kind in wanted)
-    return rows.selectExpr(*typed, last, OVER)
+    return rows.selectExpr(*typed, last, OVER, *beside)
 
 
 def _over(delivered: Delivered, plans: Sequence[InputPlan | None]) -> str:

@@ -2,7 +2,7 @@
 
 A group is a row with numbers behind it: `pw` rows of the source, `p<measure>n` values that are not
 NULL, `p<measure>v` what the source's own function made of them. Other sources' rows have NULL
-there. A source gives each of its groups once, so its numbers are taken and never merged.
+there. Groups that rules make equal are merged: counts and sums add up, minima have a minimum.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from datarecs_core.jobs.vocabulary import Function
 from datarecs_spark.aggregates import Aggregate
 from datarecs_spark.canonical import name
 from datarecs_spark.layout import Layout, MeasureLayout, Role, total_form
-from datarecs_spark.prepare import AMBIGUOUS, OVER, SOURCE, in_sql, input_value, prepared
+from datarecs_spark.prepare import AMBIGUOUS, OVER, SOURCE, input_value, prepared
 from datarecs_spark.read import Delivered
 
 WEIGHT = "pw"
@@ -23,7 +23,7 @@ _ROWS = "BIGINT"
 
 
 class GivenAggregate(Aggregate):
-    """One measure of a source that gives groups: its own numbers, each of one row."""
+    """One measure of a source that gives groups: its own numbers, merged."""
 
     def collected(self) -> Iterator[str]:
         field, made = self.measure.field, self._name
@@ -37,14 +37,20 @@ class GivenAggregate(Aggregate):
             yield f"coalesce({self._of_source(f'sum({numbers})')}, 0L) AS {made}"
         elif field.role is Role.AMOUNT:
             yield f"coalesce({self._of_source(f'sum({numbers})')}, 0L) AS {made}_n"
-            yield f"{self._of_source(f'max({value})')} AS {made}_t"
+            # NULL beside values is an overflow, which the results tell.
+            total = f"try_sum({value})"
+            yield f"{self._of_source(total)} AS {made}_s"
         else:
-            yield f"{self._of_source(f'max({value})')} AS {made}"
+            chosen = "max" if self.measure.plan.function is Function.MAX else "min"
+            yield f"{self._of_source(f'{chosen}({value})')} AS {made}"
 
     def steps(self) -> Iterator[list[str]]:
         """The total is given; what is made of it is not."""
         steps = super().steps()
-        next(steps, None)
+        if next(steps, None) is None or self.measure.field is None:
+            return
+        total = total_form(self.measure.field.form).sql_type
+        yield [f"try_cast({self._name}_s AS {total}) AS {self._name}_t"]
         yield from steps
 
 
@@ -84,18 +90,19 @@ def rows_beside(source: Delivered, layout: Layout) -> DataFrame:
 
 def prepared_groups(source: Delivered, layout: Layout) -> DataFrame:
     """The groups of a source, in the columns that prepared rows have beside them."""
-    index = source.scan.index
-    columns = [f"{index} AS {SOURCE}"]
-    for field in layout.fields:
-        plan = field.inputs[index] if field in layout.keys else None
-        columns += in_sql(source, field, plan)
-    numbers = [f"{name(GROUP_ROWS)} AS {WEIGHT}"]
+    numbers = {WEIGHT: name(GROUP_ROWS)}
     for measure in layout.compared:
-        numbers += _given(source, measure, measure.plan.inputs[index])
-    made = source.rows.selectExpr(*columns, f"0 AS {AMBIGUOUS}", f"NULL AS {OVER}", *numbers)
+        numbers |= _given(source, measure, measure.plan.inputs[source.scan.index])
+    made = prepared(source, layout.keys, numbers)
+    given = {SOURCE, AMBIGUOUS, OVER, *layout.key_names, *numbers}
     fields = [(SOURCE, "INT"), *(column for field in layout.fields for column in field.columns)]
     wanted = [*fields, (AMBIGUOUS, "INT"), (OVER, "STRING"), *_columns(layout)]
-    return made.selectExpr(*(f"CAST({label} AS {kind}) AS {label}" for label, kind in wanted))
+    return made.selectExpr(
+        *(
+            f"CAST({label if label in given else 'NULL'} AS {kind}) AS {label}"
+            for label, kind in wanted
+        )
+    )
 
 
 def _columns(layout: Layout) -> Iterator[tuple[str, str]]:
@@ -116,18 +123,21 @@ def _columns_of(measure: MeasureLayout) -> tuple[str, str]:
     return f"p{measure.index}n", f"p{measure.index}v"
 
 
-def _given(source: Delivered, measure: MeasureLayout, plan: InputPlan | None) -> Iterator[str]:
+def _given(source: Delivered, measure: MeasureLayout, plan: InputPlan | None) -> dict[str, str]:
+    """SQL of a measure's columns, by name."""
     field, (numbers, value) = measure.field, _columns_of(measure)
+    found: dict[str, str] = {}
     if field is None or plan is None:
-        return
+        return found
     if field.role in {Role.PRESENCE, Role.AMOUNT}:
-        yield f"{_partial(Function.COUNT, plan)} AS {numbers}"
+        found[numbers] = _partial(Function.COUNT, plan)
     if field.role is Role.AMOUNT:
         total = total_form(field.form).sql_type
-        yield f"try_cast({_partial(Function.SUM, plan)} AS {total}) AS {value}"
+        found[value] = f"try_cast({_partial(Function.SUM, plan)} AS {total})"
     elif field.role is not Role.PRESENCE:
         chosen = Partial(function=measure.plan.function, column=plan.column).name
-        yield f"{input_value(source, field, chosen, plan.type)} AS {value}"
+        found[value] = input_value(source, field, chosen, plan.type)
+    return found
 
 
 def _partial(function: Function, plan: InputPlan) -> str:

@@ -15,7 +15,7 @@ from datarecs_core.comparison.results import Difference, StageResults
 from datarecs_core.comparison.strategies import strategy_of
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.definition import ReconciliationJob
-from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_core.jobs.vocabulary import StageType, Strategy
 from datarecs_spark.stored import read_differences
 from datarecs_testing.strategies import (
     Choices,
@@ -29,12 +29,15 @@ from datarecs_testing.tables import plan_of
 _STREAM_BYTES = 20_000
 
 
-def a_narrowed_case(seed: int, *, strict: bool, sets: int) -> ComparisonCase:
+def a_narrowed_case(
+    seed: int, *, strict: bool, sets: int, kind: StageType = StageType.ROW
+) -> ComparisonCase:
     """The first shape of a stream that the planner narrows when asked to, with so many row sets."""
     return next(
         case
         for case in (_case(f"{seed} {strict} {attempt}", strict, sets) for attempt in count())
-        if plan_of(narrowed(case.job), case.tables).stages[0].strategy.chosen is Strategy.NARROW
+        if case.shape.stage.type is kind
+        and plan_of(narrowed(case.job), case.tables).stages[0].strategy.chosen is Strategy.NARROW
     )
 
 

@@ -105,6 +105,10 @@ class Node:
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
+    def lose_executors(self) -> None:
+        """The Worker stays and starts others."""
+        self._signal(signal.SIGKILL)
+
     def _signal(self, number: signal.Signals) -> None:
         for pid in self.program.started():
             os.kill(pid, number)
@@ -123,6 +127,11 @@ class SparkCluster:
         """Returns once the Master knows."""
         node.program.kill()
         self.master.line(r"(Removing worker \S+)")
+
+    def lose_executors(self, node: Node) -> None:
+        """Returns once the Master knows; its Worker starts others."""
+        node.lose_executors()
+        self.master.line(r"(Removing executor \S+)")
 
 
 @contextmanager

@@ -25,8 +25,9 @@ _MOST_GROUPS = 10
 _EXACT = frozenset({TypeKind.INT, TypeKind.DECIMAL})
 _TEMPORAL = frozenset({TypeKind.DATE, TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
 _DIMENSIONS = _EXACT | _TEMPORAL | {TypeKind.TEXT, TypeKind.UUID, TypeKind.BOOL}
-_ORDERED = _EXACT | _TEMPORAL | {TypeKind.TEXT}
-_GROUPED = frozenset({StageType.AGGREGATE, StageType.COUNTS})
+ORDERED = _EXACT | _TEMPORAL | {TypeKind.TEXT}
+"""Whose least and greatest values are the same by bytes, in SQL and in canonical order."""
+GROUPED = frozenset({StageType.AGGREGATE, StageType.COUNTS})
 _INT = 20
 """Digits of the widest integer."""
 _RESERVED = "$"
@@ -130,7 +131,7 @@ def _partials(measure: MeasurePlan, index: int) -> Iterator[Partial]:
 def _obstacles(stage: StagePlan, scan: Scan) -> Iterator[str]:
     if scan.kind not in PUSHED_KINDS:
         yield f"{scan.kind} sources do not group"
-    if stage.type not in _GROUPED:
+    if stage.type not in GROUPED:
         yield "only aggregate and counts stages are grouped by a database"
     if stage.scope is not None:
         yield "a scoped stage reads few rows anyway"
@@ -157,23 +158,28 @@ def _measure_obstacles(measure: MeasurePlan, scan: Scan) -> Iterator[str]:
     plan = measure.inputs[scan.index]
     if plan is None:
         return
-    if replace(measure.rules, null=NullAs.KEEP, round=None) != STRICT:
+    if changes_inputs(measure):
         yield f"rules on the values of {measure.name}"
     yield from _input_obstacles(plan, scan, measure.name)
     match measure.function:
         case Function.COUNT:
             fits = plan.type.kind in _DIMENSIONS
         case Function.SUM | Function.AVG:
-            fits = _add_up([each.type for each in measure.inputs if each is not None])
+            fits = adds_up([each.type for each in measure.inputs if each is not None])
         case Function.MIN | Function.MAX:
-            fits = plan.type.kind in _ORDERED
+            fits = plan.type.kind in ORDERED
         case _:
             fits = False
     if not fits:
         yield f"{measure.name} is {measure.function} of {plan.type}"
 
 
-def _add_up(kinds: Sequence[CanonicalType]) -> bool:
+def changes_inputs(measure: MeasurePlan) -> bool:
+    """Rules change values before a function sees them; `null` and `round` change its result."""
+    return replace(measure.rules, null=NullAs.KEEP, round=None) != STRICT
+
+
+def adds_up(kinds: Sequence[CanonicalType]) -> bool:
     """All sources have exact numbers that meet in one decimal, so that no value is lost in it."""
     if any(each.kind not in _EXACT for each in kinds):
         return False

@@ -1,8 +1,9 @@
 """Which strategy a stage gets: what narrowing may do is read from the plan, in one place.
 
 Narrowing compares rows by hashes first, so it is chosen only where equal hashed values are equal
-under the stage's rules and closed buckets have the stage's numbers. Whatever is not listed here as
-safe runs `full`, with its reason; what only files can tell, the engine checks later.
+under the stage's rules and closed buckets have the stage's numbers. Aggregates it adds up by their
+raw dimensions first, so only where that loses nothing. Whatever is not listed here as safe runs
+`full`, with its reason; what only files can tell, the engine checks later.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,14 @@ from dataclasses import replace
 
 from datarecs_core.comparison.exact_conditions import NotExactError, exact_condition
 from datarecs_core.comparison.plan import InputPlan, MeasurePlan, StagePlan, StrategyChoice
-from datarecs_core.comparison.pushdown import Pushing, pushing_of
+from datarecs_core.comparison.pushdown import (
+    GROUPED,
+    ORDERED,
+    Pushing,
+    adds_up,
+    changes_inputs,
+    pushing_of,
+)
 from datarecs_core.comparison.rules import STRICT
 from datarecs_core.comparison.scan import FileList, Scan
 from datarecs_core.jobs.types import NESTED, CanonicalType, TypeKind
@@ -28,7 +36,8 @@ NARROW_FROM = 1_000_000
 """Rows of all sources from which `auto` narrows: below it one pass is quicker."""
 _EXACT = frozenset({TypeKind.INT, TypeKind.DECIMAL})
 _FOREIGN = NESTED | {TypeKind.JSON, TypeKind.INTERVAL, TypeKind.TIME}
-_ONLY_ROWS = "only row stages are narrowed"
+_OTHERS = "only row, aggregate and counts stages are narrowed"
+_GIVEN = "a database gives groups already"
 _NOT_YET = ((Strategy.FINGERPRINT, "no stored fingerprints exist in this release"),)
 
 
@@ -47,7 +56,7 @@ def _with_strategy(stage: StagePlan, pushing: Pushing, requested: Strategy) -> S
     stage = replace(stage, groups=pushing.groups, by_keys=pushing.by_keys)
     if pushing.groups:
         told = () if pushing.reason is None else ((Strategy.PUSHDOWN, pushing.reason),)
-        rejected = ((Strategy.NARROW, _ONLY_ROWS), *_NOT_YET, *told)
+        rejected = ((Strategy.NARROW, _GIVEN), *_NOT_YET, *told)
         choice = StrategyChoice(chosen=Strategy.PUSHDOWN, requested=requested, rejected=rejected)
         return replace(stage, strategy=choice)
     choice = strategy_of(stage, requested)
@@ -77,9 +86,49 @@ def _rows(scan: Scan) -> int:
 
 
 def _obstacles(stage: StagePlan) -> Iterator[str]:
-    yield from _stage_obstacles(stage)
+    if stage.type not in GROUPED and stage.type is not StageType.ROW:
+        yield _OTHERS
+    if stage.scope is not None:
+        yield "a scoped stage reads few rows anyway"
     for scan in stage.scans:
         yield from _condition_obstacles(stage, scan)
+    yield from _group_obstacles(stage) if stage.type in GROUPED else _row_obstacles(stage)
+
+
+def _group_obstacles(stage: StagePlan) -> Iterator[str]:
+    """Rows of equal raw dimensions are added up; rules see the groups, and Spark joins them."""
+    for part in stage.dimensions:
+        yield from _column_obstacles(stage, part.name, part.inputs)
+        if any(plan.type.is_float for plan in part.inputs):
+            yield f"{part.name} is a float"
+    for measure in stage.measures:
+        yield from _number_obstacles(stage, measure)
+
+
+def _number_obstacles(stage: StagePlan, measure: MeasurePlan) -> Iterator[str]:
+    types = [plan.type for plan in measure.inputs if plan is not None]
+    if not types:
+        if not measure.comparable:
+            yield f"{measure.name} is not comparable"
+        return
+    yield from _column_obstacles(stage, measure.name, measure.inputs)
+    if changes_inputs(measure):
+        yield f"rules on the values of {measure.name}"
+    match measure.function:
+        case Function.COUNT:
+            fits = True
+        case Function.SUM | Function.AVG:
+            fits = adds_up(types)
+        case Function.MIN | Function.MAX:
+            fits = all(each.kind in ORDERED for each in types)
+        case _:
+            fits = False
+    if not fits:
+        yield f"{measure.name} is {measure.function} of {types[0]}"
+
+
+def _row_obstacles(stage: StagePlan) -> Iterator[str]:
+    yield from _policy_obstacles(stage)
     for part in stage.dimensions:
         if part.rules != STRICT:
             yield f"rules on the key column {part.name}"
@@ -88,15 +137,11 @@ def _obstacles(stage: StagePlan) -> Iterator[str]:
         yield from _measure_obstacles(stage, measure)
 
 
-def _stage_obstacles(stage: StagePlan) -> Iterator[str]:
-    if stage.type is not StageType.ROW:
-        yield _ONLY_ROWS
+def _policy_obstacles(stage: StagePlan) -> Iterator[str]:
     if stage.duplicates is not DuplicatePolicy.MULTISET:
         yield f"`duplicates: {stage.duplicates}` needs every row"
     if stage.null_keys is not NullKeys.GROUP:
         yield f"`nulls.keys: {stage.null_keys}` needs every row"
-    if stage.scope is not None:
-        yield "a scoped stage reads few rows anyway"
     if stage.seal_rows:
         yield "`proof: rows` hashes every row"
 

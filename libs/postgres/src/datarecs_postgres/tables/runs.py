@@ -140,7 +140,6 @@ RUN_LEASE = Table(
         postgresql_where=text("lease_owner IS NULL"),
     ),
     Index("run_lease_running", "tenant_id", postgresql_where=text("lease_owner IS NOT NULL")),
-    Index("run_lease_held", "lease_until", postgresql_where=text("lease_owner IS NOT NULL")),
     info={"doc": "The durable queue of runs: one row per run that may be leased or is."},
 )
 

@@ -1,0 +1,143 @@
+"""Aggregates that the kernel added up first have the oracle's numbers and bytes.
+
+Questions are drawn from a fixed stream until the planner narrows them, so every run asks the same
+ones; rules on dimensions and results are Spark's, everything else the kernel's task may judge.
+"""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from datarecs_core.comparison.scan import FileList
+from datarecs_core.jobs.definition import (
+    ColumnRules,
+    Normalize,
+    NullRules,
+    NumberRules,
+    Scope,
+    StringRules,
+    TimestampRules,
+)
+from datarecs_core.jobs.vocabulary import (
+    Case,
+    EmptyText,
+    Function,
+    NullAs,
+    NullKeys,
+    StageType,
+    Strategy,
+    TimePrecision,
+    Trim,
+)
+from datarecs_spark.errors import SourceFailedError
+from datarecs_spark.session import SparkRuntime
+from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
+from datarecs_testing.finished_runs import MemoryBench
+from datarecs_testing.narrowing import a_narrowed_case, narrowed, numbers
+from datarecs_testing.spark import SparkBench
+from datarecs_testing.tables import Row, a_job, a_table, plan_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SHAPES, SETS = 1, 50
+D = Decimal
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+COLUMNS = "k text, day date, at instant, v {}, n int, t text"
+ROWS: list[Row] = [
+    ("a", date(2026, 1, 1), NOON, D("0.10"), 2**62, "\uffee"),
+    ("a", date(2026, 1, 1), NOON.replace(microsecond=1), D("0.25"), 2**62, "\U0001f600"),
+    (" A", date(2026, 1, 1), NOON, D("-0.35"), None, "\u00e9"),
+    ("", None, NOON, None, 1, ""),
+    (None, None, None, D("99999999.99"), 0, None),
+    ("\u00e9", date(1582, 10, 10), NOON, D("1.00"), -1, "z"),
+]
+FUNCTIONS = (
+    a_measure("rows", function=Function.COUNT),
+    a_measure("sum", absolute("0.1"), function=Function.SUM, column="v"),
+    a_measure("whole", function=Function.SUM, column="n"),
+    a_measure("most", function=Function.MAX, column="v"),
+    a_measure("values", function=Function.COUNT, column="t"),
+    a_measure("least", function=Function.MIN, column="t"),
+    a_measure("last", function=Function.MAX, column="day"),
+)
+MEAN = a_measure("mean", function=Function.AVG, column="v")
+RELAXED = Normalize(
+    strings=StringRules(trim=Trim.BOTH, case=Case.FOLD, empty=EmptyText.NULL),
+    numbers=NumberRules(round=1, null=NullAs.ZERO),
+    timestamps=TimestampRules(precision=TimePrecision.SECONDS),
+    nulls=NullRules(keys=NullKeys.EXCLUDE),
+    columns={"t": ColumnRules(trim=Trim.NONE, case=Case.EXACT, empty=EmptyText.KEEP)},
+)
+"""Of keys and results; rules on what a function takes would leave the rows to Spark."""
+
+
+@pytest.fixture(scope="module")
+def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory) -> SparkBench:
+    return SparkBench(spark_runtime, tmp_path_factory.mktemp("groups"))
+
+
+@pytest.mark.case("P60")
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("seed", range(SHAPES))
+def test_groups_of_the_kernel_have_the_numbers_of_their_rows(
+    bench: SparkBench, seed: int, *, strict: bool
+) -> None:
+    case = a_narrowed_case(seed, strict=strict, sets=SETS, kind=StageType.AGGREGATE)
+    expected = compare(MemoryBench(), case.job, case.tables)
+    found = compare(bench, narrowed(case.job), case.tables)
+    used = found.results("stage").strategy
+    assert used is not None
+    assert used.chosen is Strategy.NARROW, used.rejected
+    assert found.stored == expected.stored
+    assert numbers(found.results("stage")) == numbers(expected.results("stage"))
+    assert found.warnings == expected.warnings
+
+
+@pytest.mark.case("P60")
+@pytest.mark.parametrize("normalize", [Normalize(), RELAXED], ids=["in the task", "by Spark"])
+def test_edges_of_groups_have_one_answer(bench: SparkBench, normalize: Normalize) -> None:
+    """NULLs, texts beyond ASCII, days before the calendar, other digits, sources without rows."""
+    changed = [
+        (*row[:3], v + D("0.0001") if isinstance(v := row[3], Decimal) else None, *row[4:])
+        for row in ROWS[:-1]
+    ]
+    tables = [
+        a_table("one", COLUMNS.format("decimal(10,2)"), *ROWS),
+        a_table("two", COLUMNS.format("decimal(20,4)"), *changed, *changed[:1]),
+        a_table("three", COLUMNS.format("decimal(10,2)")),
+    ]
+    where = "k IN ('a', '') AND n > 0"
+    stages = (
+        aggregate_by("k", *FUNCTIONS, name="keys"),
+        aggregate_by("k day at", MEAN, *FUNCTIONS[:3], name="means", where=where),
+        aggregate_by("", *FUNCTIONS, name="whole"),
+        rows_by("k n", a_measure("v"), scope=Scope(from_stage="keys")),
+    )
+    asked = stages[:2] if normalize is RELAXED else stages
+    job = a_job(tables, *asked, normalize=normalize)
+    expected, found = compare(MemoryBench(), job, tables), compare(bench, narrowed(job), tables)
+    for stage in expected.plan.stages:
+        used = found.results(stage.name).strategy
+        assert used is not None
+        assert used.chosen is (Strategy.FULL if stage.scope else Strategy.NARROW), used.rejected
+        assert found.stored[stage.name] == expected.stored[stage.name]
+        assert numbers(found.results(stage.name)) == numbers(expected.results(stage.name))
+    assert found.warnings == expected.warnings
+
+
+@pytest.mark.case("F14")
+def test_a_file_with_other_rows_than_were_pinned_is_an_error(bench: SparkBench) -> None:
+    """As if another of its size had taken its place between pin and read."""
+    rows: list[Row] = [("a", 1), ("a", 2)]
+    tables = [a_table(name, "k text, n int", *rows) for name in ("one", "two")]
+    stage = aggregate_by("k", a_measure("n", function=Function.SUM))
+    engine, plan = bench.prepare(plan_of(narrowed(a_job(tables, stage)), tables), tables)
+    pin = plan.scans[0].pin
+    assert isinstance(pin, FileList)
+    files = tuple(replace(each, rows=3) for each in pin.files)
+    scans = (replace(plan.scans[0], pin=replace(pin, files=files)), plan.scans[1])
+    with pytest.raises(SourceFailedError, match="2 rows were read, 3 were pinned") as caught:
+        engine.compare(plan.with_scans(scans).stages[0], lambda _: None)
+    assert caught.value.code.name == "SNAPSHOT_LOST"

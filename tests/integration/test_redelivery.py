@@ -28,7 +28,8 @@ from datarecs_testing.builders import A_TENANT
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.delivering import GROUP, Delivery
 from datarecs_testing.metrics import RecordedMetrics
-from datarecs_testing.stack import KafkaBroker, PostgresServer, start_postgres
+from datarecs_testing.plugin import start_postgres
+from datarecs_testing.stack import KafkaBroker, PostgresServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

@@ -22,6 +22,7 @@ from datarecs_spark.kernel import (
     KernelTask,
     connected,
     quoted,
+    read_of,
     reason_of,
     sql_text,
 )
@@ -207,9 +208,7 @@ class _Grouping:
         """Rows in the files, and behind the source's filter; without conditions those there are."""
         if source.filter is None and source.where is None:
             return rows, rows
-        behind = "" if source.filter is None else f" FILTER (WHERE {source.filter})"
-        read, filtered = self._row(f"SELECT count(*), count(*){behind} FROM {source.everything}")  # noqa: S608 - made of quoted names and SQL of this package
-        return read, filtered
+        return read_of(source, self.connection)
 
     def _write(self, index: int) -> None:
         target = sql_text(str(Path(self.task.kernel.directory) / groups_file(index)))

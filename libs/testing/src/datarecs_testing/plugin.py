@@ -2,11 +2,12 @@
 
 A part that cannot be had skips its tests with one loud line, unless `DATARECS_TEST_REQUIRE` names
 it: then the tests fail. `DATARECS_TEST_POSTGRES_URL` and `DATARECS_TEST_KAFKA_BOOTSTRAP` (with
-`DATARECS_TEST_KAFKA_PASSWORD` of the user `stack`) point the fixtures at servers already running.
+`DATARECS_TEST_KAFKA_PASSWORD` of the user `stack`) point the fixtures at servers already running;
+else `DATARECS_TEST_CONTAINERS=1` runs their official images where a container engine answers.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,9 +41,31 @@ def required_parts(environment_value: str) -> frozenset[str]:
     return frozenset(words)
 
 
+def wants_containers(environment: Mapping[str, str]) -> bool:
+    """Whether the session's servers run in containers. Raises pytest.UsageError on another word."""
+    word = environment.get("DATARECS_TEST_CONTAINERS", "")
+    if word not in {"", "0", "1"}:
+        raise pytest.UsageError(f"DATARECS_TEST_CONTAINERS is {word!r}; it may be 1 or 0")
+    return word == "1"
+
+
+def start_postgres(directory: Path, environment: Mapping[str, str]) -> stack.PostgresServer:
+    """A new server of the session's kind."""
+    if wants_containers(environment):
+        from datarecs_testing import containers  # noqa: PLC0415  others need no engine's library
+
+        return containers.start_postgres(environment)
+    return stack.start_postgres(directory, environment)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_missing] = {}
-    required_parts(process_environment().get("DATARECS_TEST_REQUIRE", ""))
+    environment = process_environment()
+    required_parts(environment.get("DATARECS_TEST_REQUIRE", ""))
+    if wants_containers(environment):
+        from datarecs_testing import containers  # noqa: PLC0415  others need no engine's library
+
+        containers.require_engine()
 
 
 def pytest_terminal_summary(
@@ -82,7 +105,7 @@ def postgres_server(
         server = (
             stack.given_postgres(given, environment)
             if given
-            else stack.start_postgres(server_directory, environment)
+            else start_postgres(server_directory, environment)
         )
     except PostgresMissingError as failure:
         lacking(request.config, "postgres", str(failure))
@@ -115,8 +138,13 @@ def kafka_broker(
             jvm=None,
         )
         return
-    programs: stack.BrokerPrograms = request.getfixturevalue("broker_programs")
-    broker = stack.start_kafka(server_directory, environment, programs, stack.SHORT_LIVED)
+    if wants_containers(environment):
+        from datarecs_testing import containers  # noqa: PLC0415  others need no engine's library
+
+        broker = containers.start_kafka()
+    else:
+        programs: stack.BrokerPrograms = request.getfixturevalue("broker_programs")
+        broker = stack.start_kafka(server_directory, environment, programs, stack.SHORT_LIVED)
     yield broker
     if broker.jvm is not None:
         broker.jvm.stop()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGKILL
+from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from datarecs_cli.stack import accounts, classes, jars, java, kafka, ports, postgres
@@ -44,8 +45,23 @@ FIRST_TEST_PORT = 20_000
 server finds its port again."""
 
 
-class ServerProcess:
+class MortalServer(Protocol):
     """A server that a test may kill and start again; same port, same data."""
+
+    def is_running(self) -> bool: ...
+
+    def kill(self) -> None:
+        """As a crash does; returns when it is gone."""
+
+    def stop(self) -> None:
+        """Call it last; safe to repeat."""
+
+    def restart(self) -> None:
+        """Start it again if it does not run, and wait until it is ready."""
+
+
+class ServerProcess:
+    """A server of this machine that a test may kill and start again; same port, same data."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -84,7 +100,7 @@ class PostgresServer:
     login: Login
     binaries: postgres.Server
     """A server of this machine; another than the running one when that was given."""
-    process: ServerProcess | None
+    process: MortalServer | None
     """None when the server was given by DATARECS_TEST_POSTGRES_URL."""
 
     @property
@@ -117,7 +133,7 @@ class KafkaBroker:
     bootstrap: str
     username: str
     password: str
-    jvm: ServerProcess | None
+    jvm: MortalServer | None
     """None when the broker was given by DATARECS_TEST_KAFKA_BOOTSTRAP."""
 
     @property

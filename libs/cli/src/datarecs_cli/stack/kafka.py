@@ -95,15 +95,25 @@ def stored_cluster_id(data: Path) -> str | None:
 
 def properties(node: KafkaNode) -> dict[str, str]:
     """The node's server.properties, key by key."""
-    login = f'required username="{ADMIN}" password="{node.password}"'
+    return settings(
+        broker_port=node.broker_port,
+        controller_port=node.controller_port,
+        password=node.password,
+        data=node.data,
+    )
+
+
+def settings(
+    *, broker_port: int, controller_port: int, password: str, data: Path
+) -> dict[str, str]:
+    """What any single node of ours runs with, wherever its programs come from."""
+    login = f'required username="{ADMIN}" password="{password}"'
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{node.controller_port}",
-        "listeners": (
-            f"BROKER://127.0.0.1:{node.broker_port},CONTROLLER://127.0.0.1:{node.controller_port}"
-        ),
-        "advertised.listeners": f"BROKER://127.0.0.1:{node.broker_port}",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": (f"BROKER://127.0.0.1:{broker_port},CONTROLLER://127.0.0.1:{controller_port}"),
+        "advertised.listeners": f"BROKER://127.0.0.1:{broker_port}",
         "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
         "inter.broker.listener.name": "BROKER",
         "controller.listener.names": "CONTROLLER",
@@ -113,12 +123,12 @@ def properties(node: KafkaNode) -> dict[str, str]:
         "listener.name.broker.scram-sha-512.sasl.jaas.config": f"{SCRAM} {login};",
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.controller.plain.sasl.jaas.config": (
-            f'{PLAIN} {login} user_{ADMIN}="{node.password}";'
+            f'{PLAIN} {login} user_{ADMIN}="{password}";'
         ),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",
         "super.users": f"User:{ADMIN}",
-        "log.dirs": str(node.data),
+        "log.dirs": str(data),
         "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "8",
@@ -148,15 +158,19 @@ def prepare(node: KafkaNode, environment: Mapping[str, str]) -> None:
     node.directory.mkdir(parents=True, exist_ok=True)
     node.directory.chmod(0o700)
     node.temporary.mkdir(exist_ok=True)
-    lines = [f"{key}={_escaped(value)}\n" for key, value in properties(node).items()]
     node.properties_file.touch(mode=0o600)
-    node.properties_file.write_text("".join(lines), encoding="ascii")
+    node.properties_file.write_text(as_text(properties(node)), encoding="ascii")
     (node.directory / "log4j2.yaml").write_text(LOGGING, encoding="utf-8")
     stored = stored_cluster_id(node.data)
     if stored is None:
         _format(node, environment)
     elif stored != node.cluster_id:
         raise ClusterIdDiffersError(directory=node.data, found=stored, expected=node.cluster_id)
+
+
+def as_text(found: Mapping[str, str]) -> str:
+    """A properties file, in ASCII."""
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in found.items())
 
 
 def _escaped(value: str) -> str:

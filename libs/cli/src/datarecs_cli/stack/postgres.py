@@ -170,18 +170,19 @@ def prepare(node: PostgresNode, environment: Mapping[str, str]) -> None:
     _own(password_file, node.account)
     log = node.data.parent / "initdb.log"
     argv = [str(node.server.bin / "initdb"), "-D", str(node.data), "-U", SUPERUSER]
-    argv += ["--auth=scram-sha-256", f"--pwfile={password_file}", "--no-sync", "-E", "UTF8"]
-    argv += _locale(node.server.major)
+    argv += [f"--pwfile={password_file}", *initdb_options(node.server.major)]
     try:
         _run_as(node, argv, environment, log)
     finally:
         password_file.unlink()
 
 
-def _locale(major: int) -> list[str]:
+def initdb_options(major: int) -> list[str]:
+    """How any data directory of ours is made, whoever keeps it."""
+    options = ["--auth=scram-sha-256", "--no-sync", "-E", "UTF8"]
     if major >= FIRST_WITH_BUILTIN_LOCALES:
-        return ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-    return ["--locale=C.UTF-8"]
+        return [*options, "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+    return [*options, "--locale=C.UTF-8"]
 
 
 def _own(path: Path, account: Account | None) -> None:
@@ -203,18 +204,27 @@ def _run_as(
         )
 
 
-def part(node: PostgresNode, *, environment: Mapping[str, str], log: Path) -> Part:
-    """The server as a part of the stack; SIGINT is its fast and clean shutdown."""
+def server_options(*, durable: bool, **further: str) -> list[str]:
+    """Arguments that any server of ours runs with, and where this one listens."""
     settings = {
-        "listen_addresses": "127.0.0.1",
-        "port": str(node.port),
-        "unix_socket_directories": "",
         "max_connections": "200",
         "timezone": "UTC",
         "log_timezone": "UTC",
-        "fsync": "on" if node.durable else "off",
+        "fsync": "on" if durable else "off",
     }
-    options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+    return [
+        word for key, value in (further | settings).items() for word in ("-c", f"{key}={value}")
+    ]
+
+
+def part(node: PostgresNode, *, environment: Mapping[str, str], log: Path) -> Part:
+    """The server as a part of the stack; SIGINT is its fast and clean shutdown."""
+    options = server_options(
+        durable=node.durable,
+        listen_addresses="127.0.0.1",
+        port=str(node.port),
+        unix_socket_directories="",
+    )
     return Part(
         name="postgres",
         command=Command(

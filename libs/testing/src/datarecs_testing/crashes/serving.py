@@ -63,6 +63,6 @@ def _prepared(server: stack.PostgresServer) -> PreparedDatabase:
     return database
 
 
-def _ended(process: stack.ServerProcess | None) -> None:
+def _ended(process: stack.MortalServer | None) -> None:
     if process is not None:
         process.stop()

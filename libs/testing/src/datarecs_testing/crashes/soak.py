@@ -21,7 +21,7 @@ from datarecs_testing.crashes.house import COMPLETED, STOPPED, House
 from datarecs_testing.crashes.ledger import Verdict
 from datarecs_testing.crashes.processes import ROLES, WORKER
 from datarecs_testing.crashes.serving import Servers
-from datarecs_testing.stack import ServerProcess
+from datarecs_testing.stack import MortalServer
 
 CHILD, BROKER, DATABASE = "child", "broker", "database"
 WEIGHTS: Mapping[str, int] = {**dict.fromkeys(ROLES, 4), CHILD: 4, BROKER: 1, DATABASE: 2}
@@ -158,7 +158,7 @@ class Soak:
                 del self._down_until[server]
         return not self._down_until
 
-    def _process(self, server: str) -> ServerProcess:
+    def _process(self, server: str) -> MortalServer:
         found = self.servers.postgres.process if server == DATABASE else self.servers.broker.jvm
         assert found is not None, f"the {server} is somebody else's"
         return found

@@ -200,6 +200,9 @@ class KafkaLogConsumer:
         self._inner.resume(*(TopicPartition(*partition) for partition in partitions))
 
     def commit(self, offsets: Mapping[Partition, int]) -> bool:
+        # The broker believes any member of the group, whosever the partition is.
+        if not offsets.keys() <= self.assignment():
+            return False
         explicit = {TopicPartition(*p): OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
         try:
             self._inner.commit(explicit, timeout_ms=CALL_TIMEOUT_MS)

@@ -5,9 +5,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from datarecs_spark import hash_sums
 from datarecs_spark.hash_sums import Halves, Hashes, Sums, repeated
 
 WEIGHT = 0x9E3779B97F4A7C15
+
+
+@pytest.fixture(autouse=True)
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hash_sums, "_PIECE", 300)
 
 
 def some_hashes(count: int, seed: int) -> Hashes:

@@ -4,7 +4,9 @@ Apart from the kernel, which reads and hashes, because nothing here knows a colu
 arrays fit a processor's cache as far as they can: what costs is not adding but reaching memory.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,10 @@ _SLOT_BITS = 27
 """At most; of the table that tells hashes apart which occur once."""
 _ROUNDS = 3
 """As many as 64 bits give different slots."""
+_PIECE = 2**18
+"""Hashes that are worked on at a time: what is made of them is small and stays in the cache."""
 
+Kind = TypeVar("Kind", np.uint64, np.bool_)
 Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
@@ -73,9 +78,11 @@ class Halves:
         return np.flatnonzero(self._lower.open()).astype(np.uint64)
 
     def are_open(self, keys: Hashes) -> Flags:
-        upper, lower = self._upper, self._lower
-        found: Flags = upper.open()[upper.bucket(keys)]
-        found &= lower.open()[lower.bucket(self._turned(keys))]
+        upper, lower = self._upper.open(), self._lower.open()
+        found: Flags = np.zeros(len(keys), np.bool_)
+        for piece, flags in zip(_pieces(keys), _pieces(found), strict=True):
+            above = upper[self._upper.bucket(piece)]
+            flags[:] = above & lower[self._lower.bucket(self._turned(piece))]
         return found
 
     def _turned(self, keys: Hashes) -> Hashes:
@@ -92,17 +99,25 @@ def repeated(hashes: Hashes) -> tuple[int, Hashes]:
     rest = hashes
     for turn in range(_ROUNDS):
         bits = min(_SLOT_BITS, max(8, (2 * len(rest)).bit_length()))
-        slots = _upper(rest << np.uint64(min(turn * _SLOT_BITS, HASH_BITS - bits)), bits)
+        place = np.uint64(min(turn * _SLOT_BITS, HASH_BITS - bits))
         counts = np.zeros(1 << bits, np.uint8)
-        np.add.at(counts, slots, np.uint8(1))
+        for piece in _pieces(rest):
+            np.add.at(counts, _upper(piece << place, bits), np.uint8(1))
         if int(counts.sum(dtype=np.int64)) < len(rest):
             break
-        rest = rest[counts[slots] > 1]
+        met = [piece[counts[_upper(piece << place, bits)] > 1] for piece in _pieces(rest)]
+        rest = np.concatenate([rest[:0], *met])
     rest = np.sort(rest)
     starts = np.flatnonzero(np.diff(rest, prepend=rest[:1] - np.uint64(1)))
     sizes = np.diff(starts, append=len(rest))
     once = len(hashes) - len(rest) + int(np.count_nonzero(sizes == 1))
     return once, rest[starts[sizes > 1]]
+
+
+def _pieces(whole: npt.NDArray[Kind]) -> Iterator[npt.NDArray[Kind]]:
+    """Views of so many at a time, in order."""
+    for start in range(0, len(whole), _PIECE):
+        yield whole[start : start + _PIECE]
 
 
 def _upper(hashes: Hashes, bits: int) -> npt.NDArray[np.intp]:

@@ -229,7 +229,8 @@ class _Narrowing:
             kept_share = _share(is_open)
             if self.task.most_open is not None and kept_share > self.task.most_open:
                 return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
-            counting = adder.submit(repeated, keys[~is_open])
+            keys = keys[~is_open]
+            counting = adder.submit(repeated, keys)
             numbers = [
                 numbers_of(self.task, source, self.connection) for source in self.task.sources
             ]

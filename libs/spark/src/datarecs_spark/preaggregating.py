@@ -14,7 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.plan import MeasurePlan, StagePlan
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.pushdown import groups_of
 from datarecs_core.comparison.scan import Extract, Groups, Partial, PinnedFile, Scan
 from datarecs_core.jobs.vocabulary import Function, Strategy
 from datarecs_spark import kept_rows
@@ -151,32 +152,17 @@ def group_task(plan: StagePlan, room: Room) -> GroupTask:
     )
 
 
-def groups_of(plan: StagePlan, index: int) -> Groups:
-    """What is computed of a source: its dimensions as they are, and the parts of every measure."""
-    partials = dict.fromkeys(
-        partial for measure in plan.measures for partial in _partials(measure, index)
-    )
-    columns = tuple(dict.fromkeys(each.inputs[index].column for each in plan.dimensions))
-    named = [*columns, *(each.column for each in partials)]
+def _check_named(groups: Groups) -> None:
+    named = [*groups.dimensions, *(each.column for each in groups.partials)]
     if any(each.startswith(_RESERVED) for each in named):
         raise NotNativeError(f"a column whose name begins with {_RESERVED!r}")
-    return Groups(dimensions=columns, partials=tuple(partials))
-
-
-def _partials(measure: MeasurePlan, index: int) -> Iterator[Partial]:
-    plan = measure.inputs[index]
-    if plan is None:
-        return
-    if measure.function in {Function.SUM, Function.AVG}:
-        yield Partial(function=Function.SUM, column=plan.column)
-        yield Partial(function=Function.COUNT, column=plan.column)
-    else:
-        yield Partial(function=measure.function, column=plan.column)
 
 
 def _numbers(plan: StagePlan, scan: Scan, source: KernelSource) -> Iterator[tuple[str, str]]:
     physical = {each.name: quoted(each.physical) for each in source.values}
-    for partial in groups_of(plan, scan.index).partials:
+    groups = groups_of(plan, scan.index)
+    _check_named(groups)
+    for partial in groups.partials:
         sql = f"{partial.function.value}({physical[partial.column]})"
         if partial.function is Function.SUM:
             scale = scan.column(partial.column).type.scale or 0

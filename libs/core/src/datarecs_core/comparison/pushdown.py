@@ -110,11 +110,16 @@ def _asked(stage: StagePlan, scan: Scan) -> Groups | str:
     reason = next(_obstacles(stage, scan), None)
     if reason is not None:
         return reason
-    dimensions = tuple(dict.fromkeys(each.inputs[scan.index].column for each in stage.dimensions))
+    return replace(groups_of(stage, scan.index), where=stage.where)
+
+
+def groups_of(stage: StagePlan, index: int) -> Groups:
+    """What is computed of a source: its dimensions as they are, and the parts of every measure."""
+    dimensions = tuple(dict.fromkeys(each.inputs[index].column for each in stage.dimensions))
     partials = dict.fromkeys(
-        partial for measure in stage.measures for partial in _partials(measure, scan.index)
+        partial for measure in stage.measures for partial in _partials(measure, index)
     )
-    return Groups(dimensions=dimensions, partials=tuple(partials), where=stage.where)
+    return Groups(dimensions=dimensions, partials=tuple(partials))
 
 
 def _partials(measure: MeasurePlan, index: int) -> Iterator[Partial]:

@@ -2,9 +2,10 @@
 
 Its own module because it alone speaks to the driver: several statements in one message, which
 SQLAlchemy cannot send. BEGIN and the settings travel with the first question, COMMIT with the
-notifications, so that a transaction costs one round trip besides its own statements; a single
-question travels with its settings, as one implicit transaction, and costs one. A write whose answer
-nobody needs waits for the next question or for COMMIT, keeps its place before it, and costs none.
+notifications, so that a transaction costs one round trip besides its own statements, two where the
+first one is SQLAlchemy's; a single question travels with its settings, as one implicit transaction,
+and costs one. A write whose answer nobody needs waits for the next question or for COMMIT, keeps
+its place before it, and costs none.
 """
 
 from collections.abc import Mapping, Sequence

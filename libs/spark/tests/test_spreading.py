@@ -11,6 +11,7 @@ import pytest
 
 from datarecs_spark import share_tasks
 from datarecs_spark.kernel import (
+    Connection,
     KernelColumn,
     KernelSource,
     KernelTask,
@@ -18,6 +19,7 @@ from datarecs_spark.kernel import (
     narrow,
     quoted,
     weights_for,
+    write_rows,
 )
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.share_work import Work
@@ -167,7 +169,10 @@ def test_bytes_that_are_no_text_and_values_that_are_too_large_are_left_to_spark(
 def test_a_full_disk_is_not_left_to_spark_which_would_fill_it_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share_tasks, "sql_text", lambda _: "'/dev/full'")
+    def written(source: KernelSource, wanted: str, _: Path, connection: Connection) -> int:
+        return write_rows(source, wanted, Path("/dev/full"), connection)
+
+    monkeypatch.setattr(share_tasks, "write_rows", written)
     work = work_of(a_task(tmp_path, PLAIN, CHANGED), 1)
     whole = tuple(part for share in work.shares for part in share)
     with pytest.raises(OSError, match="No space left on device"):

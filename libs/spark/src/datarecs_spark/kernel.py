@@ -299,10 +299,6 @@ class _Narrowing:
     def _kept(self, index: int, upper: Hashes, lower: Hashes) -> int:
         """Write the rows whose keys are open; how many there are."""
         source, key = self.task.sources[index], self._key_hash(self.task.sources[index])
-        columns = ", ".join(
-            f"{quoted(column.physical)} AS {quoted(column.name)}" for column in _distinct(source)
-        )
-        target = sql_text(str(Path(self.task.directory) / kept_file(index)))
         bits = self.task.bucket_bits
         kept = (
             f"({key} >> {HASH_BITS - bits}) IN (SELECT h FROM upper)"  # noqa: S608 - SQL of this package
@@ -311,11 +307,8 @@ class _Narrowing:
         if not len(upper):  # then the files need not be read again to find that out
             kept = "FALSE"
         with self._listed("upper", upper), self._listed("lower", lower):
-            (rows,) = self._row(
-                f"COPY (SELECT {columns} FROM {source.relation} WHERE {kept}) TO {target}"  # noqa: S608 - made of quoted names and SQL of this package
-                " (FORMAT parquet, COMPRESSION zstd)"
-            )
-        return int(rows)
+            path = Path(self.task.directory) / kept_file(index)
+            return write_rows(source, kept, path, self.connection)
 
     def _row(self, sql: str) -> tuple[Any, ...]:
         (row,) = self.connection.execute(sql).fetchall()
@@ -364,6 +357,18 @@ def read_of(source: KernelSource, connection: Connection) -> tuple[int, int]:
     return read, filtered
 
 
+def write_rows(source: KernelSource, wanted: str, path: Path, connection: Connection) -> int:
+    """Write the columns of rows for which the SQL holds, under logical names; how many."""
+    # A column may be key and value at once.
+    physical = {each.name: each.physical for each in source.columns}
+    columns = ", ".join(f"{quoted(own)} AS {quoted(name)}" for name, own in physical.items())
+    ((rows,),) = connection.execute(
+        f"COPY (SELECT {columns} FROM {source.relation} WHERE {wanted})"  # noqa: S608 - made of quoted names and SQL of this package
+        f" TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION zstd)"
+    ).fetchall()
+    return int(rows)
+
+
 def key_hash(source: KernelSource, salt: int) -> str:
     """SQL: 64 bits of the key."""
     return _hashed(salt, [key.meeting for key in source.keys])
@@ -394,11 +399,6 @@ def sql_text(value: str) -> str:
     """A text in DuckDB's SQL."""
     escaped = value.replace("'", "''")
     return f"'{escaped}'"
-
-
-def _distinct(source: KernelSource) -> list[KernelColumn]:
-    """A column may be key and value at once."""
-    return list({column.name: column for column in source.columns}.values())
 
 
 def _share(flags: Flags) -> float:

@@ -22,9 +22,8 @@ from datarecs_spark.kernel import (
     hashed_rows,
     key_hash,
     numbers_of,
-    quoted,
     read_of,
-    sql_text,
+    write_rows,
 )
 from datarecs_spark.share_work import Kind, Told, Work, failures_told, opened
 from datarecs_spark.shares import Part, Share
@@ -165,29 +164,12 @@ def kept(work: Work, buckets: Hashes, directory: Path, at: int, attempt: str) ->
         connection.register("unlike", pa.table({"h": buckets}))
         for number, part in enumerate(work.shares[at]):
             name = f"part-{attempt}-{number}.parquet"
-            rows = _written(work.task, part.source, connection, directory / name, len(buckets))
+            # Without open buckets nothing need be read again to find that out.
+            wanted = f"{_bucket(work.task, part.source)} IN (SELECT h FROM unlike)"  # noqa: S608 - SQL of this package
+            wanted = wanted if len(buckets) else "FALSE"
+            rows = write_rows(part.source, wanted, directory / name, connection)
             yield Told(Kind.KEPT, part.index, json.dumps([name, rows]).encode())
     yield from failures
-
-
-def _written(
-    task: KernelTask,
-    source: KernelSource,
-    connection: Connection,
-    path: Path,
-    open_buckets: int,
-) -> int:
-    columns = ", ".join(
-        f"{quoted(physical)} AS {quoted(name)}"
-        for name, physical in {each.name: each.physical for each in source.columns}.items()
-    )
-    # Without open buckets nothing need be read again to find that out.
-    wanted = f"{_bucket(task, source)} IN (SELECT h FROM unlike)" if open_buckets else "FALSE"  # noqa: S608 - SQL of this package
-    (found,) = connection.execute(
-        f"COPY (SELECT {columns} FROM {source.relation} WHERE {wanted})"  # noqa: S608 - made of quoted names and SQL of this package
-        f" TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION zstd)"
-    ).fetchall()
-    return int(found[0])
 
 
 def _bucket(task: KernelTask, source: KernelSource) -> str:

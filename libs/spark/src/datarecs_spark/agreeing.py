@@ -6,10 +6,9 @@ the same with decimals; both are held against each other, and neither calls the 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from datarecs_core.comparison.plan import MeasurePlan
 from datarecs_core.comparison.results import DifferenceClass
@@ -36,24 +35,20 @@ _Holds = Callable[[Sequence[int], int | None], bool]
 """Of a set's values and the reference's value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """One value per source, and the integers behind them."""
 
     values: Sequence[Plain]
     units: Sequence[Units]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(NamedTuple):
     """What tolerances say of a place."""
 
     place: Place
     within: bool
     own_within: tuple[bool, ...]
     """Per declared tolerance, taken alone."""
-    largest: Decimal | None
-    """|other - reference|, as a number or in microseconds."""
 
 
 class Agreeing:
@@ -95,12 +90,10 @@ class Agreeing:
         sets = [(False,) * len(self.tolerances)]
         if _NULL not in values:
             sets = [self._own(each, place) for each in self.sets]
-        return Found(
-            place=place,
-            within=all(map(self.together, sets)),
-            own_within=tuple(map(all, zip(*sets, strict=True))),
-            largest=self._largest(place.units),
-        )
+        if len(sets) == 1:
+            return Found(place, self.together(sets[0]), sets[0])
+        own = tuple(map(all, zip(*sets, strict=True)))
+        return Found(place, all(map(self.together, sets)), own)
 
     def _own(self, chosen: Sequence[int], place: Place) -> tuple[bool, ...]:
         """Per tolerance, whether it lets the set pass."""
@@ -122,18 +115,6 @@ class Agreeing:
             if apart == {pair for pair in self.pairs if index in pair}:
                 return index
         return None
-
-    def _largest(self, units: Sequence[Units]) -> Decimal | None:
-        """The largest |other - reference|, as a number or in microseconds."""
-        base = units[self.reference]
-        if base is None:
-            return None
-        sizes = [
-            abs(unit - base)
-            for index, unit in enumerate(units)
-            if unit is not None and index != self.reference
-        ]
-        return Decimal(max(sizes)).scaleb(-self.form.scale, EXACT) if sizes else None
 
     def class_of(self, outside: Sequence[Found]) -> DifferenceClass:
         """The first that fits all places outside."""

@@ -6,12 +6,15 @@ merging, so retries and partitionings cannot matter.
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from datarecs_core.comparison.results import BucketSum
+from datarecs_core.comparison.judging import MeasureJudgement
+from datarecs_core.comparison.results import BucketSum, DifferenceClass
 from datarecs_core.hashing import JsonValue
 from datarecs_core.values import EXACT
+from datarecs_spark.sort_keys import size_key_of
 
 GroupKind = tuple[int, int, bool, int | None]
 """Presence mask, bits of sources with several rows, whether it differs, the odd source."""
@@ -29,13 +32,25 @@ class MeasureTally:
     largest: str | None = None
     """`canonical.size_key` of the largest |delta|."""
 
-    def see(self, *, own: int, tolerances: int, within: bool, kind: str, groups: int = 1) -> None:
+    def see(
+        self, own_within: Sequence[bool], *, within: bool, kind: DifferenceClass, groups: int = 1
+    ) -> None:
+        """Count groups that are alike, by what each tolerance alone says of them."""
         self.unequal += groups
         self.outside += 0 if within else groups
-        self.classes[kind] += groups
-        for at in range(tolerances):
-            if not own >> at & 1:
+        self.classes[kind.value] += groups
+        for at, holds in enumerate(own_within):
+            if not holds:
                 self.not_own[at] += groups
+
+    def count(self, judged: MeasureJudgement) -> None:
+        """Count a group that core's rules judged, where it is not equal."""
+        if judged.equal:
+            return
+        kind = judged.difference_class or DifferenceClass.OUTSIDE
+        self.see(judged.own_within, within=judged.within, kind=kind)
+        if judged.largest_delta is not None:
+            self.reach(size_key_of(judged.largest_delta))
 
     def reach(self, size: str | None) -> None:
         if size is not None and (self.largest is None or size > self.largest):

@@ -3,14 +3,36 @@
 Only the Arrow steps meet single values: `python_columns` before grouping, `judging` after it.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pyarrow as pa
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, number, number_text
+from datarecs_core.comparison.canonical import (
+    NULL,
+    Tag,
+    Value,
+    canonical_text,
+    encode,
+    number,
+    number_text,
+)
 from datarecs_spark.canonical import tag_of
 from datarecs_spark.forms import Form, FormKind
 
+_WRITTEN_OUT = frozenset(
+    {
+        FormKind.INTEGER,
+        FormKind.DECIMAL,
+        FormKind.DOUBLE,
+        FormKind.NUMBER,
+        FormKind.TEXT,
+        FormKind.JSON,
+        FormKind.DATE,
+    }
+)
+"""Forms whose encoding holds the canonical text."""
+_ENCODED_NULL = encode(NULL)
 FINER = "a time finer than a microsecond, or none at all"
 """In the message of a failed step: what no column of Spark holds."""
 _NATIVE = {
@@ -75,6 +97,40 @@ def cell(form: Form, plain: object, payload: bytes | None) -> Value:
     if payload is not None:
         return invalid_of(payload)
     return NULL if plain is None else decoded(form, plain)
+
+
+def texts(
+    form: Form, plain: Sequence[object], payloads: Sequence[bytes | None] | None
+) -> list[str | None]:
+    """Canonical texts of what Arrow holds; payloads where some value may be INVALID."""
+    if payloads is not None:
+        return [canonical_text(cell(form, *each)) for each in zip(plain, payloads, strict=True)]
+    if form.kind in {FormKind.TEXT, FormKind.INTEGER}:
+        return [None if each is None else str(each) for each in plain]
+    known = {each: canonical_text(cell(form, each, None)) for each in set(plain)}
+    return [known[each] for each in plain]
+
+
+def encodings(
+    form: Form,
+    plain: Sequence[object],
+    payloads: Sequence[bytes | None] | None,
+    written: Sequence[str | None],
+) -> list[bytes]:
+    """Canonical encodings of the same values, whose texts are known."""
+    if payloads is not None:
+        return [encode(cell(form, *each)) for each in zip(plain, payloads, strict=True)]
+    if form.kind in _WRITTEN_OUT:
+        return encoded_texts(tag_of(form), written)
+    known = {each: encode(cell(form, each, None)) for each in set(plain)}
+    return [known[each] for each in plain]
+
+
+def encoded_texts(tag: Tag, written: Sequence[str | None]) -> list[bytes]:
+    """`canonical.encode` of values of one tag whose payload is their text."""
+    head = bytes((tag,))
+    raw = [None if each is None else each.encode() for each in written]
+    return [_ENCODED_NULL if each is None else head + len(each).to_bytes(4) + each for each in raw]
 
 
 def represented(value: Value, form: Form) -> object:

@@ -1,7 +1,7 @@
 """The last step of a stage, inside its tasks: groups are counted, judged, stored.
 
 Rows arrive as Arrow batches. What is wholly equal was told as numbers before; open groups are
-judged one after another. One row of JSON per task goes to the driver.
+judged a batch at a time. One row of JSON per task goes to the driver.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from datarecs_spark.counted import Counted
-from datarecs_spark.judging import Judge
+from datarecs_spark.judging import Judge, JudgedGroups
 from datarecs_spark.opening import OPEN, WEIGHT
 from datarecs_spark.storing import SinkPlan, Stores, attempt_name
 
@@ -42,21 +42,22 @@ class SinkTask:
 
     def __init__(self, plan: SinkPlan, columns: list[str], attempt: str) -> None:
         self.stores = Stores(plan, attempt)
-        self.judge = Judge(plan.layout, plan.key, columns)
+        self.judge = Judge(plan.layout, plan.key, columns, self.stores.counted)
         self.sizes = [f"n{index}" for index in plan.layout.sources]
 
     def take(self, batch: pa.RecordBatch) -> None:
         self.stores.add_values(batch)
         is_open = batch.column(OPEN)
         self._count(batch.filter(pc.invert(is_open)))
-        columns = [column.to_pylist() for column in batch.filter(is_open).columns]
-        for group in self.judge.add(zip(*columns, strict=True)):
-            self.stores.add(group)
+        self._store(self.judge.add(batch.filter(is_open)))
 
     def finish(self) -> Counted:
-        for group in self.judge.finish():
-            self.stores.add(group)
+        self._store(self.judge.finish())
         return self.stores.finish()
+
+    def _store(self, groups: JudgedGroups | None) -> None:
+        if groups is not None:
+            self.stores.add(groups)
 
     def _count(self, rows: pa.RecordBatch) -> None:
         """Groups that are equal everywhere: `weight` of them in a row, with its rows per source."""

@@ -22,6 +22,14 @@ def size_key_of(size: Decimal) -> str:
     return f"{size.adjusted() + _SHIFT:04}{digits}"
 
 
+def unit_key(units: int, scale: int) -> str:
+    """`size_key_of` a number of units of 10^-scale."""
+    if units == 0:
+        return "0"
+    digits = str(units)
+    return f"{len(digits) - 1 - scale + _SHIFT:04}{digits.rstrip('0')}"
+
+
 def size_of(key: str) -> Decimal:
     """The number behind a size key."""
     if key == "0":

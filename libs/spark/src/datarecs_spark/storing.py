@@ -7,30 +7,26 @@ twice; what counts goes to the driver as one row of JSON.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
-from datarecs_core.comparison.canonical import encode_tuple
-from datarecs_core.comparison.differences import difference_bytes, key_hash, samples
-from datarecs_core.comparison.judging import MeasureJudgement
-from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.differences import samples
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT
-from datarecs_spark.counted import Counted, MeasureTally
-from datarecs_spark.judging import JudgedGroup, Row, repeated_in
+from datarecs_spark.counted import Counted
+from datarecs_spark.judging import JudgedGroups, repeated_in
 from datarecs_spark.layout import Layout
 from datarecs_spark.samples import BestRows
-from datarecs_spark.sort_keys import size_key_of
-from datarecs_spark.stored import differences_of, from_differences, native_of, schema_of
+from datarecs_spark.stored import differences_of, native_of, schema_of
+from datarecs_spark.written import Writer
 
 SHOWN_KEYS = 3
-_BATCH = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +47,15 @@ class Stores:
     def __init__(self, plan: SinkPlan, attempt: str) -> None:
         self.plan, self.layout = plan, plan.layout
         self.counted = Counted(len(plan.layout.sources))
+        self._writer = Writer(plan.layout, plan.key)
         self._best = BestRows(plan.layout.stage.caps.sample_per_class)
         self._parts = Part(Path(plan.directory), attempt, schema_of(plan.layout))
         names = [(label, native_of(plan.layout, label)) for label in plan.layout.key_names]
         scope = None if plan.scope_directory is None else Path(plan.scope_directory)
         self._scope = None if scope is None else Part(scope, attempt, pa.schema(names))
-        self._judged: list[tuple[Difference, Row]] = []
-        self._differing: list[Row] = []
 
     def finish(self) -> Counted:
-        """Write what is still in memory and close the files."""
-        self._flush()
+        """Close the files."""
         self.counted.parts = self._parts.close()
         if self._scope is not None:
             self.counted.scope_parts = self._scope.close()
@@ -104,65 +98,24 @@ class Stores:
         for index, size in enumerate(sizes):
             self.counted.grouped[index] += size * groups
 
-    def add(self, group: JudgedGroup) -> None:
-        """Count an open group and keep its differences."""
-        judgement, odd = group.judgement, group.common_odd
-        odd_at = None if odd is None else self.layout.stage.sources.index(odd)
-        kind = (judgement.mask, group.repeated, judgement.differs, odd_at)
-        self.counted.opened += 1
-        self.counted.groups[kind] += 1
-        for index, size in enumerate(group.sizes):
-            self.counted.grouped[index] += size
-        for at, each in enumerate(judgement.all_measures):
-            if not each.equal:
-                self._see(self.counted.tally(at), each)
-        for measure, source, amount in group.alone:
-            self.counted.add_alone((measure, source, judgement.mask), amount)
-        if group.repeated and self.layout.stage.duplicates is DuplicatePolicy.ERROR:
-            self._show_key(key_hash(self.plan.key, encode_tuple(group.key)).hex())
-        if self._scope is not None and judgement.differs:
-            self._differing.append(group.typed)
-        wanted = self.layout.stage.caps.deltas
-        self._judged += [
-            (each, group.typed)
-            for each in group.differences
-            if wanted or each.outcome is Outcome.BREAK
-        ]
-        if len(self._judged) >= _BATCH or len(self._differing) >= _BATCH:
-            self._flush()
-
-    def _show_key(self, hashed: str) -> None:
-        """The smallest few, whatever the partitioning."""
-        known = {*self.counted.repeated_keys, hashed}
-        self.counted.repeated_keys = sorted(known)[:SHOWN_KEYS]
-
-    def _see(self, tally: MeasureTally, each: MeasureJudgement) -> None:
-        own = sum(1 << place for place, holds in enumerate(each.own_within) if holds)
-        kind = (each.difference_class or DifferenceClass.OUTSIDE).value
-        tally.see(own=own, tolerances=len(each.own_within), within=each.within, kind=kind)
-        if each.largest_delta is not None:
-            tally.reach(size_key_of(each.largest_delta))
-
-    def _flush(self) -> None:
+    def add(self, groups: JudgedGroups) -> None:
+        """Keep what is stored of open groups."""
+        keys = self._writer.keys(groups.keys)
+        if self.layout.stage.duplicates is DuplicatePolicy.ERROR:
+            hashes = {keys.hash_of(at).hex() for at in np.flatnonzero(groups.repeated).tolist()}
+            # The smallest few, whatever the partitioning.
+            self.counted.repeated_keys = sorted({*self.counted.repeated_keys, *hashes})[:SHOWN_KEYS]
         if self._scope is not None:
-            names = self.layout.key_names
-            rows = [dict(zip(names, typed, strict=True)) for typed in self._differing]
-            self._scope.write(pa.Table.from_pylist(rows, self._scope.schema))
-        self._differing = []
-        if not self._judged:
+            self._scope.write(groups.keys.filter(pa.array(groups.differs)))
+        wanted = self.layout.stage.caps.deltas
+        found = [(at, each) for at, each in groups.found if wanted or not each.within]
+        if not found:
             return
-        found = [row for row, _ in self._judged]
-        sizes = [
-            None if row.max_abs_delta is None else size_key_of(row.max_abs_delta) for row in found
-        ]
-        table = from_differences(self.layout, found, [typed for _, typed in self._judged])
+        written = self._writer.written(keys, found)
         self.counted.stored += len(found)
-        for row in found:
-            self.counted.digest += int.from_bytes(sha256(difference_bytes(row)).digest())
-        self.counted.digest %= 2**256
-        self._best.see(table, pa.array(sizes, pa.string()))
-        self._parts.write(table)
-        self._judged = []
+        self.counted.digest = (self.counted.digest + written.digest) % 2**256
+        self._best.see(written.rows, written.sizes)
+        self._parts.write(written.rows)
 
 
 class Part:

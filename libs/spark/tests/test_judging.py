@@ -1,0 +1,156 @@
+"""Open groups in batches: what is counted and stored is what core's rules say, without Spark."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datarecs_core.comparison.canonical import NULL, Tag, Value, encode_tuple, number, text
+from datarecs_core.comparison.differences import difference_bytes, digest, digest_text, key_hash
+from datarecs_core.comparison.grouping import Cell, Group
+from datarecs_core.comparison.judging import DifferenceWriter, judge_group
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.results import Difference
+from datarecs_core.jobs.vocabulary import DuplicatePolicy, MaskRule
+from datarecs_spark.decoding import native
+from datarecs_spark.layout import Layout, layout_of
+from datarecs_spark.opening import FIRST, OPEN, WEIGHT
+from datarecs_spark.read import PlainColumns
+from datarecs_spark.sink import SinkTask
+from datarecs_spark.stored import read_differences
+from datarecs_spark.storing import SHOWN_KEYS, SinkPlan
+from datarecs_testing.comparisons import a_measure, absolute, rows_by
+from datarecs_testing.tables import a_job, a_table, plan_of
+
+KEY = b"k" * 80
+SOURCES = ("one", "two", "three")
+COLUMNS = "k text, d date, amount decimal(12,2), f float64, day date, note text"
+NAMES = ("k0", "k1", "m0", "m1", "m2", "m3")
+
+NAN = float("nan")
+Plain = tuple[Any, ...]
+Groups = dict[Plain, Sequence[Sequence[Plain]]]
+"""Rows per source, by key."""
+AMOUNTS = st.sampled_from([None, "0.00", "0.10", "-3.50", "9999999999.99"]).map(
+    lambda each: None if each is None else Decimal(each)
+)
+FLOATS = st.sampled_from([None, 0.0, 0.1, -2.5, 1e300, NAN])
+DAYS = st.sampled_from([None, 0, -1, 20_000, 5_000_000])
+NOTES = st.sampled_from([None, "", "x", "é|\x00"])
+KEYS = st.tuples(st.sampled_from(["", "a", "b\u2028"]), st.sampled_from([None, 0, 20_000]))
+ROWS = st.tuples(AMOUNTS, FLOATS, DAYS, NOTES)
+GROUPS = st.dictionaries(
+    KEYS, st.tuples(*(st.lists(ROWS, max_size=2) for _ in SOURCES)).filter(any), max_size=6
+)
+
+
+def a_stage(mask: MaskRule | None, policy: DuplicatePolicy) -> StagePlan:
+    tables = [a_table(name, COLUMNS) for name in SOURCES]
+    measures = [a_measure("amount", absolute("0.1")), *map(a_measure, ("f", "day", "note"))]
+    asked = rows_by("k d", *measures, duplicates=policy)
+    stage = plan_of(a_job(tables, asked), tables).stages[0]
+    first, second = stage.dimensions
+    amount, *others = stage.measures
+    return replace(
+        stage,
+        dimensions=(replace(first, mask=mask), second),
+        measures=(replace(amount, mask=mask), *others),
+    )
+
+
+def value_of(name: str, plain: object) -> Value:
+    match plain:
+        case None:
+            return NULL
+        case str():
+            return text(plain)
+        case int() if name in {"k1", "m2"}:
+            return Value(Tag.DATE, Decimal(plain))
+        case float():
+            return number(Decimal(repr(plain)))
+        case _:
+            return number(Decimal(str(plain)))
+
+
+def told_by_core(stage: StagePlan, groups: Groups) -> list[Difference]:
+    writer, found = DifferenceWriter(stage=stage, key=KEY), []
+    for key, sources in groups.items():
+        rows = [[tuple(map(cell, NAMES[2:], row)) for row in source] for source in sources]
+        group = Group(tuple(map(value_of, NAMES, key)), rows)
+        judged = judge_group(stage, group, group.mask)
+        found += writer.rows(encode_tuple(group.key), group, judged)
+    return found
+
+
+def cell(name: str, plain: object) -> Cell:
+    value = value_of(name, plain)
+    return Cell(value, value)
+
+
+def opened(layout: Layout, groups: Groups) -> pa.RecordBatch:
+    """All of them as open groups, in the columns of `opening`."""
+    rows = []
+    for key, sources in groups.items():
+        copies = [Counter(map(same, source)) for source in sources]
+        tuples = dict.fromkeys(each for source in copies for each in source)
+        for at, each in enumerate(tuples):
+            sizes, many = map(len, sources), [source[each] for source in copies]
+            rows.append((True, *sizes, at == 0, *key, *each, *many, 1))
+    counts = [(f"n{at}", pa.int64()) for at in layout.sources]
+    numbers = [(f"c{at}", pa.int64()) for at in layout.sources]
+    values = [(field.name, native(field.form)) for field in layout.fields]
+    columns = [(OPEN, pa.bool_()), *counts, (FIRST, pa.bool_()), *values, *numbers]
+    schema = pa.schema([*columns, (WEIGHT, pa.int64())])
+    return pa.RecordBatch.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows], schema
+    )
+
+
+def same(row: Plain) -> Plain:
+    """NaN are one value, as they are to every grouping."""
+    return tuple(NAN if each != each else each for each in row)  # noqa: PLR0124 - a NaN alone
+
+
+@pytest.mark.case("P60")
+@settings(max_examples=150, deadline=None)
+@given(
+    groups=GROUPS,
+    mask=st.sampled_from([None, *MaskRule]),
+    policy=st.sampled_from([DuplicatePolicy.MULTISET, DuplicatePolicy.ERROR]),
+    step=st.integers(1, 9),
+)
+def test_what_is_stored_is_what_core_says_wherever_batches_are_cut(
+    groups: Groups,
+    mask: MaskRule | None,
+    policy: DuplicatePolicy,
+    step: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    stage, directory = a_stage(mask, policy), tmp_path_factory.mktemp("stage")
+    layout = layout_of(stage, [PlainColumns()] * len(SOURCES))
+    rows = opened(layout, groups)
+    plan = SinkPlan(layout=layout, key=KEY, directory=str(directory), scope_directory=None)
+    task = SinkTask(plan, rows.schema.names, "0")
+    for start in range(0, rows.num_rows, step):
+        task.take(rows.slice(start, step))
+    counted = task.finish()
+    found, told = list(read_differences(directory)), told_by_core(stage, groups)
+    assert sorted(map(everything, found)) == sorted(map(everything, told))
+    assert (counted.stored, digest_text(counted.digest)) == (len(told), digest(told))
+    repeated = {
+        key_hash(KEY, encode_tuple(tuple(map(value_of, NAMES, key)))).hex()
+        for key, sources in groups.items()
+        if max(map(len, sources)) > 1
+    }
+    wanted = sorted(repeated)[:SHOWN_KEYS] if policy is DuplicatePolicy.ERROR else []
+    assert counted.repeated_keys == wanted
+
+
+def everything(row: Difference) -> tuple[object, ...]:
+    return difference_bytes(row), row.key, row.key_hash, row.delta_percent

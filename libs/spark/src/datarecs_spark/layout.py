@@ -363,13 +363,16 @@ def _needs_python(use: _Use, plan: InputPlan, form: Form) -> bool:
         return True
     if kind.kind is TypeKind.TEXT:
         return rules.case is not Case.EXACT or rules.unicode is not UnicodeForm.NONE
-    if use.role in {Role.PRESENCE, Role.DISTINCT} or not kind.is_number:
+    if use.role is Role.PRESENCE or not kind.is_number:
         return False
+    single = rules.float32 is Float32Rule.SHORTEST
+    if single or use.role is Role.DISTINCT:
+        return single
     if kind.is_float:
         written = use.role is Role.VALUE and _changes(rules, [plan])
         return form.kind is not FormKind.DOUBLE or written
     bare = form.kind is FormKind.NUMBER and use.role is not Role.CHOICE
-    return bare and (rules.round is not None or rules.float32 is Float32Rule.SHORTEST)
+    return bare and rules.round is not None
 
 
 def _may_be_invalid(plan: InputPlan, delivered: Columns) -> bool:

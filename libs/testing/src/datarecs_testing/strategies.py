@@ -5,7 +5,7 @@ stay inside what `EngineConformance` covers; the others use every field of a sta
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Literal, TypeVar
@@ -148,7 +148,7 @@ class ComparisonCase:
     """A question and its rows."""
 
     shape: Shape
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...] = field(repr=False)
 
     @property
     def job(self) -> ReconciliationJob:
@@ -379,7 +379,7 @@ class SchemaCase:
     """A question about columns, and the tables that have them."""
 
     job: ReconciliationJob
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...] = field(repr=False)
 
 
 def schema_cases() -> SearchStrategy[SchemaCase]:

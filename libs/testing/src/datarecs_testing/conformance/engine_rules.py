@@ -28,6 +28,7 @@ from datarecs_core.jobs.vocabulary import (
     Case,
     EmptyText,
     Float32Rule,
+    Function,
     NanRule,
     NullAs,
     Rounding,
@@ -108,6 +109,22 @@ class RuleConformance:
         rules = numbers(float32=Float32Rule.SHORTEST)
         found = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
         assert (found.verdict, found.warnings) == (MATCHED, ["PRECISION_REDUCED"])
+
+    @pytest.mark.case("P14")
+    def test_functions_take_numbers_in_single_precision(self, bench: EngineBench) -> None:
+        """2^24 + 1 has no float32; the source that is exact is rounded before it is added up."""
+        tables = [
+            a_table("one", "k int, v int", (1, 2**24), (1, 2**24 + 1)),
+            a_table("two", "k int, v float32", (1, 2.0**24), (1, 2.0**24)),
+        ]
+        measures = [
+            a_measure(each.value, column="v", function=each)
+            for each in Function
+            if each is not Function.VALUE
+        ]
+        rules = numbers(float32=Float32Rule.SHORTEST)
+        job = a_job(tables, aggregate_by("k", *measures), normalize=rules)
+        assert compare(bench, job, tables).classes() == []
 
     @pytest.mark.case("P18")
     def test_null_may_be_zero_after_the_sum(self, bench: EngineBench) -> None:

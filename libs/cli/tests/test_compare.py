@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_cli.local.engines import EngineChoice, chosen
+from datarecs_cli.local.engines import EngineChoice, cells_of, chosen
 from datarecs_cli.main import run
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan, StrategyChoice
 from datarecs_core.comparison.scan import FileList, PinnedFile, Scan, ScanColumn, SourceSchema
@@ -526,3 +526,8 @@ def test_small_questions_are_answered_without_spark(
     plan: ComparisonPlan, engine: EngineChoice
 ) -> None:
     assert chosen(plan) is engine
+
+
+def test_cells_are_counted_where_every_source_says_its_rows() -> None:
+    assert cells_of(a_plan(1_000, columns=3)) == 6_000
+    assert cells_of(a_plan(None)) is None

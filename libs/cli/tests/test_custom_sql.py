@@ -83,7 +83,7 @@ def test_a_plan_shows_every_query_and_what_it_returns(job: dict[str, str], capsy
     told = capsys.readouterr().out
     assert "query      ledger: select owner k, sum(amount)" in told
     assert 'sql        SELECT "amount" FROM "public"."gl"' in told
-    assert "by auto, at most 8 readers" in told
+    assert "parallel   one reader" in told
 
 
 def test_a_query_that_returns_a_key_twice_ends_without_a_verdict(

@@ -1,8 +1,11 @@
-"""The help of every command is there at once: nothing that takes its time is imported for it."""
+"""What takes its time to import is imported by who needs it: no help, and no other comparison."""
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.main import COMMANDS
@@ -33,3 +36,22 @@ def test_no_help_imports_anything_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+ELSEWHERE = ("pandas", "duckdb", "psycopg", "sqlalchemy", "ruamel.yaml", "pyspark", "asyncio")
+"""Libraries of other sources, files and engines."""
+
+
+def test_a_small_comparison_of_files_imports_only_what_reads_them(tmp_path: Path) -> None:
+    names = ("one.parquet", "two.parquet")
+    for name, amount in zip(names, ("1.10", "1.20"), strict=True):
+        pq.write_table(pa.table({"id": ["1"], "amount": [amount]}), tmp_path / name)
+    code = (
+        "import sys\nfrom datarecs_cli.main import run\n"
+        f"code = run(['compare', {names[0]!r}, {names[1]!r}, '--key', 'id'])\n"
+        f"print(code, [one for one in {ELSEWHERE!r} if one in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "1 []"

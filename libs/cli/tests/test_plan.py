@@ -33,7 +33,7 @@ spec:
       on_unmatched: escalate
     - {name: rows, type: row, dimensions: [id], measures: [{name: amount}]}
   results: {breaks: {mask: {id: hash}}}
-  execution: {proof: rows}
+  execution: {proof: rows, partitions: 7, spill: 3GiB}
 """
 
 PERCENT = "at most 1 % of the value in ledger apart"
@@ -71,6 +71,7 @@ def test_a_plan_tells_what_is_read_compared_relaxed_and_written(capsys: Shown) -
         "then when it is unmatched, later stages are skipped (STOPPED_BY)",
         "strategy full (auto was asked for)",
         "not narrow: a scoped stage reads few rows anyway",
+        "work cut into 7 partitions, at most 3.0 GiB of disk for intermediate data",
         "Stage shape: types need only be comparable, not equal",
         "Stage shape: ignored are load_ts",
         "owner: white space at both ends does not count",

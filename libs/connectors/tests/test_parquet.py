@@ -1,6 +1,7 @@
 """Parquet: every row of the pinned files, by name, and a broken file is named."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,9 @@ from datarecs_connectors.errors import (
     CorruptSourceError,
     SchemaChangedError,
     SourceLimitError,
+    SourceUnsupportedError,
 )
+from datarecs_core.jobs.definition import Limits
 from datarecs_core.jobs.vocabulary import SourceKind
 
 Open = Callable[..., Any]
@@ -63,6 +66,60 @@ def test_files_with_other_columns_are_refused_by_name(open_files: Open, tmp_path
     pq.write_table(pa.table({"n": ["x"]}), tmp_path / "b.parquet")
     with pytest.raises(SchemaChangedError, match=r"a\.parquet and b\.parquet"):
         open_files(PARQUET, "*.parquet")
+
+
+MERGED = {"merge_schema": True}
+
+
+def test_columns_that_a_file_lacks_are_null_where_that_is_declared(
+    open_files: Open, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"n": [1], "v": ["a"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"w": [7], "n": [2]}), tmp_path / "b.parquet")
+    found = open_files(PARQUET, "*.parquet", options=MERGED)
+    assert found.types == {"n": "int", "v": "text", "w": "int"}
+    assert found.rows() == [(1, "a", None), (2, None, 7)]
+    typed = [
+        batch.select(["n", "v", "w"]).to_pydict()
+        for batch, _ in found.connector.files.batches(found.scan)
+    ]
+    assert typed == [{"n": [1], "v": ["a"], "w": [None]}, {"n": [2], "v": [None], "w": [7]}]
+    filtered = open_files(PARQUET, "*.parquet", options=MERGED, filter="w IS NULL")
+    assert filtered.rows() == [(1, "a", None)]
+
+
+def test_one_column_in_two_types_is_refused_all_the_same(open_files: Open, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"n": ["1"], "v": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(SchemaChangedError, match=r"a\.parquet and b\.parquet.*as two sources"):
+        open_files(PARQUET, "*.parquet", options=MERGED)
+
+
+def test_times_that_say_of_no_zone_are_refused(open_files: Open, tmp_path: Path) -> None:
+    """INT96 is an instant to Spark, which writes it, and a local time to others."""
+    moment = pa.table({"at": pa.array([datetime(2026, 1, 31, tzinfo=UTC)])})
+    pq.write_table(moment, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    with pytest.raises(SourceUnsupportedError, match=r"'at' of a\.parquet holds times as INT96"):
+        open_files(PARQUET, "a.parquet")
+
+
+@pytest.mark.case("P65")
+def test_decoded_bytes_of_the_columns_that_are_read_end_with_their_limit(
+    open_files: Open, tmp_path: Path
+) -> None:
+    table = pa.table({"n": list(range(5000)), "beside": ["x" * 99] * 5000})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False)
+    scan = open_files(PARQUET, "a.parquet").scan
+    scan = replace(scan, columns=tuple(each for each in scan.columns if each.name == "n"))
+    chunk = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(0).column(0)
+    connector = open_files(PARQUET, "a.parquet").connector
+    for most, fits in ((chunk.total_uncompressed_size, True), (40_000, False)):
+        limited = replace(scan, limits=Limits(max_bytes=most))
+        if fits:
+            assert connector.extract(limited, "", lambda _: None) == limited
+        else:
+            with pytest.raises(SourceLimitError, match=r"decoded bytes.*max_bytes"):
+                connector.extract(limited, "", lambda _: None)
 
 
 @pytest.mark.case("P65")

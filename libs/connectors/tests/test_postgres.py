@@ -34,6 +34,7 @@ from datarecs_core.jobs.definition import (
     Limits,
     Measure,
     ReconciliationJob,
+    Snapshot,
     Source,
     Stage,
 )
@@ -307,6 +308,32 @@ def test_a_pin_whose_session_was_cut_is_lost(server: Server) -> None:
         held.check()
     with pytest.raises(SnapshotLostError, match="snapshot is gone"):
         connector.describe(SOURCE, held.pin)
+    held.close()
+
+
+@pytest.mark.case("P65")
+def test_a_snapshot_that_is_held_too_long_is_lost(server: Server) -> None:
+    short = replace(SOURCE, snapshot=Snapshot(max_hold=timedelta(milliseconds=100)))
+    connector = server.open()
+    held = connector.pin(short)
+    server.run("SELECT pg_sleep(0.3)")
+    with pytest.raises(SnapshotLostError, match="max_hold"):
+        held.check()
+    with pytest.raises(SnapshotLostError):
+        connector.describe(short, held.pin)
+    held.close()
+
+
+def test_a_column_that_is_dropped_after_the_pin_leaves_no_rows(
+    server: Server, tmp_path: Path
+) -> None:
+    """Definitions of tables are not part of a snapshot."""
+    connector = server.open()
+    held = connector.pin(SOURCE)
+    scan = scan_of(connector, SOURCE, held.pin)
+    server.run("ALTER TABLE t DROP COLUMN money")
+    with pytest.raises(QueryFailedError, match="money"):
+        connector.extract(scan, str(tmp_path / "extract"), lambda _: None)
     held.close()
 
 

@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_specs.nodes import Form, ListNode, MapNode, Mark, Node, Scalar, form_name, form_of
-from datarecs_specs.yaml_source import MAX_BYTES, Document, read_yaml
+from datarecs_specs.nodes import (
+    Document,
+    Form,
+    ListNode,
+    MapNode,
+    Mark,
+    Node,
+    Scalar,
+    form_name,
+    form_of,
+)
+from datarecs_specs.yaml_source import MAX_BYTES, read_yaml
 
 
 def only(text: str | bytes) -> Document:

@@ -15,7 +15,6 @@ from datarecs_specs.documents import EDITOR, Decoded, decode_yaml
 from datarecs_specs.findings import MAX_SHOWN, Finding, as_lines, headline
 from datarecs_specs.kinds import KINDS
 from datarecs_specs.reading import Surroundings
-from datarecs_specs.yaml_source import MAX_BYTES
 
 STDIN = "-"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -82,6 +81,8 @@ def _load(name: str, surroundings: Surroundings) -> DeclaredFile:
 
 def _bytes(name: str) -> bytes:
     """The bytes, cut just above the limit that decoding refuses anyway."""
+    from datarecs_specs.yaml_source import MAX_BYTES
+
     if name == STDIN:
         return sys.stdin.buffer.read(MAX_BYTES + 1)
     try:

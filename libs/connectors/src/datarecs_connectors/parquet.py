@@ -69,15 +69,17 @@ class ParquetConnector:
         return replace(pinned, pin=replace(pinned.pin, files=files))
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
-        """Columns of the files, then the folders'; files with other columns are refused."""
+        """Columns of the files, then the folders'.
+
+        Files with other columns are refused, under `merge_schema` those with other types alone.
+        """
         files = _files(pin)
-        first, schema = files[0], self._schema(files[0].path)
-        for file in files[1:]:
-            other = self._schema(file.path)
-            if not schema.equals(other):
-                raise SchemaChangedError(
-                    source.name, (first.path, file.path), _difference(schema, other)
-                )
+        schemas = [self._schema(file.path) for file in files]
+        if self.options.merge_schema:
+            schema = _merged(source.name, files, schemas)
+        else:
+            schema = schemas[0]
+            _check_alike(source.name, files, schemas)
         columns = [self._column(source, field) for field in schema]
         if self.options.hive_partitions:
             columns += _hive_columns(files)
@@ -97,10 +99,15 @@ class ParquetConnector:
         wanted = filter_of(scan)
         for file in _files(scan.pin):
             hive = _hive_plains(scan, file.path) if self.options.hive_partitions else {}
-            stored = [name for name in {*names, *wanted.columns} if name not in hive]
+            absent = dict.fromkeys((*names, *wanted.columns))
+            stored = [name for name in absent if name not in hive]
             for batch in self._batches(file.path, stored):
+                held = batch.schema.names
+                if held == names and wanted.condition is None:
+                    yield from plain_rows(batch)
+                    continue
                 for row in plain_rows(batch):
-                    found = {**hive, **dict(zip(stored, row, strict=True))}
+                    found = {**absent, **hive, **dict(zip(held, row, strict=True))}
                     if wanted.keeps(found):
                         yield tuple(found[name] for name in names)
 
@@ -116,8 +123,8 @@ class ParquetConnector:
             stored = [name for name in asked if name not in folders]
             for batch in self._batches(file.path, stored):
                 columns = {
-                    name: _of_folder(folders[name], kinds[name], batch.num_rows)
-                    if name in folders
+                    name: _of_folder(folders.get(name), kinds[name], batch.num_rows)
+                    if name in folders or name not in batch.schema.names
                     else valid_texts(batch.column(name))
                     for name in asked
                 }
@@ -128,9 +135,14 @@ class ParquetConnector:
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:  # noqa: ARG002  nothing to bring
         """Nothing is brought; engines read exactly the rows that the footers promise here."""
-        rows = sum(file.rows or 0 for file in _files(scan.pin))
-        if rows > scan.limits.max_rows:
-            told = f"{rows} rows, more than {scan.limits.max_rows} (max_rows)"
+        rows, limits = sum(file.rows or 0 for file in _files(scan.pin)), scan.limits
+        if rows > limits.max_rows:
+            told = f"{rows} rows, more than {limits.max_rows} (max_rows)"
+            raise SourceLimitError(scan.source, told)
+        names = frozenset(column.physical or "" for column in scan.columns)
+        size = sum(self._decoded(file.path, names) for file in _files(scan.pin))
+        if size > limits.max_bytes:
+            told = f"{size} decoded bytes, more than {limits.max_bytes} (max_bytes)"
             raise SourceLimitError(scan.source, told)
         return scan
 
@@ -141,7 +153,28 @@ class ParquetConnector:
         """Nothing is held open."""
 
     def _schema(self, path: str) -> pa.Schema:
-        return self._open(path).schema_arrow
+        file = self._open(path)
+        for at in range(len(file.schema)):
+            leaf = file.schema.column(at)
+            if leaf.physical_type == "INT96":
+                raise SourceUnsupportedError(
+                    self.tree.source,
+                    f"column {leaf.path!r} of {path} holds times as INT96, which says of no zone "
+                    "what they are in; write them as TIMESTAMP",
+                )
+        return file.schema_arrow
+
+    def _decoded(self, path: str, names: frozenset[str]) -> int:
+        """Bytes of these columns' pages; what a dictionary repeats counts once."""
+        found, metadata = 0, self._open(path).metadata
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            leaves = map(group.column, range(group.num_columns))
+            found += sum(
+                leaf.total_uncompressed_size
+                for leaf in leaves
+                if leaf.path_in_schema.partition(".")[0] in names or leaf.path_in_schema in names
+            )
+        return found
 
     def _open(self, path: str) -> pq.ParquetFile:
         try:
@@ -160,8 +193,8 @@ class ParquetConnector:
         file = self._open(path)
         try:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
-                # Columns come in the file's order; what was asked for counts.
-                yield batch.select(columns)
+                # Columns come in the file's order; what was asked for counts, where it is there.
+                yield batch.select([name for name in columns if name in batch.schema.names])
         except (pa.ArrowException, OSError) as cause:
             raise CorruptSourceError(
                 self.tree.source, f"{path} cannot be read to its end ({_first_line(cause)})"
@@ -211,8 +244,36 @@ def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
     return values
 
 
-def _of_folder(text: str, kind: CanonicalType, rows: int) -> TypedColumn:
+def _of_folder(text: str | None, kind: CanonicalType, rows: int) -> TypedColumn:
+    """NULL where neither the file nor its folder has the column."""
     return typed(pa.array([text] * rows, pa.string()), kind)
+
+
+def _check_alike(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> None:
+    for file, other in zip(files, schemas, strict=True):
+        if not schemas[0].equals(other):
+            names, told = (files[0].path, file.path), _difference(schemas[0], other)
+            raise SchemaChangedError(source, names, told)
+
+
+def _merged(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Every column that some file has; one that another file lacks may be NULL.
+
+    Raises SchemaChangedError where two files have it in two types.
+    """
+    found: dict[str, tuple[pa.Field, str]] = {}
+    for file, schema in zip(files, schemas, strict=True):
+        for field in schema:
+            known, first = found.setdefault(field.name, (field, file.path))
+            if known.type != field.type:
+                names, told = (first, file.path), f"{known}; {field}"
+                raise SchemaChangedError(source, names, told, remedy="read them as two sources")
+    everywhere = set.intersection(*(set(schema.names) for schema in schemas))
+    fields = [
+        field if field.name in everywhere else field.with_nullable(True)  # noqa: FBT003 - pyarrow's own
+        for field, _ in found.values()
+    ]
+    return pa.schema(fields)
 
 
 def _difference(one: pa.Schema, other: pa.Schema) -> str:

@@ -74,7 +74,9 @@ class HeldSnapshot:
             self.session.execute("SELECT 1")
         except psycopg.Error as cause:
             raise SnapshotLostError(
-                self.source, "the session that held the snapshot was cut; run again"
+                self.source,
+                "the session that held the snapshot was cut; run again, and raise "
+                "snapshot.max_hold where it was held for longer",
             ) from cause
 
     def close(self) -> None:
@@ -93,6 +95,9 @@ class PostgresConnector:
     def pin(self, source: Source) -> HeldSnapshot:
         session = self._session(source.limits.statement_timeout)
         try:
+            # The server itself ends what nobody reads in for so long: old rows stay for it.
+            held_ms = max(int(source.snapshot.max_hold.total_seconds() * 1000), 1)
+            session.execute(f"SET idle_in_transaction_session_timeout = {held_ms}".encode())
             session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             row = session.execute(
                 "SELECT pg_export_snapshot(), current_database(), pg_current_snapshot()::text,"

@@ -1,4 +1,10 @@
-"""One line per kind of source: which connector opens it."""
+"""One line per kind of source: which connector opens it.
+
+A connector is imported when a source asks for it: each stands on libraries of its own, and reading
+two files needs neither a driver of databases nor another format's reader.
+"""
+
+# ruff: noqa: PLC0415 - as said above
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,14 +15,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from datarecs_application.ports.comparing import Connector
-from datarecs_connectors.csv import CsvConnector, CsvOptions
 from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
 from datarecs_connectors.file_tree import FileTree
-from datarecs_connectors.json_lines import JsonConnector, JsonOptions
 from datarecs_connectors.locations import Places
-from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
-from datarecs_connectors.postgres import PostgresConnector
-from datarecs_connectors.postgres_statements import statement_of as postgres_statement
 from datarecs_connectors.querying import QueriedFiles, Readable
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.egress.addresses import Policy
@@ -68,6 +69,8 @@ def open_connector(
         case SourceKind.POSTGRES:
             if connection is None or not isinstance(connection.config, PostgresConfig):
                 raise ConnectionFailedError(source.name, "it needs a connection of type postgres")
+            from datarecs_connectors.postgres import PostgresConnector
+
             return PostgresConnector(
                 source=source.name,
                 config=connection.config,
@@ -75,14 +78,20 @@ def open_connector(
                 policy=surroundings.policy,
             )
         case SourceKind.PARQUET:
+            from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
+
             options = _options(source, ParquetOptions)
             tree = _tree(source, connection, surroundings)
             return QueriedFiles(ParquetConnector(tree=tree, options=options))
         case SourceKind.CSV:
+            from datarecs_connectors.csv import CsvConnector, CsvOptions
+
             text = _options(source, CsvOptions)
             tree = _tree(source, connection, surroundings)
             return QueriedFiles(CsvConnector(tree=tree, options=text))
         case SourceKind.JSON:
+            from datarecs_connectors.json_lines import JsonConnector, JsonOptions
+
             lines = _options(source, JsonOptions)
             tree = _tree(source, connection, surroundings)
             return QueriedFiles(JsonConnector(tree=tree, options=lines))
@@ -94,11 +103,19 @@ def open_connector(
 
 def statement_of(scan: Scan) -> str | None:
     """The SQL by which a source is read, for plans; None where files are read."""
-    return postgres_statement(scan) if scan.kind is SourceKind.POSTGRES else None
+    if scan.kind is not SourceKind.POSTGRES:
+        return None
+    from datarecs_connectors.postgres_statements import statement_of as postgres_statement
+
+    return postgres_statement(scan)
 
 
 def explained_by(connector: Connector, scan: Scan) -> list[str]:
     """How the source's server would go about what a scan sends; empty where files are read."""
+    if scan.kind is not SourceKind.POSTGRES:
+        return []
+    from datarecs_connectors.postgres import PostgresConnector
+
     return connector.explain(scan) if isinstance(connector, PostgresConnector) else []
 
 
@@ -111,7 +128,7 @@ def _iceberg(
     if connection is None or not isinstance(connection.config, IcebergConfig):
         raise ConnectionFailedError(source.name, "it needs a connection of type iceberg")
     # Half a second of imports, and pyiceberg reads the environment while it is imported.
-    from datarecs_connectors.iceberg.connector import iceberg_connector  # noqa: PLC0415 - as said above
+    from datarecs_connectors.iceberg.connector import iceberg_connector
 
     return iceberg_connector(
         source.name,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.plan import ComparisonPlan, Cut, MeasurePlan
+from datarecs_core.comparison.plan import ComparisonPlan, Cut, Effort, MeasurePlan
 from datarecs_core.comparison.planner import (
     PlanRequest,
     plan_comparison,
@@ -355,6 +355,12 @@ def test_a_proof_of_rows_asks_every_stage_for_its_digests() -> None:
     asked = a_job(tables, rows_by("k"), counting(), execution=Execution(proof=ProofMode.ROWS))
     assert [stage.seal_rows for stage in plan_of(asked, tables).stages] == [True, True]
     assert not any(stage.seal_rows for stage in plan_of(a_job(tables, counting()), tables).stages)
+
+
+@pytest.mark.parametrize(("asked", "cut"), [("auto", None), (7, 7)])
+def test_every_stage_knows_what_the_job_says_of_the_work(asked: Any, cut: int | None) -> None:  # noqa: ANN401  as a job has it
+    plan = planned(two("k int"), rows_by("k"), execution=Execution(partitions=asked, spill=5))
+    assert plan.stages[0].effort == Effort(partitions=cut, spill=5)
 
 
 def test_the_plan_names_the_strategy_of_each_stage_and_why_not_another() -> None:

@@ -2,8 +2,8 @@
 
 One home for the columns, which engines write and everybody else reads; written here for the oracle.
 Everything that could lose a digit is text. Arrays are built of buffers and text builders, because
-`pa.array` over Python values imports pandas wherever it is installed, which takes longer than a
-whole small comparison.
+`pa.array` and `pa.scalar` of Python values import pandas wherever it is installed, which takes
+longer than a whole small comparison.
 """
 
 from array import array
@@ -68,6 +68,11 @@ def with_text_keys(table: pa.Table) -> pa.Table:
     lists = table["key_text"].combine_chunks()
     parts = [pc.list_element(lists, position).cast(pa.string()) for position in range(len(names))]
     return table.set_column(at, "key", pa.StructArray.from_arrays(parts, names=names))
+
+
+def text_scalar(text: str) -> pa.Scalar:
+    """A text to compare a column with."""
+    return _texts([text])[0]
 
 
 def write_differences(path: Path, stage: StagePlan, rows: Sequence[Difference]) -> None:

@@ -21,7 +21,7 @@ from datarecs_core.comparison.translating import canonical
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.storage import StorageCode
 from datarecs_core.jobs.types import CanonicalType
-from datarecs_reports.difference_file import difference_schema, with_text_keys
+from datarecs_reports.difference_file import difference_schema, text_scalar, with_text_keys
 
 _BATCH_ROWS = 10_000
 _COLUMNS = frozenset(difference_schema(()).names) - {"sort_delta"}
@@ -99,9 +99,9 @@ def _smallest(file: pq.ParquetFile, most: int) -> pa.Table:
     kept: dict[str, pa.Table] = {}
     for batch in file.iter_batches(batch_size=10 * _BATCH_ROWS):
         table = with_text_keys(pa.Table.from_batches([batch]))
-        breaks = table.filter(pc.equal(table["outcome"], Outcome.BREAK.value))
-        for measure in pc.unique(breaks["measure"]).to_pylist():
-            own = breaks.filter(pc.equal(breaks["measure"], measure))
+        breaks = table.filter(pc.equal(table["outcome"], text_scalar(Outcome.BREAK.value)))
+        for named in pc.unique(breaks["measure"]):
+            own, measure = breaks.filter(pc.equal(breaks["measure"], named)), named.as_py()
             both = pa.concat_tables([kept[measure], own]) if measure in kept else own
             if both.num_rows > most:
                 order = pc.sort_indices(both["break_id"])

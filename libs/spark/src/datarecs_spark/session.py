@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from shutil import which
 from subprocess import TimeoutExpired
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ STOP_LIMIT_S = 20.0
 _STANDARD_ERROR = 2
 _NEWEST_JAVA = 23
 """Hadoop 3.4, by which Spark 4.1 opens files, does not run on Java 24 and later."""
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _SETTINGS: Mapping[str, str] = {
     "spark.app.name": "datarecs",
@@ -97,8 +99,10 @@ class SparkRuntime:
         self._cancellation = Cancellation(session.sparkContext)
 
     @classmethod
-    def start(cls, settings: SparkSettings) -> "SparkRuntime":
+    def start(cls, settings: SparkSettings, *, warm: bool = True) -> "SparkRuntime":
         """Start the Java machine and run a tiny job, so that the first run finds it warm.
+
+        Without the job that run starts sooner and takes longer: for who makes no second one.
 
         Raises:
             SparkStartError: no usable Java, or the machine ended at once.
@@ -111,6 +115,8 @@ class SparkRuntime:
         if settings.java_home is not None:
             # pyspark's launcher knows no other way to be told.
             os.environ["JAVA_HOME"] = settings.java_home  # noqa: TID251 - written, not read
+        # Of the short-lived Java that only makes the command line.
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_LIVED)  # noqa: TID251 - as above
         try:
             gateway = launch_gateway(conf, {"stdout": _STANDARD_ERROR})
             if settings.cluster is not None:
@@ -122,7 +128,8 @@ class SparkRuntime:
             runtime = cls(SparkSession(context), settings, gateway)
         except Exception as cause:
             raise _start_error(settings, cause) from cause
-        runtime._warm()
+        if warm:
+            runtime._warm()
         return runtime
 
     def session(self) -> SparkSession:
@@ -152,6 +159,7 @@ class SparkRuntime:
 
     def close(self) -> None:
         """End the Java machine; safe to repeat."""
+        _leave_accumulators(self._session.sparkContext)
         self._session.stop()
         self._gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else a later start finds the dead machine
@@ -181,6 +189,23 @@ class SparkRuntime:
             raise _start_error(self.settings, cause) from cause
 
 
+def _leave_accumulators(context: SparkContext) -> None:
+    """Let the server of accumulators, which nothing here uses, end by itself.
+
+    It sees only between two looks, up to a second apart, that it shall.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001 - as `stop` leaves it
+        # Java hangs up meanwhile, which its handler would print as an error.
+        server.handle_error = _unheard
+        Thread(target=server.shutdown, daemon=True).start()
+
+
+def _unheard(*_: object) -> None:
+    """Nobody waits for an answer any more."""
+
+
 def _start_error(settings: SparkSettings, cause: Exception) -> DatarecsError:
     if settings.cluster is None:
         return SparkStartError(settings.java_home, str(cause).partition("\n")[0])
@@ -206,7 +231,10 @@ def _major(java_home: str | None) -> int:
 
 def _configuration(settings: SparkSettings) -> Mapping[str, str]:
     java = (
-        "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
+        # Spark's classes outgrow Java's first guess, which would collect garbage at every step.
+        # Its planner calls itself for every column: 2,000 of them need more than the usual 1 MiB.
+        "-Xss16m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
+        " -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     )
     here = f'"-Djava.io.tmpdir={settings.scratch}" {settings.java_options}'

@@ -20,10 +20,9 @@ from datarecs_specs.envelope import envelope
 from datarecs_specs.findings import Finding, from_text, in_order, located
 from datarecs_specs.job_sources import FREE
 from datarecs_specs.kinds import KINDS, Spec, canonical_spec, is_spec, shape_for, spec_hash
-from datarecs_specs.nodes import START, Entry, Form, ListNode, MapNode, Node, Scalar
+from datarecs_specs.nodes import START, Document, Entry, Form, ListNode, MapNode, Node, Scalar
 from datarecs_specs.reading import Reading, Surroundings
 from datarecs_specs.shapes import text_of
-from datarecs_specs.yaml_source import Document, read_yaml
 
 EDITOR = Surroundings()
 """No server, no operator: what `datarecs validate` knows."""
@@ -81,6 +80,9 @@ def decode_yaml(
     data: bytes, *, surroundings: Surroundings = EDITOR, expected: Expected | None = None
 ) -> tuple[Decoded, ...]:
     """Every document of a file, in order; empty ones are left out. At least one comes back."""
+    # Who decodes JSON alone never needs a parser of YAML.
+    from datarecs_specs.yaml_source import read_yaml  # noqa: PLC0415 - as said above
+
     documents = [
         one
         for one in read_yaml(data)

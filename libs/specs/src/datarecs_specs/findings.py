@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from datarecs_core.errors.faults import Path, Place, dotted, pointer
 from datarecs_core.errors.spec import SpecCode
-from datarecs_specs.nodes import START, Mark
+from datarecs_specs.nodes import START, Mark, TextFault
 from datarecs_specs.reading import Reading, Spot
-from datarecs_specs.yaml_source import TextFault
 
 MAX_SHOWN = 100
 _SENTENCE_END = re.compile(r"[.;] ")

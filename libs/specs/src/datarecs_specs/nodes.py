@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from datarecs_core.errors.spec import SpecCode
+
 
 class Mark(NamedTuple):
     """A place in the text; both numbers start at 1."""
@@ -63,6 +65,26 @@ class ListNode:
 
 
 Node = Scalar | ListNode | MapNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFault:
+    """A fault of writing, found before there is a tree to hold a path."""
+
+    code: SpecCode
+    mark: Mark
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One document of a file. `node` is None when it is empty or could not be read."""
+
+    number: int
+    """From 0."""
+    node: Node | None
+    faults: tuple[TextFault, ...]
 
 
 def form_name(node: Node) -> str:

@@ -27,6 +27,7 @@ from datarecs_core.errors.faults import visible
 from datarecs_core.errors.spec import SpecCode
 from datarecs_specs.nodes import (
     START,
+    Document,
     Entry,
     Form,
     ListNode,
@@ -34,6 +35,7 @@ from datarecs_specs.nodes import (
     Mark,
     Node,
     Scalar,
+    TextFault,
     form_of,
 )
 
@@ -45,26 +47,6 @@ MAX_NODES = 10_000
 MAX_DOCUMENTS = 100
 
 _MERGE = "<<"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextFault:
-    """A fault of writing, found before there is a tree to hold a path."""
-
-    code: SpecCode
-    mark: Mark
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """One document of a file. `node` is None when it is empty or could not be read."""
-
-    number: int
-    """From 0."""
-    node: Node | None
-    faults: tuple[TextFault, ...]
 
 
 class _RefusedError(Exception):

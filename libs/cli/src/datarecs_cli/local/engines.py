@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 MAX_CELLS = 150_000
 """Rows times columns, over all sources, up to which the oracle answers in about a second."""
+QUICK_CELLS = 5_000_000
+"""Up to which Java's quick compiler alone is quicker: the thorough one costs more than it saves."""
+_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _MIB = 1024**2
 
 
@@ -63,7 +66,7 @@ class Engines:
             self.versions = oracle_versions()
             return MemoryEngine(self.rows, key=COMPARE_KEY, write=self._store)
         self.say("starting Spark on this machine")
-        runtime = self._spark()
+        runtime = self._spark(plan)
         self.open_things.callback(runtime.close)
         self.versions = runtime.versions()
         # What the engine keeps for itself lies beside the differences, and is nobody's result.
@@ -75,7 +78,7 @@ class Engines:
         with self.out.storing():
             return stored_below(self.out.differences)(stage, rows)
 
-    def _spark(self) -> "SparkRuntime":
+    def _spark(self, plan: ComparisonPlan) -> "SparkRuntime":
         from datarecs_cli.stack import classes
         from datarecs_cli.stack.java import Places, find_java, packaged_home
         from datarecs_spark.session import SparkRuntime, SparkSettings
@@ -86,14 +89,18 @@ class Engines:
             shim_home=self.scratch / "java",
             places=Places(packaged=packaged_home()),
         )
+        cells = cells_of(plan)
+        quick = cells is not None and cells <= QUICK_CELLS
+        further = f"{_QUICK_COMPILER if quick else ''} {environment.get(classes.JAVA_OPTIONS, '')}"
         return SparkRuntime.start(
             SparkSettings(
                 master="local[*]",
                 driver_memory=f"{self.memory_bytes // _MIB}m",
                 java_home=str(java.home),
-                java_options=classes.of_spark(java, environment.get(classes.JAVA_OPTIONS, "")),
+                java_options=classes.of_spark(java, further.strip()),
                 scratch=self.scratch / "spark",
-            )
+            ),
+            warm=False,
         )
 
 
@@ -111,16 +118,32 @@ def chosen(
         plan: whose sources have been read.
         rows: of a scan, for plans before that; None where nobody knows.
     """
+    known = rows or rows_of
     forced = any(stage.strategy.requested is not Strategy.AUTO for stage in plan.stages)
-    queries = [scan for stage in plan.stages for scan in stage.queries]
-    of_rows = any(not stage.queries for stage in plan.stages)
-    scans = [*(plan.scans if of_rows else ()), *queries]
-    counts = [(rows or rows_of)(scan) for scan in scans]
-    known = [each for each in counts if each is not None]
-    cells = sum(each * len(scan.columns) for each, scan in zip(counts, scans, strict=True) if each)
-    small = len(known) == len(counts) and cells <= MAX_CELLS and max(known) <= MAX_ROWS
+    cells = cells_of(plan, rows=known)
+    small = (
+        cells is not None
+        and cells <= MAX_CELLS
+        and max((known(scan) or 0 for scan in _read(plan)), default=0) <= MAX_ROWS
+    )
     covered = all(_covers(condition) for condition in _conditions(plan))
     return EngineChoice.REFERENCE if small and covered and not forced else EngineChoice.SPARK
+
+
+def cells_of(
+    plan: ComparisonPlan, *, rows: Callable[[Scan], int | None] | None = None
+) -> int | None:
+    """Rows times columns over all that is read; None where some count is unknown."""
+    found = [((rows or rows_of)(scan), len(scan.columns)) for scan in _read(plan)]
+    known = [each * columns for each, columns in found if each is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def _read(plan: ComparisonPlan) -> list[Scan]:
+    """Scans of rows and of queries."""
+    queries = [scan for stage in plan.stages for scan in stage.queries]
+    of_rows = any(not stage.queries for stage in plan.stages)
+    return [*(plan.scans if of_rows else ()), *queries]
 
 
 def rows_of(scan: Scan) -> int | None:

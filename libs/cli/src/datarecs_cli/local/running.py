@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from datarecs_application.child_frames import failure_words
 from datarecs_application.comparison import (
     Answer,
     ExtractionFailedError,
@@ -201,6 +200,8 @@ def _stored(
 
 def _store_error(asked: Asked, local: Local, started: datetime, error: Exception) -> None:
     """The page of a comparison that failed, so that no earlier verdict is found in its place."""
+    from datarecs_application.child_frames import failure_words
+
     view = _view(asked, local, started)
     view |= {"status": "ERRORED", "result": None, "error": failure_words(error)}
     local.out.store(local.out.report, error_report(view))

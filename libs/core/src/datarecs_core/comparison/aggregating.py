@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from typing import assert_never
 
 from datarecs_core.comparison.canonical import NULL, Value, canonical_order, encode, number
@@ -105,10 +106,7 @@ def _overflows(amounts: Sequence[Decimal], total: Decimal, kind: CanonicalType) 
 
 def add(amounts: Sequence[Decimal]) -> Decimal:
     """The exact sum of finite numbers."""
-    total = Decimal(0)
-    for amount in amounts:
-        total = EXACT.add(total, amount)
-    return total
+    return reduce(EXACT.add, amounts, Decimal(0))
 
 
 def average(total: Decimal, count: int, places: int) -> Decimal:

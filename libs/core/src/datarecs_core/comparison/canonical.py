@@ -38,6 +38,10 @@ class Tag(IntEnum):
     INVALID = 0x7F
 
 
+_NULL, _NUMBER, _TEXT, _DATE, _INVALID = Tag.NULL, Tag.NUMBER, Tag.TEXT, Tag.DATE, Tag.INVALID
+"""Looked up once: Python goes through a property for each member of an enumeration."""
+
+
 class Interval(NamedTuple):
     """Months, days and microseconds, kept apart since none is a fixed number of another."""
 
@@ -61,11 +65,11 @@ class Value:
 
     @property
     def is_null(self) -> bool:
-        return self.tag is Tag.NULL
+        return self.tag is _NULL
 
     @property
     def is_invalid(self) -> bool:
-        return self.tag is Tag.INVALID
+        return self.tag is _INVALID
 
     @property
     def is_nan(self) -> bool:
@@ -76,24 +80,24 @@ class Value:
         """What can be subtracted: a finite number, a time in microseconds; None for the rest."""
         if not isinstance(self.content, Decimal) or not self.content.is_finite():
             return None
-        if self.tag is Tag.DATE:
+        if self.tag is _DATE:
             return EXACT.multiply(self.content, DAY_MICROS)
         return self.content
 
 
-NULL = Value(Tag.NULL)
+NULL = Value(_NULL)
 
 
 def number(value: Decimal | int) -> Value:
     """A number; -0 is 0, every NaN is the same."""
     exact = Decimal(value)
     if exact.is_nan():
-        return Value(Tag.NUMBER, Decimal("NaN"))
-    return Value(Tag.NUMBER, exact.copy_abs() if exact == 0 else exact)
+        return Value(_NUMBER, Decimal("NaN"))
+    return Value(_NUMBER, exact or exact.copy_abs())
 
 
 def text(value: str) -> Value:
-    return Value(Tag.TEXT, value)
+    return Value(_TEXT, value)
 
 
 def invalid(source: str, raw: bytes) -> Value:

@@ -12,7 +12,7 @@ from typing import assert_never
 from datarecs_core.comparison.canonical import encode_tuple
 from datarecs_core.comparison.casting import Zones
 from datarecs_core.comparison.fingerprints import bucket_key
-from datarecs_core.comparison.grouping import DeliveredRow, Outside, Rows, key_of
+from datarecs_core.comparison.grouping import KeyReader, Outside, Rows, deliveries
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.pushdown import finds_groups
 from datarecs_core.comparison.scan import (
@@ -25,7 +25,6 @@ from datarecs_core.comparison.scan import (
     SourceSchema,
     TableSnapshot,
 )
-from datarecs_core.comparison.translating import canonical
 
 
 def counted_looks(stage: StagePlan) -> tuple[tuple[Scan, ...], ...]:
@@ -71,13 +70,10 @@ def _keyed(
     stage: StagePlan, scan: Scan, rows: Rows, outside: Outside
 ) -> Iterator[tuple[bytes, tuple[object, ...]]]:
     """Rows with the group they are in, or the bucket of a digest stage."""
-    zones = Zones(known=outside.zones)
+    delivered = deliveries(scan)
+    keys = KeyReader(stage.row_dimensions, scan, Zones(known=outside.zones))
     for row in rows:
-        delivered: DeliveredRow = {
-            column.name: canonical(value, column.type, scan.source)
-            for column, value in zip(scan.columns, row, strict=True)
-        }
-        key = encode_tuple(key_of(stage.row_dimensions, delivered, scan, zones))
+        key = encode_tuple(keys.of(delivered(row)))
         yield (key if stage.hashed is None else bucket_key(outside.key, key)), row
 
 

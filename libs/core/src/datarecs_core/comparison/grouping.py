@@ -3,11 +3,13 @@
 Everything here is lists and dictionaries; `reference` counts and judges what comes out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from decimal import Decimal
+from typing import NamedTuple
 
-from datarecs_core.comparison.canonical import NULL, Value, encode_tuple
+from datarecs_core.comparison.canonical import NULL, Tag, Value, encode_tuple
 from datarecs_core.comparison.casting import Zones
 from datarecs_core.comparison.condition import (
     ConditionNotCoveredError,
@@ -22,7 +24,7 @@ from datarecs_core.comparison.preparing import Preparation
 from datarecs_core.comparison.results import Closure
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.comparison.sizes import check_key, check_value
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.translating import translation
 from datarecs_core.jobs.vocabulary import Function, NullKeys
 
 MAX_ROWS = 100_000
@@ -31,14 +33,18 @@ MAX_ROWS = 100_000
 Rows = Sequence[tuple[object, ...]]
 """Plain values in the order of `scan.columns` (see `translating.canonical`)."""
 DeliveredRow = Mapping[str, Value]
+_Prepare = Callable[[Value], Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """One measure's value of one row: before its rules, and after."""
 
     raw: Value
     value: Value
+
+
+_NOTHING = Cell(NULL, NULL)
+"""Of a measure that the source lacks, or that cannot be compared."""
 
 
 @dataclass(slots=True)
@@ -133,52 +139,97 @@ class _SourceReader:
         beside = outside.beside.get(scan.index, 0)
         self.tally = SourceTally(extracted=beside, out_of_scope=beside)
         self.filters = _Filters(stage=stage, scan=scan, outside=outside)
+        self.delivered = deliveries(scan)
+        self.keys = KeyReader(stage.dimensions, scan, zones)
+        self.cells = [self._reading(measure) for measure in stage.measures]
 
     def read(self, rows: Rows, groups: dict[bytes, Group]) -> None:
         if len(rows) > MAX_ROWS:
             raise TooManyRowsError(source=self.scan.source, limit=MAX_ROWS)
         self.tally.extracted += len(rows)
         for plain in rows:
-            delivered = {
-                column.name: canonical(value, column.type, self.scan.source)
-                for column, value in zip(self.scan.columns, plain, strict=True)
-            }
+            delivered = self.delivered(plain)
             if self.filters.passes(delivered):
                 self.add(delivered, groups)
             else:
                 self.tally.out_of_scope += 1
 
     def add(self, delivered: DeliveredRow, groups: dict[bytes, Group]) -> None:
-        key = key_of(self.stage.dimensions, delivered, self.scan, self.zones)
+        key = self.keys.of(delivered)
         if any(part.is_null for part in key):
             self.tally.null_keys += 1
             if self.stage.null_keys is NullKeys.EXCLUDE:
                 self.tally.excluded += 1
                 return
-        for dimension in self.stage.dimensions:
-            column = dimension.inputs[self.scan.index].column
+        for column in self.keys.columns:
             check_value(delivered[column], self.scan, column)
-        cells = tuple(self.cell(measure, delivered) for measure in self.stage.measures)
+        cells = tuple([read(delivered) for read in self.cells])
         check_key(key, self.scan)
-        invalid = [part.is_invalid for part in (*key, *(cell.value for cell in cells))]
-        self.tally.invalid_values += sum(invalid)
-        sources = len(self.stage.scans)
-        group = groups.setdefault(encode_tuple(key), Group(key, [[] for _ in range(sources)]))
+        tags = [*(part.tag for part in key), *(cell.value.tag for cell in cells)]
+        self.tally.invalid_values += tags.count(Tag.INVALID)
+        encoded = encode_tuple(key)
+        group = groups.get(encoded)
+        if group is None:
+            group = groups[encoded] = Group(key, [[] for _ in self.stage.scans])
         group.rows[self.scan.index].append(cells)
 
-    def cell(self, measure: MeasurePlan, delivered: DeliveredRow) -> Cell:
-        """As functions take it; a plain value already has the rules of results."""
+    def _reading(self, measure: MeasurePlan) -> Callable[[DeliveredRow], Cell]:
+        """Values as functions take them; plain ones already have the rules of results."""
         plan = measure.inputs[self.scan.index]
         if plan is None or not measure.comparable:
-            return Cell(NULL, NULL)
-        raw = delivered[plan.column]
-        check_value(raw, self.scan, plan.column)
-        prepared = Preparation(
-            source=self.scan.source, plan=plan, rules=measure.rules, zones=self.zones
-        ).apply(raw)
-        if measure.function is Function.VALUE:
-            prepared = on_result(prepared, measure.rules)
-        return Cell(raw, prepared)
+            return lambda _: _NOTHING
+        scan, column = self.scan, plan.column
+        preparation = Preparation(
+            source=scan.source, plan=plan, rules=measure.rules, zones=self.zones
+        )
+        prepare = _preparing(preparation, as_result=measure.function is Function.VALUE)
+
+        def cell(delivered: DeliveredRow) -> Cell:
+            raw = delivered[column]
+            if not isinstance(raw.content, Decimal):  # whose size is none
+                check_value(raw, scan, column)
+            return Cell(raw, prepare(raw))
+
+        return cell
+
+
+def _preparing(preparation: Preparation, *, as_result: bool) -> _Prepare:
+    """Map, cast and rules of one column, looked at once for all its values."""
+    if preparation.changes_nothing:
+        return lambda value: value
+    if as_result:
+        return lambda value: on_result(preparation.apply(value), preparation.rules)
+    return preparation.apply
+
+
+def deliveries(scan: Scan) -> Callable[[tuple[object, ...]], DeliveredRow]:
+    """Canonical rows of the plain ones that a scan delivers."""
+    columns = [(column.name, translation(column.type, scan.source)) for column in scan.columns]
+
+    def delivered(plain: tuple[object, ...]) -> DeliveredRow:
+        named = zip(columns, plain, strict=True)
+        return {name: translate(value) for (name, translate), value in named}
+
+    return delivered
+
+
+class KeyReader:
+    """The group of each row of one source: its dimension values after map, cast and rules."""
+
+    def __init__(self, dimensions: Sequence[DimensionPlan], scan: Scan, zones: Zones) -> None:
+        plans = [(each.inputs[scan.index], each.rules) for each in dimensions]
+        self.columns = [plan.column for plan, _ in plans]
+        self._prepare = [
+            _preparing(
+                Preparation(source=scan.source, plan=plan, rules=rules, zones=zones),
+                as_result=True,
+            )
+            for plan, rules in plans
+        ]
+
+    def of(self, delivered: DeliveredRow) -> tuple[Value, ...]:
+        pairs = zip(self.columns, self._prepare, strict=True)
+        return tuple([prepare(delivered[column]) for column, prepare in pairs])
 
 
 class _Filters:
@@ -186,7 +237,8 @@ class _Filters:
 
     def __init__(self, *, stage: StagePlan, scan: Scan, outside: Outside) -> None:
         self.stage, self.scan, self.scope, self.key = stage, scan, stage.scope, outside.key
-        self.zones = Zones(known=outside.zones)
+        scoped_by = stage.scope.dimensions if stage.scope else ()
+        self.scope_keys = KeyReader(scoped_by, scan, Zones(known=outside.zones))
         wheres = (stage.where, stage.scope.where if stage.scope else None)
         self.conditions = [self._parsed(where) for where in wheres if where is not None]
         self.differing = outside.scopes[stage.scope.from_stage] if stage.scope else frozenset()
@@ -205,18 +257,5 @@ class _Filters:
             raise ConditionNotSupportedError(stage=self.stage.name, reason=str(cause)) from cause
         if self.scope is None:
             return True
-        key = encode_tuple(key_of(self.scope.dimensions, delivered, self.scan, self.zones))
+        key = encode_tuple(self.scope_keys.of(delivered))
         return (bucket_key(self.key, key) if self.scope.buckets else key) in self.differing
-
-
-def key_of(
-    dimensions: Sequence[DimensionPlan], delivered: DeliveredRow, scan: Scan, zones: Zones
-) -> tuple[Value, ...]:
-    """The group of a row: its dimension values after map, cast and rules."""
-    return tuple(_key_part(dimension, delivered, scan, zones) for dimension in dimensions)
-
-
-def _key_part(dimension: DimensionPlan, delivered: DeliveredRow, scan: Scan, zones: Zones) -> Value:
-    plan = dimension.inputs[scan.index]
-    preparation = Preparation(source=scan.source, plan=plan, rules=dimension.rules, zones=zones)
-    return on_result(preparation.apply(delivered[plan.column]), dimension.rules)

@@ -71,6 +71,11 @@ class GroupJudgement:
         return self.measures if self.rows is None else (*self.measures, self.rows)
 
     @property
+    def equal(self) -> bool:
+        """Nothing is stored of it."""
+        return self.matched and all(each.equal for each in self.all_measures)
+
+    @property
     def differs(self) -> bool:
         """Counted in rows_unmatched, and part of the scope of later stages."""
         return not self.matched or not all(each.within for each in self.all_measures)
@@ -91,6 +96,29 @@ def judge_group(stage: StagePlan, group: Group, mask: int) -> GroupJudgement:
         for each in stage.measures
     ]
     return matched_group(stage, judged)
+
+
+def agrees(stage: StagePlan, group: Group) -> bool:
+    """Whether every source has the same rows in the same order, which leaves nothing to judge.
+
+    A shortcut alone: `==` is stricter than equality of encodings, so what does not pass here may
+    still agree.
+    """
+    first, *others = group.rows
+    if not first or any(each.rules.nan is NanRule.UNEQUAL for each in stage.measures):
+        return False
+    return all(len(rows) == len(first) and all(map(_equal_rows, first, rows)) for rows in others)
+
+
+def _equal_rows(row: tuple[Cell, ...], other: tuple[Cell, ...]) -> bool:
+    return [cell.value for cell in row] == [cell.value for cell in other]
+
+
+def agreed_group(stage: StagePlan) -> GroupJudgement:
+    """The judgement of a group that agrees."""
+    return matched_group(
+        stage, [judge_measure(each, (), stage.reference) for each in stage.measures]
+    )
 
 
 def matched_group(stage: StagePlan, measures: Sequence[MeasureJudgement]) -> GroupJudgement:
@@ -172,7 +200,8 @@ def remaining_ranks(stage: StagePlan, group: Group) -> list[Rank]:
         after, before = [cell.value for cell in cells], [cell.raw for cell in cells]
         return [canonical_order(value) for value in (*after, *before)]
 
-    named = [[(identity(row), row) for row in sorted(rows, key=order)] for rows in group.rows]
+    ordered = [sorted(rows, key=order) if len(rows) > 1 else rows for rows in group.rows]
+    named = [[(identity(row), row) for row in rows] for rows in ordered]
     counters = [Counter(name for name, _ in rows) for rows in named]
     common = {
         name: min(counter[name] for counter in counters) for name in counters[0] if name is not None
@@ -197,11 +226,13 @@ def judge_measure(
 
     Args:
         measure: of the stage.
-        cells: per rank one cell per source.
+        cells: per rank one cell per source; without any the sources agree.
         reference: index of the reference source.
     """
     if not measure.comparable:
         return not_comparable(len(measure.tolerances))
+    if not cells:
+        return equal_measure(len(measure.tolerances))
     values = [[cell.value for cell in rank] for rank in cells]
     judged = [agreement(measure, each, reference) for each in values]
     outside = [at for at, each in enumerate(judged) if not each.within]

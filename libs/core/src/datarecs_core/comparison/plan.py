@@ -11,7 +11,13 @@ from uuid import UUID
 from datarecs_core.comparison.rules import STRICT, Rules
 from datarecs_core.comparison.scan import Groups, Scan
 from datarecs_core.comparison.tolerance import ExactTolerance, Tolerance
-from datarecs_core.jobs.definition import Accept, Confirm, SchemaPolicy, WarnAt
+from datarecs_core.jobs.definition import (
+    DEFAULT_EXECUTION,
+    Accept,
+    Confirm,
+    SchemaPolicy,
+    WarnAt,
+)
 from datarecs_core.jobs.types import CanonicalType
 from datarecs_core.jobs.vocabulary import (
     Bound,
@@ -178,6 +184,16 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """What the job says of the work; no number depends on it."""
+
+    partitions: int | None = None
+    """Into which rows are cut for the exact comparison; None leaves it to the engine."""
+    spill: int = DEFAULT_EXECUTION.spill
+    """Bytes of disk for intermediate data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
     """One comparison over all sources, as an engine gets it."""
 
@@ -208,6 +224,7 @@ class StagePlan:
     by_keys: tuple[int, ...] = ()
     """Sources asked only for rows of the groups that the scope names, where these are few."""
     caps: Caps = Caps()
+    effort: Effort = Effort()
     catalogue: Catalogue | None = None
     """Of a schema stage alone."""
     hashed: HashedRows | None = None

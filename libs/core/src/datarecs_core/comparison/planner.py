@@ -27,6 +27,7 @@ from datarecs_core.comparison.plan import (
     Catalogue,
     ComparisonPlan,
     DimensionPlan,
+    Effort,
     HashedRows,
     InputPlan,
     MeasurePlan,
@@ -232,6 +233,7 @@ class _Planning:
             confirm=stage.confirm,
             keep_scope=stage.confirm is not None,
             caps=self._caps(),
+            effort=self._effort(),
             seal_rows=self.job.execution.proof is ProofMode.ROWS,
         )
 
@@ -256,6 +258,11 @@ class _Planning:
             )
             for each in self.sources
         ]
+
+    def _effort(self) -> Effort:
+        asked = self.job.execution
+        cut = None if asked.partitions == "auto" else asked.partitions
+        return Effort(partitions=cut, spill=asked.spill)
 
     def _duplicates(self, stage: Stage) -> DuplicatePolicy:
         """A query returns a group once; twice is an error, whatever rows may do."""

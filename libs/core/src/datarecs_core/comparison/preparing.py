@@ -9,7 +9,7 @@ from datarecs_core.comparison.canonical import Value, canonical_text, invalid, t
 from datarecs_core.comparison.casting import Cast, Zones, castable
 from datarecs_core.comparison.normalizing import on_input
 from datarecs_core.comparison.plan import InputPlan
-from datarecs_core.comparison.rules import Rules
+from datarecs_core.comparison.rules import STRICT, Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,11 @@ class Preparation:
     plan: InputPlan
     rules: Rules
     zones: Zones
+
+    @property
+    def changes_nothing(self) -> bool:
+        """No map, no cast, and no rule, neither of input nor of results."""
+        return not self.plan.mapped and self.plan.cast is None and self.rules == STRICT
 
     def apply(self, delivered: Value) -> Value:
         """The value as it is grouped, or as functions take it."""

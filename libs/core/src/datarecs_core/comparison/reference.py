@@ -31,6 +31,8 @@ from datarecs_core.comparison.judging import (
     DifferenceWriter,
     GroupJudgement,
     MeasureJudgement,
+    agreed_group,
+    agrees,
     judge_group,
 )
 from datarecs_core.comparison.normalizing import on_result
@@ -151,9 +153,16 @@ class _Oracle:
         duplicates = self._duplicate_keys() if stage.type in _KEYED else []
         if stage.collapses:
             self.groups = {name: self._collapsed(each) for name, each in self.groups.items()}
-        judged = {name: judge_group(stage, each, each.mask) for name, each in self.groups.items()}
+        agreed = agreed_group(stage)
+        judged = {
+            name: agreed if agrees(stage, each) else judge_group(stage, each, each.mask)
+            for name, each in self.groups.items()
+        }
         writer = DifferenceWriter(stage=stage, key=self.key)
-        found = [writer.rows(name, self.groups[name], each) for name, each in judged.items()]
+        found = [
+            [] if each.equal else writer.rows(name, self.groups[name], each)
+            for name, each in judged.items()
+        ]
         summary, stored = difference_set([row for rows in found for row in rows], stage.caps)
         groups = list(judged.values())
         results = StageResults(
@@ -277,6 +286,8 @@ class _Oracle:
 
     def _amount(self, rows: Sequence[tuple[Cell, ...]], plan: MeasurePlan) -> Decimal | None:
         """Of one group and source; what is not a finite number contributes nothing."""
+        if len(rows) == 1:
+            return rows[0][plan.index].value.amount or Decimal(0)
         found = [row[plan.index].value.amount for row in rows]
         return add([amount for amount in found if amount is not None]) if rows else None
 

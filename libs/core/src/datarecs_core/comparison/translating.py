@@ -4,7 +4,7 @@ Apart from `canonical` because only readers of rows (the oracle, small compares)
 that work on columns do the same in their own language.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -19,6 +19,7 @@ from datarecs_core.comparison.canonical import (
     encode,
     invalid,
     number,
+    text,
 )
 from datarecs_core.comparison.json_form import json_value
 from datarecs_core.documents import decimal_text
@@ -52,20 +53,34 @@ def canonical(value: object, kind: CanonicalType, source: str) -> Value:
     Raises:
         TypeError: the reader delivered something else: its fault, not the data's.
     """
-    if value is None:
-        return NULL
-    if isinstance(value, Invalid):
-        return invalid(source, value.raw)
+    return translation(kind, source)(value)
+
+
+def translation(kind: CanonicalType, source: str) -> Callable[[object], Value]:
+    """The same for a whole column, whose type is looked at once."""
+    translate = _of_kind(kind)
+
+    def translated(value: object) -> Value:
+        if value is None:
+            return NULL
+        if isinstance(value, Invalid):
+            return invalid(source, value.raw)
+        return translate(value, kind, source)
+
+    return translated
+
+
+def _of_kind(kind: CanonicalType) -> Callable[[object, CanonicalType, str], Value]:
     if kind.is_number:
-        return _number(value, source)
+        return _number
     if kind.is_time:
-        return _time(value, kind)
+        return _time
     if kind.members:
-        return _nested(value, kind, source)
-    return _scalar(value, kind, source)
+        return _nested
+    return _text if kind.kind is TypeKind.TEXT else _scalar
 
 
-def _number(value: object, source: str) -> Value:
+def _number(value: object, _kind: CanonicalType, source: str) -> Value:
     match value:
         case bool():
             raise TypeError("a boolean is no number")
@@ -87,13 +102,19 @@ def fits(value: Decimal, scale: int | None = None, digits: int = MAX_DIGITS) -> 
 
     Without a scale the number's own digits decide, trailing zeros not counted.
     """
-    if value == 0:
+    if value == 0 or (scale is None and _is_short(value, digits)):
         return True
     if abs(value.adjusted()) > _MAX_EXPONENT:
         return False
     whole, _, fraction = decimal_text(value).lstrip("-").partition(".")
     after = len(fraction) if scale is None else scale
     return len(fraction) <= after and len(whole.lstrip("0")) <= digits - after
+
+
+def _is_short(value: Decimal, digits: int) -> bool:
+    """Whether it is written without exponent and with no more characters than digits."""
+    written = str(value)
+    return len(written) <= digits and "E" not in written
 
 
 _TIME_TAGS = {
@@ -104,7 +125,7 @@ _TIME_TAGS = {
 }
 
 
-def _time(value: object, kind: CanonicalType) -> Value:
+def _time(value: object, kind: CanonicalType, _source: str) -> Value:
     tag = _TIME_TAGS[kind.kind]
     match value:
         case Decimal():
@@ -128,8 +149,6 @@ def _micros(length: timedelta) -> Decimal:
 
 def _scalar(value: object, kind: CanonicalType, source: str) -> Value:
     match kind.kind, value:
-        case TypeKind.TEXT, str() | bytes():
-            return _text(value, source)
         case TypeKind.JSON, str():
             written = json_value(value)
             return _bad_text(value, source) if written is None else Value(Tag.JSON, written)
@@ -145,15 +164,26 @@ def _scalar(value: object, kind: CanonicalType, source: str) -> Value:
             raise TypeError(f"{type(value).__name__} is no {kind}")
 
 
-def _text(value: str | bytes, source: str) -> Value:
+def _text(value: object, kind: CanonicalType, source: str) -> Value:
     """UTF-8 or nothing: a lone surrogate is as invalid as a broken byte."""
+    match value:
+        case str():
+            return text(value) if _is_unicode(value) else _bad_text(value, source)
+        case bytes():
+            try:
+                return text(value.decode())
+            except UnicodeError:
+                return invalid(source, value)
+        case _:
+            raise TypeError(f"{type(value).__name__} is no {kind}")
+
+
+def _is_unicode(value: str) -> bool:
     try:
-        if isinstance(value, bytes):
-            return Value(Tag.TEXT, value.decode())
         value.encode()
     except UnicodeError:
-        return invalid(source, value) if isinstance(value, bytes) else _bad_text(value, source)
-    return Value(Tag.TEXT, value)
+        return False
+    return True
 
 
 def _bad_text(value: str, source: str) -> Value:

@@ -48,8 +48,10 @@ class WaterfallOf:
     def take(self, amounts: Sequence[Decimal | None]) -> None:
         """One group: the sum of its finite amounts by source, None for a source without it."""
         self.steps = self.steps or [Steps() for _ in amounts]
+        base = amounts[self.reference]
         for own, amount in zip(self.steps, amounts, strict=True):
-            own.take(amount, amounts[self.reference])
+            if amount != base:  # else the group adds no step
+                own.take(amount, base)
 
     def told(self, gaps: Sequence[Decimal | None]) -> tuple[Waterfall | None, ...]:
         """One entry per source; None where the gap or one of the steps is unknown."""

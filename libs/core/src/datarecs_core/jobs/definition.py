@@ -384,6 +384,9 @@ class Execution:
     priority: int = 5
 
 
+DEFAULT_EXECUTION = Execution()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationJob:
     """The job's spec together with the name of its resource."""
@@ -403,7 +406,7 @@ class ReconciliationJob:
     empty: EmptyPolicy = EmptyPolicy.WARN
     schema: SchemaPolicy = SchemaPolicy()
     results: Results = Results()
-    execution: Execution = Execution()
+    execution: Execution = DEFAULT_EXECUTION
 
     @property
     def reference_source(self) -> str:

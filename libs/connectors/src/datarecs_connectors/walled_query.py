@@ -1,0 +1,245 @@
+"""One query of a job in a DuckDB that is cut off from everything but one table.
+
+A database runs a job's SQL behind its own walls; files have none, so the walls are here. The rows
+are loaded first; then the database is cut off from files, network, extensions, settings and this
+process's own variables, and one SELECT may run in it until its deadline. One thread runs it, so
+that equal files give equal answers.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from threading import Timer
+
+import duckdb
+import pyarrow as pa
+import pyarrow.types as pat
+
+from datarecs_connectors.arrow_types import canonical_type
+from datarecs_connectors.errors import (
+    QueryFailedError,
+    SourceUnsupportedError,
+    StatementTimeoutError,
+)
+from datarecs_connectors.typed_text import arrow_type
+from datarecs_core.comparison.scan import SourceColumn, SourceSchema
+from datarecs_core.jobs.types import TypeKind
+
+BATCH_ROWS = 10_000
+_ROWS = "$rows"
+"""No source has this name."""
+_NANOS = 9
+"""Digits of a second."""
+_ONE_SELECT = "a query is exactly one SELECT, without parameters of its own"
+_WALLS = (
+    "SET TimeZone = 'UTC'",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "memory_limit": "512MiB",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+}
+_WHOLE_ROWS = frozenset({"STAR", "NATURAL", "TABLE_FUNCTION", "SHOW_REF"})
+"""Nodes of a query that may name columns without writing their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalledQuery:
+    """One query of a job."""
+
+    source: str
+    text: str
+    deadline: timedelta
+
+    @contextmanager
+    def database(
+        self,
+        scratch: str,
+        schema: SourceSchema,
+        load: Callable[[], Iterator[pa.RecordBatch]] | None = None,
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One table, named as the source; behind its walls once what there is to load is there."""
+        settings = {**_SETTINGS, "temp_directory": f"{scratch}/spill"}
+        with duckdb.connect(config=settings) as database, self._told(), self._timed(database):
+            fields = [
+                (each.name, _held(each)) for each in schema.columns if is_single(each, schema)
+            ]
+            form, table = pa.schema(fields), _quoted(self.source)
+            database.register(_ROWS, form.empty_table())
+            database.execute(f"CREATE TABLE {table} AS SELECT * FROM {_quoted(_ROWS)}")  # noqa: S608 - quoted
+            for batch in load() if load is not None else ():
+                database.register(_ROWS, batch.select(form.names).cast(form))
+                database.execute(f"INSERT INTO {table} SELECT * FROM {_quoted(_ROWS)}")  # noqa: S608 - quoted
+            database.unregister(_ROWS)
+            for wall in _WALLS:
+                database.execute(wall)
+            yield database
+
+    def columns(self, database: duckdb.DuckDBPyConnection) -> tuple[SourceColumn, ...]:
+        """What the query returns, by the types that it has."""
+        self._check(database)
+        found = database.sql(self.text).to_arrow_reader(BATCH_ROWS).schema
+        columns = []
+        for each in found:
+            kind = canonical_type(_stored(each.type))
+            if kind is None:
+                raise SourceUnsupportedError(
+                    self.source,
+                    f"column {each.name!r} of its query has the type {each.type}, which cannot be "
+                    "compared yet; cast it in the query",
+                )
+            columns.append(SourceColumn(name=each.name, type=kind, native_type=str(each.type)))
+        return tuple(columns)
+
+    def answers(self, database: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+        """The rows that it returns; at least one batch."""
+        self._check(database)
+        reader = database.sql(self.text).to_arrow_reader(BATCH_ROWS)
+        yield pa.RecordBatch.from_pylist([], reader.schema)
+        yield from reader
+
+    def needed(
+        self, database: duckdb.DuckDBPyConnection, schema: SourceSchema
+    ) -> tuple[SourceColumn, ...]:
+        """Columns that the query names; all of them where it may mean others without naming them.
+
+        One at least: a table without columns has no rows.
+        """
+        self._check(database)
+        (written,) = database.execute("SELECT json_serialize_sql(?)", [self.text]).fetchone() or ()
+        tree = json.loads(written)
+        words = _Words.of(tree)
+        if tree["error"] or words.whole:
+            return schema.columns
+        named = [each for each in schema.columns if each.name.casefold() in words.all]
+        return tuple(named) or schema.columns[:1]
+
+    def _check(self, database: duckdb.DuckDBPyConnection) -> None:
+        found = database.extract_statements(self.text)
+        if len(found) != 1 or found[0].type is not duckdb.StatementType.SELECT:
+            raise QueryFailedError(self.source, _ONE_SELECT)
+        if found[0].named_parameters:
+            raise QueryFailedError(self.source, _ONE_SELECT)
+
+    @contextmanager
+    def _timed(self, database: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        timer = Timer(self.deadline.total_seconds(), database.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """DuckDB's errors in the product's words; only those about names are repeated."""
+        try:
+            yield
+        except duckdb.InterruptException as cause:
+            raise StatementTimeoutError(
+                self.source, "its query took longer than limits.statement_timeout"
+            ) from cause
+        except duckdb.PermissionException as cause:
+            raise QueryFailedError(
+                self.source, f"its query may read nothing but the table {self.source!r}"
+            ) from cause
+        except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as cause:
+            why = str(cause).splitlines()[0][:200]
+            raise QueryFailedError(self.source, f"its query is refused: {why}") from cause
+        except duckdb.OutOfMemoryException as cause:
+            raise QueryFailedError(
+                self.source, "its query needs more memory than there is; group by fewer values"
+            ) from cause
+        except duckdb.Error as cause:
+            raise QueryFailedError(
+                self.source, f"its query failed on some row ({type(cause).__name__})"
+            ) from cause
+
+
+@dataclass(slots=True)
+class _Words:
+    """Every text in the tree of a query, and whether it may take columns that it does not name."""
+
+    all: set[str] = field(default_factory=set)
+    relations: set[str] = field(default_factory=set)
+    references: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, tree: object) -> "_Words":
+        words = cls()
+        words._take(tree)
+        return words
+
+    @property
+    def whole(self) -> bool:
+        """Also where a table's name stands for its rows."""
+        return bool(self.relations & self.references) or any(
+            each.casefold() in self.all for each in _WHOLE_ROWS
+        )
+
+    def _take(self, node: object) -> None:
+        match node:
+            case str():
+                self.all.add(node.casefold())
+            case list():
+                for each in node:
+                    self._take(each)
+            case dict():
+                self._take_names(node)
+                for each in node.values():
+                    self._take(each)
+
+    def _take_names(self, node: Mapping[str, object]) -> None:
+        if node.get("class") == "COLUMN_REF" and isinstance(names := node["column_names"], list):
+            self.references.update(str(each).casefold() for each in names[-1:])
+        if "sample" in node:
+            own = (node.get("alias"), node.get("table_name"))
+            self.relations.update(str(each).casefold() for each in own if each)
+
+
+def is_single(column: SourceColumn, schema: SourceSchema) -> bool:
+    """No other column has its name, however it is written."""
+    names = [each.name.casefold() for each in schema.columns]
+    return names.count(column.name.casefold()) == 1
+
+
+def _held(column: SourceColumn) -> pa.DataType:
+    """In which the table holds a column of the source."""
+    kind, digits = column.type, column.type.precision
+    if column.native_type == "uint64":
+        return pa.decimal128(20, 0)
+    match kind.kind:
+        case TypeKind.TIME if digits == _NANOS:
+            return pa.time64("ns")
+        case TypeKind.INSTANT if digits == _NANOS:
+            return pa.timestamp("ns", tz="UTC")
+        case TypeKind.LOCAL_TIMESTAMP if digits == _NANOS:
+            return pa.timestamp("ns")
+        case _:
+            return arrow_type(kind) or pa.string()
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """In which an extract holds what DuckDB returns: whole numbers of one size, plain texts."""
+    if pat.is_uint64(kind):
+        return pa.decimal128(20, 0)
+    if pat.is_integer(kind):
+        return pa.int64()
+    return kind.value_type if pat.is_dictionary(kind) else kind
+
+
+def plain_column(column: pa.Array) -> pa.Array:
+    return column.cast(_stored(column.type))
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'

@@ -50,7 +50,15 @@ SOURCES = [
 ]
 COUNTED: dict[str, Any] = {
     "sources": SOURCES,
-    "stages": [{"name": "each", "type": "row", "dimensions": ["id"], "measures": "*"}],
+    "stages": [
+        {"name": "each", "type": "row", "dimensions": ["id"], "measures": "*"},
+        {
+            "name": "totals",
+            "type": "aggregate",
+            "dimensions": ["account"],
+            "measures": [{"name": "amount", "function": "sum"}],
+        },
+    ],
     "execution": {"strategy": "narrow"},
 }
 SEALED: dict[str, Any] = {
@@ -228,7 +236,7 @@ def test_a_cluster_proves_what_one_machine_proves_even_when_it_loses_a_node(
     assert all(rows for each in expected for rows in each.differences.values())
     assert [each.digests for each in found] == [each.digests for each in expected]
     chosen = [[each["chosen"] for each in left.strategies] for left in (*expected, *found)]
-    assert chosen == [["narrow"], ["full", "full"]] * 2
+    assert chosen == [["narrow", "narrow"], ["full", "full"]] * 2
 
 
 def _on_this_machine(place: Place, runtime: SparkRuntime, spec: Mapping[str, Any]) -> Left:

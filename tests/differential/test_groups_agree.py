@@ -31,6 +31,7 @@ from datarecs_core.jobs.vocabulary import (
     TimePrecision,
     Trim,
 )
+from datarecs_spark import preaggregating
 from datarecs_spark.errors import SourceFailedError
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
@@ -79,11 +80,15 @@ def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.case("P60")
-@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("strict", "many"), [(True, False), (False, False), (False, True)], ids=str
+)
 @pytest.mark.parametrize("seed", range(SHAPES))
 def test_groups_of_the_kernel_have_the_numbers_of_their_rows(
-    bench: SparkBench, seed: int, *, strict: bool
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, seed: int, *, strict: bool, many: bool
 ) -> None:
+    if many:
+        monkeypatch.setattr(preaggregating, "on_one_executor", lambda _: False)
     case = a_narrowed_case(seed, strict=strict, sets=SETS, kind=StageType.AGGREGATE)
     expected = compare(MemoryBench(), case.job, case.tables)
     found = compare(bench, narrowed(case.job), case.tables)
@@ -96,9 +101,17 @@ def test_groups_of_the_kernel_have_the_numbers_of_their_rows(
 
 
 @pytest.mark.case("P60")
-@pytest.mark.parametrize("normalize", [Normalize(), RELAXED], ids=["in the task", "by Spark"])
-def test_edges_of_groups_have_one_answer(bench: SparkBench, normalize: Normalize) -> None:
+@pytest.mark.parametrize(
+    ("normalize", "many"),
+    [(Normalize(), False), (RELAXED, False), (Normalize(), True)],
+    ids=["in the task", "by Spark", "in many tasks"],
+)
+def test_edges_of_groups_have_one_answer(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, normalize: Normalize, *, many: bool
+) -> None:
     """NULLs, texts beyond ASCII, days before the calendar, other digits, sources without rows."""
+    if many:
+        monkeypatch.setattr(preaggregating, "on_one_executor", lambda _: False)
     changed = [
         (*row[:3], v + D("0.0001") if isinstance(v := row[3], Decimal) else None, *row[4:])
         for row in ROWS[:-1]

@@ -36,15 +36,17 @@ def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory)
 @pytest.mark.parametrize(
     ("way", "seed"),
     [
-        *product(["in the task", "by Spark"], range(SHAPES)),
-        *product(["in many tasks"], range(SHAPES // 2)),
+        *product(["in the task", "in a few tasks"], range(SHAPES)),
+        *product(["by Spark", "in many tasks"], range(SHAPES // 2)),
     ],
 )
 def test_narrow_and_the_oracle_agree_on_every_number(
     bench: SparkBench, way: str, seed: int, *, strict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if way == "by Spark":
+    if way in {"in a few tasks", "by Spark"}:
         monkeypatch.setattr(kept_rows, "MOST_KEPT", NONE)
+    if way == "by Spark":
+        monkeypatch.setattr(kept_rows, "MOST_APART", NONE)
     if way == "in many tasks":
         monkeypatch.setattr(narrowing, "on_one_executor", lambda _: False)
     case = a_narrowed_case(seed, strict=strict, sets=SETS)

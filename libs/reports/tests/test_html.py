@@ -156,6 +156,19 @@ def test_samples_shrink_before_a_page_reaches_two_megabytes() -> None:
     assert "m499" in text
 
 
+@pytest.mark.case("U46")
+def test_a_table_of_many_columns_is_printed_across_the_paper_with_all_of_them() -> None:
+    """Paper does not scroll: what would not fit is set smaller, and broken within a cell."""
+    _, _, printed = unmatched_page().style.partition("@media print")
+    wide = ".scroll:has(thead th:nth-child(10))"
+    rules = dict(re.findall(r"([^{}]+?) \{ ([^{}]*) \}", printed))
+    told = {selector.strip(): rule for selector, rule in rules.items()}
+    assert "size: landscape" in told["@page wide"]
+    assert next(rule for name, rule in told.items() if name.endswith(wide)) == "page: wide;"
+    assert "overflow-wrap: anywhere" in told[f"{wide} :is(th, td, td.number)"]
+    assert "overflow: visible" in told[".scroll"]
+
+
 @pytest.mark.case("X79")
 def test_hostile_values_and_columns_are_shown_literally() -> None:
     one = a_table("one", "id text, v text", *[(text, text) for text in HOSTILE])

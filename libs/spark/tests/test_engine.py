@@ -4,33 +4,49 @@ Spark is asked what it was told to do: how often it was started, what came back 
 by which plan. Numbers are compared elsewhere, by the suites that every engine passes.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
+from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame
 
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.faults import KeyTooLargeError, ValueTooLargeError
 from datarecs_core.comparison.results import StageResults
+from datarecs_core.comparison.run_json import Sealing, proof_document
+from datarecs_core.comparison.scan import FileList, PinnedFile
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_spark import narrowing
+from datarecs_spark import narrowing, sink
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
-from datarecs_spark.errors import ComparisonFailedError
+from datarecs_spark.errors import CancelledError, ComparisonFailedError
 from datarecs_spark.kernel import KernelTask, kept_file
 from datarecs_spark.session import SparkRuntime
-from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
+from datarecs_testing.comparisons import (
+    a_measure,
+    absolute,
+    aggregate_by,
+    compare,
+    rows_by,
+)
+from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.spark import SparkBench
-from datarecs_testing.tables import Table, a_job, a_table, plan_of
+from datarecs_testing.tables import NOON, Table, a_job, a_table, plan_of
 
 pytestmark = pytest.mark.spark
 
@@ -180,6 +196,17 @@ def _copies(values: Iterator[int]) -> list[tuple[int, int]]:
     return [(1, value) for value in values]
 
 
+@pytest.mark.case("P65")
+def test_as_many_columns_as_a_source_may_have_can_be_planned(spark_runtime: SparkRuntime) -> None:
+    """What a stage does with them: Java's usual stack ends before, in the partitioning."""
+    names = [f"c{at}" for at in range(2000)]
+    rows = spark_runtime.session().range(1).selectExpr(*(f"id AS {each}" for each in names))
+    tuples = rows.groupBy(*names).agg(F.expr("count(*) AS n"))
+    told = tuples.selectExpr(*(f"IF(n > 1, {each}, NULL) AS {each}" for each in names))
+    spread = told.groupBy(*names).agg(F.expr("count(*) AS n")).repartition(2, "c0")
+    assert spread._jdf.queryExecution().executedPlan()  # noqa: SLF001  no other way
+
+
 @pytest.mark.case("P26")
 @pytest.mark.parametrize(
     ("first", "second", "outside"),
@@ -226,6 +253,30 @@ def test_a_file_with_a_value_or_key_at_its_real_limit_is_compared_and_one_byte_m
                 compare(bench, job, tables)
 
 
+@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW])
+def test_a_column_that_some_files_lack_is_null_where_that_is_declared(
+    bench: SparkBench, tmp_path: Path, strategy: Strategy
+) -> None:
+    """As the oracle reads them; the kernel leaves files of several schemas to Spark."""
+    whole = [(k, None if k < 2 else f"t{k}", None if k > 1 else k) for k in range(4)]
+    tables = [a_table(name, "k int, t text, n int", *whole) for name in ("one", "two")]
+    parts = [pa.table({"n": [0, 1], "k": [0, 1]}), pa.table({"t": ["t2", "t3"], "k": [2, 3]})]
+    for at, part in enumerate(parts):
+        pq.write_table(part, tmp_path / f"{at}.parquet")
+    files = tuple(
+        PinnedFile(path=each.name, size_bytes=each.stat().st_size, rows=2)
+        for each in sorted(tmp_path.iterdir())
+    )
+    pin = FileList(root=str(tmp_path), files=files, taken_at=NOON)
+    stage = rows_by("k", a_measure("t"), a_measure("n"))
+    job = a_job(tables, stage, execution=Execution(strategy=strategy))
+    engine, plan = bench.prepare(plan_of(job, tables), tables)
+    merging = replace(plan.scans[0], pin=pin, options=(("merge_schema", True),))
+    plan = plan.with_scans((merging, *plan.scans[1:]))
+    counts = engine.compare(plan.stages[0], lambda _: None).counts
+    assert (counts.source_row_counts, counts.rows_matched) == ((4, 4), 4)
+
+
 @pytest.mark.parametrize("full", [True, False])
 def test_a_failed_narrowing_reads_every_row_only_where_that_may_cure_it(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, full: bool
@@ -254,6 +305,91 @@ def test_a_failed_narrowing_reads_every_row_only_where_that_may_cure_it(
     assert found.counts.rows_unmatched == 3
     assert found.strategy is not None
     assert found.strategy.chosen is Strategy.FULL
+
+
+@pytest.mark.case("P65")
+def test_a_stage_that_takes_more_disk_than_the_job_allows_ends_and_the_next_one_works(
+    bench: SparkBench,
+) -> None:
+    """Two shuffles of ten thousand rows take some hundred kB."""
+    tables = books(rows=5000, differing=3)
+    for spill, fits in ((1, False), (2**26, True)):
+        job = a_job(tables, STAGES["row"], execution=Execution(spill=spill))
+        if fits:
+            assert compare(bench, job, tables).counts().rows_unmatched == 3
+        else:
+            with pytest.raises(ComparisonFailedError, match=r"execution\.spill") as caught:
+                compare(bench, job, tables)
+            assert caught.value.code.name == "SPILL_EXHAUSTED"
+
+
+@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW])
+def test_a_task_that_is_killed_leaves_no_verdict_or_the_right_one(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, strategy: Strategy
+) -> None:
+    """Of `full` the task that judges, of `narrow` the kernel's, after which every row is read."""
+    killed = sink if strategy is Strategy.FULL else narrowing
+    monkeypatch.setattr(killed, "attempt_name", partial(os._exit, 9))
+    tables = books(rows=40, differing=3)
+    job = a_job(tables, STAGES["row"], execution=Execution(strategy=strategy))
+    if strategy is Strategy.NARROW:
+        found = compare(bench, job, tables).results()
+        assert found.counts.rows_unmatched == 3
+        assert found.strategy is not None
+        assert found.strategy.chosen is Strategy.FULL
+        return
+    with pytest.raises(ComparisonFailedError) as caught:
+        compare(bench, job, tables)
+    assert caught.value.code.name == "COMPARISON_FAILED"
+    assert not list(bench.folder.glob(f"run-{next(bench.runs) - 1}/differences/*/part-*"))
+
+
+def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
+    bench: SparkBench, spark_runtime: SparkRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task waits for ever; the session serves the next run all the same."""
+    tables = books(rows=40, differing=3)
+    job = a_job(tables, *STAGES.values())
+    engine, plan = bench.prepare(plan_of(job, tables), tables)
+    first, second = plan.stages
+    tracker = spark_runtime.session().sparkContext.statusTracker()
+    looked = Event()
+
+    def cancel() -> None:
+        while not tracker.getActiveStageIds():
+            looked.wait(0.02)
+        spark_runtime.cancel()
+
+    with monkeypatch.context() as patched, ThreadPoolExecutor(1) as threads:
+        patched.setattr(sink, "attempt_name", lambda: str(Event().wait()))
+        cancelling = threads.submit(cancel)
+        with pytest.raises(CancelledError):
+            engine.compare(first, lambda _: None)
+        cancelling.result()
+    with pytest.raises(CancelledError):
+        engine.compare(second, lambda _: None)
+    assert compare(bench, job, tables).counts("rows").rows_unmatched == 3
+
+
+@pytest.mark.case("P60")
+@pytest.mark.parametrize("partitions", [1, 7, 64])
+def test_a_proof_does_not_depend_on_partitions(bench: SparkBench, partitions: int) -> None:
+    """Two is what every other test has; `test_other_java` asks again on one core."""
+    rows = [(k % 29, f"a{k % 7}", D(k % 23) / 4, k) for k in range(90)]
+    tables = [
+        a_table("one", COLUMNS, *rows, (None, None, None, None)),
+        a_table("two", COLUMNS, *[row for row in rows if row[3] % 13], *rows[:5]),
+    ]
+    job = a_job(tables, *STAGES.values(), execution=Execution(partitions=partitions))
+    found, expected = compare(bench, job, tables), compare(MemoryBench(), job, tables)
+    assert found.stored == expected.stored
+    told = [
+        canonical_json(
+            proof_document(expected.plan, each.outcome, Sealing(versions={}, key_id="k1"))
+        )
+        for each in (found, expected)
+    ]
+    assert told[0] == told[1]
 
 
 def test_a_stage_reads_the_columns_that_it_needs_out_of_those_that_all_stages_need(

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from datarecs_spark.read import PlainColumns
 from datarecs_spark.sink import SinkTask
 from datarecs_spark.stored import read_differences
 from datarecs_spark.storing import SHOWN_KEYS, SinkPlan
+from datarecs_spark.written import digest_of
 from datarecs_testing.comparisons import a_measure, absolute, rows_by
 from datarecs_testing.tables import a_job, a_table, plan_of
 
@@ -143,6 +145,8 @@ def test_what_is_stored_is_what_core_says_wherever_batches_are_cut(
     found, told = list(read_differences(directory)), told_by_core(stage, groups)
     assert sorted(map(everything, found)) == sorted(map(everything, told))
     assert (counted.stored, digest_text(counted.digest)) == (len(told), digest(told))
+    stored = [pq.read_table(directory / part) for part in counted.parts]
+    assert digest_text(sum(map(digest_of, stored))) == digest(told)
     repeated = {
         key_hash(KEY, encode_tuple(tuple(map(value_of, NAMES, key)))).hex()
         for key, sources in groups.items()

@@ -1,7 +1,8 @@
 """Canonical values are the same bytes on every Java: the published vectors once more, on another.
 
-Other tests run on the Java that is found first. Here a child runs their conformance suite on one of
-another version: the packaged 21 beside a machine's 17, or the other way round.
+Other tests run on the Java that is found first, on two cores. Here a child runs their conformance
+suite, and one proof, on one core and a Java of another version: the packaged 21 beside a machine's
+17, or the other way round.
 """
 
 import subprocess
@@ -21,8 +22,10 @@ pytestmark = pytest.mark.spark
 SUITES = (
     "test_canonical_conformance.py::TestCanonical",
     "test_other_java.py::test_spark_runs_on_the_java_that_was_named",
+    "test_engine.py::test_a_proof_does_not_depend_on_partitions[7]",
 )
 NAMED = "DATARECS_JAVA__HOME"
+OTHER = {"DATARECS_TEST_REQUIRE": "spark", "DATARECS_TEST_MASTER": "local[1]"}
 
 
 def of_spark(runtime: SparkRuntime) -> int:
@@ -51,7 +54,8 @@ def test_spark_runs_on_the_java_that_was_named(spark_runtime: SparkRuntime, tmp_
 
 
 @pytest.mark.case("F22")
-def test_published_vectors_are_the_same_bytes_on_another_java(
+@pytest.mark.case("P60")
+def test_values_and_proofs_are_the_same_bytes_on_another_java_and_one_core(
     spark_runtime: SparkRuntime, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     own = of_spark(spark_runtime)
@@ -62,10 +66,10 @@ def test_published_vectors_are_the_same_bytes_on_another_java(
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITES],
         cwd=here,
-        env={**process_environment(), NAMED: str(found.home), "DATARECS_TEST_REQUIRE": "spark"},
+        env={**process_environment(), NAMED: str(found.home), **OTHER},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "3 passed" in ended.stdout
+    assert "4 passed" in ended.stdout

@@ -11,6 +11,7 @@ from datetime import timedelta
 from datarecs_core.comparison.plan import (
     ComparisonPlan,
     DimensionPlan,
+    Effort,
     InputPlan,
     MeasurePlan,
     StagePlan,
@@ -96,7 +97,7 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
         yield "zone", f"times without a zone are in {scan.timezone}"
     if statement is not None:
         yield "sql", visible(statement, most=4000)
-        yield "parallel", _readers(scan)
+        yield "parallel", "one reader"
     yield "limits", limit_words(scan.limits)
 
 
@@ -135,14 +136,6 @@ def _columns(scan: Scan) -> Iterator[str]:
         yield f"{visible(column.name)}{named}{made}: {kind}"
     if len(scan.columns) > _SHOWN_COLUMNS:
         yield f"and {count(len(scan.columns) - _SHOWN_COLUMNS)} more"
-
-
-def _readers(scan: Scan) -> str:
-    by, most = scan.partition.by, scan.partition.count
-    if by == "none":
-        return "one reader"
-    count_of = min(8, 2 * scan.limits.max_connections) if most is None else most
-    return f"by {visible(by)}, at most {counted(count_of, 'reader')}"
 
 
 def limit_words(limits: Limits) -> str:
@@ -193,6 +186,7 @@ def _stage(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple
     ):
         yield "policy", line
     yield from _strategy(stage, asked)
+    yield "work", _effort(stage.effort)
     if stage.confirm is not None:
         limits = stage.confirm
         times = "once" if limits.attempts == 1 else f"up to {counted(limits.attempts, 'time')}"
@@ -200,6 +194,12 @@ def _stage(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple
         told = f"what differs is read again {times}, {_minutes(limits.after)} apart, {unless}"
         yield "confirm", told
     yield "then", NEXT[stage.on_unmatched]
+
+
+def _effort(effort: Effort) -> str:
+    many = effort.partitions
+    cut = "as rows and cores ask for" if many is None else f"into {counted(many, 'partition')}"
+    return f"cut {cut}, at most {size(effort.spill)} of disk for intermediate data"
 
 
 def _strategy(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:

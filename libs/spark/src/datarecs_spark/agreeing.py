@@ -64,6 +64,9 @@ class Agreeing:
     def __init__(self, measure: MeasurePlan, form: Form, *, sources: int, reference: int) -> None:
         self.measure, self.form, self.reference = measure, form, reference
         self.tolerances = [_compiled(each, form, measure.bound) for each in measure.tolerances]
+        self.is_exact = all(isinstance(each, ExactTolerance) for each in measure.tolerances)
+        self.every = (True,) * len(self.tolerances)
+        self.none = (False,) * len(self.tolerances)
         self.together = all if measure.combine is Combine.ALL else any
         self.pairs = list(combinations(range(sources), 2))
         self.sets = _sets(measure.compare_to, sources, reference)
@@ -87,7 +90,7 @@ class Agreeing:
     def found(self, values: Sequence[Plain]) -> Found:
         """How one value per source, not all of them equal, stands to the tolerances."""
         place = Place(values, [self.units(each) for each in values])
-        sets = [(False,) * len(self.tolerances)]
+        sets = [self.none]
         if _NULL not in values:
             sets = [self._own(each, place) for each in self.sets]
         if len(sets) == 1:
@@ -97,12 +100,14 @@ class Agreeing:
 
     def _own(self, chosen: Sequence[int], place: Place) -> tuple[bool, ...]:
         """Per tolerance, whether it lets the set pass."""
-        first, *others = (place.values[each] for each in chosen)
-        if all(other == first for other in others):
-            return (True,) * len(self.tolerances)
+        values = [place.values[each] for each in chosen]
+        if values.count(values[0]) == len(values):
+            return self.every
+        if self.is_exact:
+            return self.none
         found = [unit for each in chosen if (unit := place.units[each]) is not None]
         if len(found) < len(chosen):
-            return (False,) * len(self.tolerances)
+            return self.none
         base = place.units[self.reference]
         return tuple(holds(found, base) for holds in self.tolerances)
 
@@ -130,8 +135,10 @@ class Agreeing:
 
     def _equal_once_cut(self, units: Sequence[Units]) -> bool:
         cut = self.measure.cut
+        if cut is None or cut.float32:
+            return False
         known = [unit for unit in units if unit is not None]
-        if cut is None or cut.float32 or len(known) < len(units):
+        if len(known) < len(units):
             return False
         if cut.second_digits is not None:
             unit = 10 ** (_SECOND_DIGITS - cut.second_digits)

@@ -7,6 +7,7 @@ import threading
 
 from pyspark import SparkContext
 
+from datarecs_core.errors.base import DatarecsError
 from datarecs_spark.errors import CancelledError
 
 _GROUP = "datarecs"
@@ -17,9 +18,15 @@ class Cancellation:
 
     def __init__(self, context: SparkContext) -> None:
         self._context, self._wanted = context, threading.Event()
+        self._reason: DatarecsError | None = None
 
-    def cancel(self) -> None:
-        """Safe to repeat, and before or after any job."""
+    def cancel(self, reason: DatarecsError | None = None) -> None:
+        """Safe to repeat, and before or after any job.
+
+        Args:
+            reason: what `check` raises; None where somebody wished it.
+        """
+        self._reason = self._reason or reason
         self._wanted.set()
         self._context.cancelJobGroup(_GROUP)
 
@@ -27,12 +34,12 @@ class Cancellation:
         """What this thread starts from now on can be cancelled.
 
         Raises:
-            CancelledError: it already was.
+            DatarecsError: as `check` does.
         """
         self.check()
         self._context.setJobGroup(_GROUP, "comparison", interruptOnCancel=True)
 
     def check(self) -> None:
-        """Raises CancelledError once somebody has cancelled."""
+        """Raises CancelledError, or the reason that was given, once the run is cancelled."""
         if self._wanted.is_set():
-            raise CancelledError
+            raise self._reason or CancelledError

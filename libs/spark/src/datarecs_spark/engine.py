@@ -55,7 +55,7 @@ from datarecs_spark.looking import (
     listed_keys,
     of_last_looks,
 )
-from datarecs_spark.narrowing import Narrowed, narrowed
+from datarecs_spark.narrowing import Narrowed, narrowed, on_one_executor
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.opening import opened_groups, opened_tuples
 from datarecs_spark.preaggregating import Preaggregated, preaggregated
@@ -65,6 +65,7 @@ from datarecs_spark.read import Delivered, PlainColumns, delivered, roots
 from datarecs_spark.results import stage_results
 from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
 from datarecs_spark.sink import SUMMARY, sunk
+from datarecs_spark.spilling import SpillWatch
 from datarecs_spark.storing import SinkPlan
 from datarecs_spark.tally import SourceTally, passed_rows, read_rows, read_tallies
 from datarecs_spark.truncating import truncated
@@ -102,7 +103,7 @@ class SparkEngine:
         self._key_fields: dict[str, tuple[Field, ...]] = {}
         """Of each stage: what the keys of its differing groups are."""
         for stage in plan.stages[:1]:
-            self._size(_expected_rows(stage))
+            self._size(stage)
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
         """Run one stage.
@@ -115,12 +116,13 @@ class SparkEngine:
             SumOverflowError: a sum needs more than 38 digits.
             DuplicateKeysError: repeated keys under `duplicates: error`.
             CancelledError: somebody cancelled.
-            ComparisonFailedError: Spark failed otherwise.
+            ComparisonFailedError: Spark failed otherwise, or took more disk than the job allows.
         """
         check_covered(plan)
         self._cancellation.name_jobs()
         try:
-            results = self._compare(plan)
+            with self._watched(plan):
+                results = self._compare(plan)
         except SparkFailure as cause:
             self._cancellation.check()
             raise _meaning(cause, plan) from cause
@@ -147,12 +149,28 @@ class SparkEngine:
         """
         return listed_keys(self._differing(stage), self._key_fields[stage], most)
 
-    def _size(self, rows: int) -> None:
-        """Cut work for so many rows, of a stage or of what narrowing left of it."""
-        cores, small = self._session.sparkContext.defaultParallelism, rows < SMALL_ROWS
-        self._partitions = 2 if small else max(2 * cores, rows // SMALL_ROWS)
+    def _size(self, stage: StagePlan) -> None:
+        """Cut work as the job says, or by the rows of the stage or of what narrowing left of it."""
+        rows, cores = _expected_rows(stage), self._session.sparkContext.defaultParallelism
+        small = rows < SMALL_ROWS
+        expected = 2 if small else max(2 * cores, rows // SMALL_ROWS)
+        self._partitions = stage.effort.partitions or expected
         self._session.conf.set("spark.sql.shuffle.partitions", str(self._partitions))
         self._session.conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
+
+    def _watched(self, plan: StagePlan) -> SpillWatch:
+        """Ends the run where intermediate data take more disk than the job allows.
+
+        What executors of a cluster keep for themselves is not seen from here.
+        """
+        limit = plan.effort.spill
+        told = f"intermediate data take more than {limit} bytes of disk (execution.spill)"
+        failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, told)
+        folders = [self._directory / _NARROWED]
+        if on_one_executor(self._session):
+            scratch = self._session.sparkContext.getConf().get("spark.local.dir")
+            folders += [Path(scratch)] if scratch else []
+        return SpillWatch(folders, limit=limit, exceeded=lambda: self._cancellation.cancel(failure))
 
     def _looks(self, plan: StagePlan) -> list[list[Delivered]]:
         """The sources' rows at each look, or their columns where the stage compares schemas."""
@@ -201,7 +219,7 @@ class SparkEngine:
         self, plan: StagePlan, closed: Narrowed | Preaggregated | None = None
     ) -> StageResults:
         """One pass over the rows of the plan; closed buckets add what they have."""
-        self._size(_expected_rows(plan))
+        self._size(plan)
         looks = self._looks(plan)
         sink = self._sink(layout_of(plan, looks[0]))
         counted, tallies = self._compared(plan, sink, looks)

@@ -6,7 +6,7 @@ dimensions and results is Spark's to say of the groups, or this task's where the
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,47 @@ def grouped(task: GroupTask, sink: SinkPlan | None, attempt: str) -> GroupAnswer
         return GroupAnswer(given_up=reason_of(failure))
 
 
+def faults(task: GroupTask, index: int, groups: int, counts: Sequence[Any]) -> Iterator[str]:
+    """Why rows must be read after all.
+
+    Args:
+        task: over all sources.
+        index: of the source that was added up last.
+        groups: of all sources so far.
+        counts: bytes of the source's largest value, then the magnitudes of its totals.
+    """
+    size, *sums = counts
+    most, rows = task.most_groups, sum(source.rows for source in task.kernel.sources)
+    if most is not None and groups > most * rows:
+        yield f"{groups / rows:.0%} of the rows would be groups"
+    if size > task.kernel.sources[index].max_value_bytes:
+        # Spark, which reads all rows instead, then says which row's column it was.
+        yield "a value is above its limit"
+    for total, found in zip(task.totals[index], sums, strict=True):
+        if found > total.most:
+            yield "totals need nearly all the digits that there are"
+
+
+def added_up(task: GroupTask, connection: Connection, path: Path) -> "PartNumbers":
+    """Write the groups of the only source of a task; numbers of its rows."""
+    return _Grouping(task, connection).added_up(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartNumbers:
+    """What one task of many tells of its part of a source; as `GroupAnswer` names them."""
+
+    read: int
+    filtered: int
+    rows: int
+    null_keys: int
+    groups: int
+    largest: int
+    """Bytes of the largest value that a function took."""
+    magnitudes: tuple[float, ...]
+    """Of totals, without regard to signs."""
+
+
 class _Grouping:
     """One task over one connection."""
 
@@ -137,7 +178,7 @@ class _Grouping:
             many, rows, nulls, *more = self._row(self._counts(index))
             groups.append(many)
             numbers.append((rows, nulls))
-            reason = next(self._faults(index, sum(groups), more), None)
+            reason = next(faults(self.task, index, sum(groups), more), None)
             if reason is not None:
                 return GroupAnswer(given_up=reason)
         read = [
@@ -150,7 +191,7 @@ class _Grouping:
             found = judged_groups(sink, self.connection, numbers, attempt=attempt, most=most)
         if found is None:
             for index in range(len(self.sources)):
-                self._write(index)
+                self._write(index, Path(self.task.kernel.directory) / groups_file(index))
         return GroupAnswer(
             read=tuple(rows for rows, _ in read),
             filtered=tuple(rows for _, rows in read),
@@ -172,7 +213,7 @@ class _Grouping:
         places = ", ".join(str(at + 1) for at in range(len(keys)))
         by = f"GROUP BY {places}" if keys else "HAVING count(*) > 0"
         return (
-            f"CREATE TEMP TABLE {table_of(index)} AS SELECT {', '.join(told)}"  # noqa: S608 - made of quoted names and SQL of this package
+            f"CREATE OR REPLACE TEMP TABLE {table_of(index)} AS SELECT {', '.join(told)}"  # noqa: S608 - made of quoted names and SQL of this package
             f" FROM {source.relation} {by}"
         )
 
@@ -191,27 +232,30 @@ class _Grouping:
         ]
         return f"SELECT {', '.join(told)} FROM {table_of(index)}"  # noqa: S608 - made of quoted names
 
-    def _faults(self, index: int, groups: int, counts: list[Any]) -> Iterator[str]:
-        """Why rows must be read after all, once so many groups of these sources are known."""
-        size, *sums = counts
-        most, rows = self.task.most_groups, sum(source.rows for source in self.sources)
-        if most is not None and groups > most * rows:
-            yield f"{groups / rows:.0%} of the rows would be groups"
-        if size > self.sources[index].max_value_bytes:
-            # Spark, which reads all rows instead, then says which row's column it was.
-            yield "a value is above its limit"
-        for total, found in zip(self.task.totals[index], sums, strict=True):
-            if found > total.most:
-                yield "totals need nearly all the digits that there are"
-
     def _read(self, source: KernelSource, rows: int) -> tuple[int, int]:
         """Rows in the files, and behind the source's filter; without conditions those there are."""
         if source.filter is None and source.where is None:
             return rows, rows
         return read_of(source, self.connection)
 
-    def _write(self, index: int) -> None:
-        target = sql_text(str(Path(self.task.kernel.directory) / groups_file(index)))
+    def added_up(self, path: Path) -> PartNumbers:
+        """Of the only source; its groups are written."""
+        self.connection.execute(self._groups(0))
+        groups, rows, nulls, *more = self._row(self._counts(0))
+        self._write(0, path)
+        read, filtered = read_of(self.sources[0], self.connection)
+        return PartNumbers(
+            read=read,
+            filtered=filtered,
+            rows=rows,
+            null_keys=nulls,
+            groups=groups,
+            largest=more[0],
+            magnitudes=tuple(more[1:]),
+        )
+
+    def _write(self, index: int, path: Path) -> None:
+        target = sql_text(str(path))
         self.connection.execute(
             f"COPY (SELECT * EXCLUDE ({_SIZE}) FROM {table_of(index)}) TO {target}"  # noqa: S608 - made of quoted names
             " (FORMAT parquet, COMPRESSION zstd)"

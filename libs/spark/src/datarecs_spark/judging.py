@@ -20,7 +20,7 @@ from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted
 from datarecs_spark.decoding import cell
-from datarecs_spark.findings import Finding, finding_of, missing
+from datarecs_spark.findings import finding_of, missing
 from datarecs_spark.forms import Form
 from datarecs_spark.layout import Layout
 from datarecs_spark.open_groups import Flags, Numbers, OpenGroups, Waiting
@@ -79,7 +79,9 @@ class Judge:
         ]
         differs = np.zeros(len(groups), dtype=np.bool_)
         differs[[at for at, each in found if not each.within]] = True
-        repeated = [repeated_in(self.stage, sizes) for sizes in groups.sizes.tolist()]
+        kinds, kind_of = np.unique(groups.sizes, axis=0, return_inverse=True)
+        told = [repeated_in(self.stage, sizes) for sizes in kinds.tolist()]
+        repeated = [told[kind] for kind in kind_of.tolist()]
         self._count(groups, repeated, differs, found)
         self._count_alone(groups, ~everywhere)
         return JudgedGroups(
@@ -90,13 +92,12 @@ class Judge:
         )
 
     def _missing(self, groups: OpenGroups, lacking: Flags) -> Iterator[Found]:
-        known: dict[tuple[int, ...], Finding] = {}
-        for at in np.flatnonzero(lacking).tolist():
-            sizes = tuple(groups.sizes[at].tolist())
-            finding = known.get(sizes)
-            if finding is None:
-                finding = known[sizes] = missing(sizes, groups.masks[at])
-            yield at, finding
+        """Groups of the same sizes share what is stored of them, and come one after another."""
+        at = np.flatnonzero(lacking)
+        kinds, kind_of = np.unique(groups.sizes[at], axis=0, return_inverse=True)
+        for kind, sizes in enumerate(kinds.tolist()):
+            own = at[kind_of == kind].tolist()
+            yield from zip(own, repeat(missing(tuple(sizes), groups.masks[own[0]])))
 
     def _single(self, groups: OpenGroups, single: Flags) -> Iterator[Found]:
         """Groups with one row of every source: a row for each, or one that holds all."""
@@ -122,7 +123,7 @@ class Judge:
                 continue
             judged = self._several.judged(groups.rows_of(at), sizes).all_measures
             plans = (*self.stage.measures, ROWS_MEASURE)
-            for plan, (index, each) in zip(plans, enumerate(judged), strict=True):
+            for plan, (index, each) in zip(plans, enumerate(judged), strict=False):
                 self.counted.tally(index).count(each)
                 if not each.equal:
                     yield at, finding_of(self.stage, plan, each, self.key)

@@ -1,8 +1,8 @@
-"""The exact part of a narrowed stage whose kept rows are few, in the kernel's own task.
+"""The exact part of a narrowed stage on one machine: kept rows in the kernel's task, or in a few.
 
 DuckDB groups and opens them in the columns of `opening`, then the tasks' own sink judges and stores
-them: what a shuffle of Spark costs at least is more than a few thousand rows are worth. Only forms
-without companions come here; everything else, and every failure, is Spark's to do.
+them. Every task reads all kept rows and takes the keys that are its own, so that nothing has to be
+shuffled. Only forms without companions come here; everything else, and every failure, is Spark's.
 """
 
 import json
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 
+from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted, read_counted
 from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.grouping import compared_fields
@@ -24,8 +25,21 @@ from datarecs_spark.sink import SinkTask
 from datarecs_spark.storing import SinkPlan
 from datarecs_spark.tally import SourceTally
 
-MOST_KEPT = 200_000
-"""Rows of all sources up to which one process is quicker than a shuffle."""
+MOST_KEPT = 50_000
+"""Rows of all sources up to which one task is quicker than several."""
+MOST_APART = 20_000_000
+"""Up to which several tasks are asked: every one reads all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyShare:
+    """One of so many parts of all keys."""
+
+    at: int = 0
+    of: int = 1
+
+
+WHOLE = KeyShare()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +48,16 @@ class Judged:
 
     counted: Counted
     tallies: tuple[SourceTally, ...]
+
+    def add(self, other: "Judged") -> None:
+        """Add what another share of the keys gave."""
+        self.counted.add(other.counted)
+        for own, told in zip(self.tallies, other.tallies, strict=True):
+            own.extracted += told.extracted
+            own.passed += told.passed
+            own.null_keys += told.null_keys
+            for measure, total in told.totals.items():
+                own.totals[measure] = EXACT.add(own.totals.get(measure, Decimal(0)), total)
 
     def written(self) -> str:
         tallies = [
@@ -62,17 +86,20 @@ def is_plain(layout: Layout) -> bool:
     return all(len(each.columns) == 1 and not any(each.python) for each in layout.fields)
 
 
-def judged(task: KernelTask, plan: SinkPlan, attempt: str) -> Judged | None:
+def judged(
+    task: KernelTask, plan: SinkPlan, attempt: str, share: KeyShare = WHOLE
+) -> Judged | None:
     """Judge what the kernel kept; None where DuckDB cannot hold it.
 
     Args:
         task: done; its kept rows lie in its directory.
         plan: of the stage, whose layout `is_plain`.
-        attempt: names the files that are written.
+        attempt: names the files that are written, and what spills.
+        share: of the keys.
     """
     try:
-        with connected(task) as connection:
-            return _Kept(task, plan, connection).judged(attempt)
+        with connected(task, f"spill-{attempt}") as connection:
+            return _Kept(task, plan, connection, share).judged(attempt)
     except duckdb.Error:
         return None
 
@@ -81,14 +108,22 @@ class _Kept:
     """Kept rows of all sources as one table, `kept`."""
 
     def __init__(
-        self, task: KernelTask, plan: SinkPlan, connection: duckdb.DuckDBPyConnection
+        self,
+        task: KernelTask,
+        plan: SinkPlan,
+        connection: duckdb.DuckDBPyConnection,
+        share: KeyShare,
     ) -> None:
         self.plan, self.layout, self.connection = plan, plan.layout, connection
         self.fields = (*self.layout.keys, *compared_fields(self.layout))
         self.keys = [each.name for each in self.layout.keys]
         self.names = [each.name for each in self.fields]
         parts = [self._source(task, index) for index in self.layout.sources]
-        connection.execute(f"CREATE TEMP TABLE kept AS {' UNION ALL '.join(parts)}")
+        rows = " UNION ALL ".join(parts)
+        if share.of > 1:
+            # Of values in their form: whatever a source's own type, equal keys are in one share.
+            rows = f"FROM ({rows}) WHERE hash({', '.join(self.keys)}) % {share.of} = {share.at}"
+        connection.execute(f"CREATE TEMP TABLE kept AS {rows}")
 
     def _source(self, task: KernelTask, index: int) -> str:
         columns = ", ".join(f"{_column(each, index)} AS {each.name}" for each in self.fields)

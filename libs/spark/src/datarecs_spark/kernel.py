@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from datarecs_core.jobs.definition import DEFAULT_LIMITS
+from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
 from datarecs_spark.hash_sums import HASH_BITS, Flags, Halves, Hashes, repeated
 
 KERNEL_VERSION = "2"
@@ -111,6 +111,8 @@ class KernelTask:
     """Where kept rows go, one file per source, and what DuckDB spills; exists."""
     threads: int
     memory_bytes: int
+    spill_bytes: int = DEFAULT_EXECUTION.spill
+    """Of disk, for what memory does not hold."""
     most_open: float | None = None
     """Give up when a larger share of rows is in open buckets; None never gives up."""
     version: str = KERNEL_VERSION
@@ -199,12 +201,13 @@ def reason_of(failure: Exception) -> str:
 
 
 @contextmanager
-def connected(task: KernelTask) -> Iterator[Connection]:
+def connected(task: KernelTask, spill: str = "spill") -> Iterator[Connection]:
     """A database in memory that spills to the task's directory and loads nothing."""
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": task.threads,
         "memory_limit": f"{task.memory_bytes // 2**20}MiB",
-        "temp_directory": f"{task.directory}/spill",
+        "temp_directory": f"{task.directory}/{spill}",
+        "max_temp_directory_size": f"{max(task.spill_bytes // 2**20, 1)}MiB",
         "preserve_insertion_order": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

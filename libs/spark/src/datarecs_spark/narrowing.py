@@ -25,7 +25,7 @@ from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
 from datarecs_spark import kept_rows
 from datarecs_spark.counted import Counted
-from datarecs_spark.kept_rows import Judged, judged, read_judged
+from datarecs_spark.kept_rows import Judged, KeyShare, judged, read_judged
 from datarecs_spark.kernel import (
     MAX_BUCKET_BITS,
     KernelAnswer,
@@ -136,6 +136,8 @@ def narrowed(
         task, measures = kernel_task(session, plan, directory)
         if on_one_executor(session):
             answer, found = _run(session, task, sink)
+            if found is None and sink is not None and answer.given_up is None:
+                found = _judged_apart(session, task, sink, sum(answer.kept))
             files = [[(kept_file(index), rows)] for index, rows in enumerate(answer.kept)]
         else:
             parts, found = spread(session, task, plan.name), None
@@ -201,6 +203,7 @@ def kernel_task(
         directory=str(directory),
         threads=session.sparkContext.defaultParallelism,
         memory_bytes=kernel_memory(session),
+        spill_bytes=plan.effort.spill,
         most_open=None if forced else MOST_OPEN,
     )
     return task, tuple(plan.measures[at].index for at in added)
@@ -208,8 +211,9 @@ def kernel_task(
 
 def kernel_memory(session: SparkSession) -> int:
     """Bytes for the kernel: its share of a run's memory, by the heap's."""
-    conf = session.sparkContext.getConf()
-    written = conf.get("spark.executor.memory") or conf.get("spark.driver.memory") or ""
+    # One setting at a time: the context's own conf is copied whole, key by key.
+    conf = session.conf
+    written = conf.get("spark.executor.memory", None) or conf.get("spark.driver.memory", None) or ""
     size, unit = written[:-1], written[-1:].lower()
     heap = int(size) * _UNITS[unit] if size.isdigit() and unit in _UNITS else _DEFAULT_HEAP
     return int(heap * _KERNEL_OF_HEAP)
@@ -240,6 +244,42 @@ def _step(
             yield pa.RecordBatch.from_arrays(
                 [pa.array([each], pa.string()) for each in told], ["answer", "judged"]
             )
+
+    return step
+
+
+def _judged_apart(
+    session: SparkSession, task: KernelTask, sink: SinkPlan, kept: int
+) -> Judged | None:
+    """Kept rows judged in as many tasks as there are cores, each with its share of the keys."""
+    parts = task.threads
+    if kept > kept_rows.MOST_APART or not sink.layout.keys:
+        return None
+    each = replace(
+        task,
+        threads=1,
+        memory_bytes=task.memory_bytes // parts,
+        spill_bytes=task.spill_bytes // parts,
+    )
+    shares = session.range(0, parts, 1, numPartitions=parts)
+    answers = shares.mapInArrow(_share_step(each, sink, parts), "judged STRING").collect()
+    if any(row["judged"] is None for row in answers):
+        return None
+    whole, *others = (read_judged(row["judged"]) for row in answers)
+    for other in others:
+        whole.add(other)
+    return whole
+
+
+def _share_step(
+    task: KernelTask, sink: SinkPlan, parts: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for at in batch.column("id").to_pylist():
+                found = judged(task, sink, attempt_name(), KeyShare(at, parts))
+                told = None if found is None else found.written()
+                yield pa.RecordBatch.from_arrays([pa.array([told], pa.string())], ["judged"])
 
     return step
 

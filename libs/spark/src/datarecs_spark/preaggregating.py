@@ -1,7 +1,8 @@
 """Strategy `narrow` of aggregate stages: add up natively by raw dimensions, then compare groups.
 
-One Spark task runs DuckDB over the files (`group_kernel`). Spark goes on with the groups as with
-those that a database gave (`pushed`), unless the same task could judge them. Numbers that do not
+One Spark task, or on a cluster many (`group_spreading`), run DuckDB over the files
+(`group_kernel`). Spark goes on with the groups as with those that a database gave (`pushed`),
+unless one task has them all and could judge them. Numbers that do not
 close, and every failure of the kernel, leave the stage to Spark's own readers.
 """
 
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.pushdown import groups_of
 from datarecs_core.comparison.scan import Extract, Groups, Partial, PinnedFile, Scan
+from datarecs_core.jobs.definition import DEFAULT_EXECUTION
 from datarecs_core.jobs.vocabulary import Function, Strategy
 from datarecs_spark import kept_rows
 from datarecs_spark.counted import Counted
@@ -28,6 +30,7 @@ from datarecs_spark.group_kernel import (
     groups_file,
     read_groups,
 )
+from datarecs_spark.group_spreading import GroupsFile, spread_groups
 from datarecs_spark.kept_rows import Judged
 from datarecs_spark.kernel import KernelSource, KernelTask, quoted
 from datarecs_spark.layout import Layout, Role, layout_of, total_form
@@ -87,24 +90,28 @@ def preaggregated(
     Raises:
         NotNativeError: the stage must be read whole, and why.
     """
-    if not on_one_executor(session):
-        raise NotNativeError("the kernel adds up on one executor alone")
     directory.mkdir(parents=True)
     try:
         room = Room(
             directory=str(directory),
             threads=session.sparkContext.defaultParallelism,
             memory_bytes=kernel_memory(session),
+            spill_bytes=plan.effort.spill,
         )
         task = group_task(plan, room)
-        answer = _run(session, task, sink)
+        if on_one_executor(session):
+            answer = _run(session, task, sink)
+            files = [[(groups_file(index), groups)] for index, groups in enumerate(answer.groups)]
+        else:
+            parts = spread_groups(session, task, plan.name)
+            answer, files = parts.answer, [list(own) for own in parts.files]
         if answer.given_up is not None:
             raise NotNativeError(answer.given_up)
         check_pinned(plan, answer.read)
         judged = answer.of_groups
         found = all_rows(plan, answer.filtered)
         yield Preaggregated(
-            plan=plan if judged else _over_groups(plan, directory, answer, found),
+            plan=plan if judged else _over_groups(plan, directory, files, found),
             answer=answer,
             all_rows=found,
             judged=judged,
@@ -120,6 +127,7 @@ class Room:
     directory: str
     threads: int
     memory_bytes: int
+    spill_bytes: int = DEFAULT_EXECUTION.spill
 
 
 def group_task(plan: StagePlan, room: Room) -> GroupTask:
@@ -141,6 +149,7 @@ def group_task(plan: StagePlan, room: Room) -> GroupTask:
             directory=room.directory,
             threads=room.threads,
             memory_bytes=room.memory_bytes,
+            spill_bytes=room.spill_bytes,
         ),
         numbers=tuple(
             tuple(_numbers(plan, scan, source))
@@ -202,18 +211,23 @@ def _step(
 
 
 def _over_groups(
-    plan: StagePlan, directory: Path, answer: GroupAnswer, source_rows: Sequence[int]
+    plan: StagePlan,
+    directory: Path,
+    files: Sequence[Sequence[GroupsFile]],
+    source_rows: Sequence[int],
 ) -> StagePlan:
-    """The stage as if every source had given its groups."""
+    """The stage as if every source had given its groups; a group may come in several parts."""
     scans = []
-    for scan, groups, rows in zip(plan.scans, answer.groups, source_rows, strict=True):
-        path = directory / groups_file(scan.index)
-        size = path.stat().st_size
+    for scan, own, rows in zip(plan.scans, files, source_rows, strict=True):
+        pinned = tuple(
+            PinnedFile(path=name, size_bytes=(directory / name).stat().st_size, rows=groups)
+            for name, groups in own
+        )
         extract = Extract(
             root=str(directory),
-            files=(PinnedFile(path=path.name, size_bytes=size, rows=groups),),
-            rows=groups,
-            decoded_bytes=size,
+            files=pinned,
+            rows=sum(groups for _, groups in own),
+            decoded_bytes=sum(file.size_bytes for file in pinned),
             source_rows=rows,
         )
         scans.append(replace(scan, groups=groups_of(plan, scan.index), extract=extract))

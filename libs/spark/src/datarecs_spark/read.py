@@ -116,16 +116,19 @@ class _Files:
                     f"{file.path} is gone or has another size since it was pinned",
                 )
 
-    def schema(self) -> pa.Schema:
-        """Of the first file; the connector has compared the others with it."""
-        path = self.root / self.files[0].path
+    def schema(self, *, merged: bool = False) -> pa.Schema:
+        """Of the first file, or of all together; the connector has compared them with each other.
+
+        Where a file lacks a column Spark reads NULL.
+        """
+        return pa.unify_schemas(map(self._schema, self.files if merged else self.files[:1]))
+
+    def _schema(self, file: PinnedFile) -> pa.Schema:
         try:
-            return pq.ParquetFile(path).schema.to_arrow_schema()
+            return pq.ParquetFile(self.root / file.path).schema.to_arrow_schema()
         except (pa.ArrowException, OSError) as cause:
             raise SourceFailedError(
-                RunDetail.CORRUPT_SOURCE,
-                self.source,
-                f"{self.files[0].path} is no readable Parquet file",
+                RunDetail.CORRUPT_SOURCE, self.source, f"{file.path} is no readable Parquet file"
             ) from cause
 
 
@@ -210,7 +213,8 @@ def _extracted(session: SparkSession, scan: Scan, extract: Extract) -> Delivered
 
 def _pinned(session: SparkSession, scan: Scan) -> Delivered:
     files = _opened(scan)
-    rows, schema = _rows(session, files)
+    merged = scan.kind is SourceKind.PARQUET and dict(scan.options).get("merge_schema") is True
+    rows, schema = _rows(session, files, merged=merged)
     rows = rows.selectExpr("*", *_folders(scan, files, schema))
     if scan.filter is not None:
         try:
@@ -245,9 +249,11 @@ def _if_valid(value: str) -> str:
     return f"CASE WHEN is_valid_utf8({value}) THEN {value} END"
 
 
-def _rows(session: SparkSession, files: _Files) -> tuple[DataFrame, pa.Schema]:
+def _rows(
+    session: SparkSession, files: _Files, *, merged: bool = False
+) -> tuple[DataFrame, pa.Schema]:
     """Every column that Spark can read; the others are missed when somebody asks for them."""
-    schema = files.schema()
+    schema = files.schema(merged=merged)
     fields = [
         st.StructField(field.name, kind)
         for field in schema

@@ -39,8 +39,9 @@ BUCKET_BITS = 19
 """At most: every task sends the sums of all its buckets."""
 MOST_ROWS = 2**25
 """Of the smallest source, for each task: 256 MiB of key hashes."""
-_SHARES_PER_CORE = 2
-_LEAST_MEMORY = 2**27
+SHARES_PER_CORE = 2
+LEAST_MEMORY = 2**27
+"""Of a task."""
 _RANGES_PER_SHARE = 4
 _ROWS = "rows"
 _SCHEMA = "kind STRING, at INT, body BINARY"
@@ -75,10 +76,10 @@ def spread(session: SparkSession, task: KernelTask, stage: str) -> Spread:
     Raises:
         NotNativeError: the stage must be read whole, and why.
     """
-    work = work_of(task, _SHARES_PER_CORE * session.sparkContext.defaultParallelism)
-    own = max(_LEAST_MEMORY, task.memory_bytes // _cores_of_one(session))
+    work = work_of(task, SHARES_PER_CORE * session.sparkContext.defaultParallelism)
+    own = max(LEAST_MEMORY, task.memory_bytes // cores_of_one(session))
     alone = replace(work, task=replace(work.task, memory_bytes=own))
-    return spread_by(partial(_over_spark, session), alone, stage)
+    return spread_by(partial(over_spark, session), alone, stage)
 
 
 def work_of(task: KernelTask, most_shares: int) -> Work:
@@ -107,7 +108,7 @@ def spread_by(exchange: Exchange, work: Work, stage: str) -> Spread:
     Raises:
         NotNativeError: as there.
     """
-    told = _told(exchange, work, partial(added, work), partial(buckets_met, work))
+    told = all_told(exchange, work, partial(added, work), partial(buckets_met, work))
     numbers = _numbers(work, told)
     groups = [json.loads(each.body) for each in told if each.kind is Kind.GROUPS]
     rows, open_rows = (sum(each[name] for each in groups) for name in ("rows", "open"))
@@ -136,10 +137,14 @@ def spread_by(exchange: Exchange, work: Work, stage: str) -> Spread:
     return Spread(answer=answer, files=files)
 
 
-def _told(
+def all_told(
     exchange: Exchange, work: Work, step: Step, meeting: Meeting | None = None
 ) -> Sequence[Told]:
-    """What tasks have told, none of which failed."""
+    """What tasks have told, none of which failed.
+
+    Raises:
+        NotNativeError: one did.
+    """
     told = exchange(len(work.shares), step, meeting)
     for each in told:
         if each.kind is Kind.FAILED:
@@ -184,7 +189,7 @@ def _closed(
     step = partial(keys_again, work, buckets, listed)
     counted = [
         json.loads(each.body)
-        for each in _told(exchange, work, step, partial(keys_met, work))
+        for each in all_told(exchange, work, step, partial(keys_met, work))
         if each.kind is Kind.GROUPS
     ]
     found, repeated = (sum(column) for column in zip(*counted, strict=True))
@@ -202,14 +207,14 @@ def _kept(
         work = replace(work, shares=(few,))
     directory = Path(work.task.directory) / _ROWS
     attempts = fresh(attempts_of(directory))
-    told = _told(exchange, work, partial(kept, work, buckets, attempts))
+    told = all_told(exchange, work, partial(kept, work, buckets, attempts))
     written = [[json.loads(each.body) for each in told if each.at == index] for index in sources]
     files = [[each for each in own if each[1]] or own[:1] for own in written]
     accepted(stage, [name for own in files for name, _ in own], directory)
     return tuple(tuple((f"{_ROWS}/{name}", rows) for name, rows in own) for own in files)
 
 
-def _over_spark(
+def over_spark(
     session: SparkSession, count: int, step: Step, meeting: Meeting | None
 ) -> Sequence[Told]:
     """Port Exchange; one task for each share, and as many for the ranges."""
@@ -246,7 +251,7 @@ def _row(told: Told) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, ["kind", "at", "body"])
 
 
-def _cores_of_one(session: SparkSession) -> int:
+def cores_of_one(session: SparkSession) -> int:
     """Of the executors, which share them out evenly as far as anybody can tell."""
     context = session.sparkContext
     known = int(context._jsc.sc().getExecutorMemoryStatus().size())  # noqa: SLF001 - Python has no other way to it

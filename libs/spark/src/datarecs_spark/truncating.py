@@ -6,20 +6,19 @@ partitioning. The stage's own parts are read again, the sources are not.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.differences import difference_bytes, samples
+from datarecs_core.comparison.differences import samples
 from datarecs_core.documents import to_document
 from datarecs_spark.canonical import size_key
 from datarecs_spark.counted import Counted, read_counted
 from datarecs_spark.samples import BestRows
-from datarecs_spark.sort_keys import size_key_of
 from datarecs_spark.stored import differences_of, schema_of
 from datarecs_spark.storing import Part, SinkPlan, attempt_name
+from datarecs_spark.written import digest_of
 
 
 def truncated(session: SparkSession, sink: SinkPlan, counted: Counted) -> Counted:
@@ -36,7 +35,7 @@ def truncated(session: SparkSession, sink: SinkPlan, counted: Counted) -> Counte
         .selectExpr("*", f"IF(nth <= {caps.largest_per_measure}, nth, {2**62}L) AS turn")
         .orderBy("turn", "break_id")
         .limit(caps.max_rows)
-        .select(*columns)
+        .select(*columns, "size")
     )
     answers = kept.mapInArrow(_step(sink), "body STRING").collect()
     found = Counted(counted.sources)
@@ -62,17 +61,10 @@ def _step(sink: SinkPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.Re
         counted = Counted(len(sink.layout.sources))
         best, part = BestRows(per_class), Part(Path(sink.directory), attempt_name(), schema)
         for batch in batches:
-            table = pa.Table.from_batches([batch]).cast(schema)
-            rows = list(differences_of(table))
-            sizes = [
-                None if row.max_abs_delta is None else size_key_of(row.max_abs_delta)
-                for row in rows
-            ]
-            best.see(table, pa.array(sizes, pa.string()))
-            counted.stored += len(rows)
-            counted.digest += sum(
-                int.from_bytes(sha256(difference_bytes(row)).digest()) for row in rows
-            )
+            table = pa.Table.from_batches([batch.drop_columns(["size"])]).cast(schema)
+            best.see(table, batch.column("size"))
+            counted.stored += table.num_rows
+            counted.digest += digest_of(table)
             part.write(table)
         counted.parts = part.close()
         chosen = list(differences_of(best.table())) if best else []

@@ -4,12 +4,12 @@ The ids, hashes and digest of `core.comparison.differences` byte for byte, witho
 in between; a test holds both against each other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,12 @@ _WORTH = np.array([16, 8, 4, 2, 1], dtype=np.uint8)
 _PADS = (0x36, 0x5C)
 _KEY_HASH = 16
 _NULL, _TEXT, _NUMBER = encode(NULL), bytes((Tag.TEXT,)), bytes((Tag.NUMBER,))
-_NOTHING = encode_tuple(())
 _ID_HEAD = encode_tuple([NULL] * 7)[:2] + encode(text("x" * BREAK_ID_LENGTH))[:-BREAK_ID_LENGTH]
 """What the digest says before a break id: seven values, the first of them a text so long."""
+
+Names = Mapping[Any, bytes] | Sequence[bytes]
+"""Encoded names of sources, by what stands for them."""
+_Pairs = Sequence[tuple[Any, str | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,17 @@ class Written:
     """What orders them by size (`sort_keys`)."""
     digest: int
     """Sum of their hashes."""
+
+
+class _Kind(NamedTuple):
+    """What differences of one measure, class and presence have in common."""
+
+    of_id: bytes
+    """Before the group, in break ids."""
+    of_digest: bytes
+    """Between break id and group, in the digest."""
+    outcome: str
+    difference_class: str
 
 
 class Writer:
@@ -55,7 +69,7 @@ class Writer:
         self.schema = schema_of(layout)
         self._sources = pa.array(stage.sources, pa.string())
         self._names = [encode(text(source)) for source in stage.sources]
-        self._heads: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
+        self._kinds: dict[tuple[object, ...], _Kind] = {}
 
     def keys(self, columns: pa.RecordBatch) -> "GroupKeys":
         """Of groups, from the layout's key columns."""
@@ -65,71 +79,63 @@ class Writer:
         """Rows for differences of these groups."""
         groups = [at for at, _ in found]
         findings = [each for _, each in found]
-        heads = [self._head(each) for each in findings]
+        kinds = [self._kind(each) for each in findings]
         encoded, kept = keys.encoded, keys.kept
         ids = _letters(
-            [self.keyed(head + encoded[at]) for (head, _), at in zip(heads, groups, strict=True)]
+            [self.keyed(kind.of_id + encoded[at]) for kind, at in zip(kinds, groups, strict=True)]
         )
-        told = (
-            b"".join((_ID_HEAD, name, head, kept[at], self._said(each)))
-            for at, (_, head), name, each in zip(groups, heads, ids, findings, strict=True)
-        )
+        told = zip(groups, kinds, ids, self._said(findings), strict=True)
+        hashes = (_hashed(name, kind.of_digest, kept[at], said) for at, kind, name, said in told)
         return Written(
-            rows=self._table(keys, groups, ids, findings),
+            rows=self._table(keys.columns, pa.array(groups, pa.int64()), kinds, ids, findings),
             sizes=pa.array([each.size_key for each in findings], pa.string()),
-            digest=sum(int.from_bytes(sha256(each).digest()) for each in told),
+            digest=sum(hashes),
         )
 
-    def _head(self, each: Finding) -> tuple[bytes, bytes]:
-        """What stands before the group in a break id, and behind that id in the digest."""
-        kind = (each.measure, each.presence, each.kind, each.within, each.odd)
-        found = self._heads.get(kind)
+    def _kind(self, each: Finding) -> "_Kind":
+        about = (each.measure, each.presence, each.kind, each.within, each.odd)
+        found = self._kinds.get(about)
         if found is None:
             stage = self.layout.stage
-            measure = encode(text(stage.name)) + encode(text(each.measure))
-            told = (_outcome(each), each.kind.value, str(each.presence))
-            odd = _NULL if each.odd is None else self._names[each.odd]
-            head = b"".join((measure, *(encode(text(part)) for part in told), odd))
-            found = self._heads[kind] = (b"break" + stage.job_uid.bytes + measure, head)
+            outcome = (Outcome.WITHIN if each.within else Outcome.BREAK).value
+            odd = None if each.odd is None else stage.sources[each.odd]
+            told = (each.measure, outcome, each.kind.value, each.presence, odd)
+            named, *others = map(_encoded_head, (stage.name, *told))
+            found = self._kinds[about] = _Kind(
+                of_id=b"break" + stage.job_uid.bytes + named + others[0],
+                of_digest=b"".join((named, *others)),
+                outcome=outcome,
+                difference_class=each.kind.value,
+            )
         return found
 
-    def _said(self, each: Finding) -> bytes:
-        """What the digest says of values."""
-        texts = self._encoded(each.values, _TEXT) + self._encoded(each.raw, _TEXT)
-        return texts + self._encoded(each.deltas, _NUMBER)
-
-    def _encoded(self, pairs: Sequence[tuple[int, str | None]], tag: bytes) -> bytes:
-        """`encode_tuple` of names and texts, or numbers."""
-        if not pairs:
-            return _NOTHING
-        parts = [(2 * len(pairs)).to_bytes(2)]
-        for index, written in pairs:
-            parts.append(self._names[index])
-            if written is None:
-                parts.append(_NULL)
-            else:
-                raw = written.encode()
-                parts += (tag, len(raw).to_bytes(4), raw)
-        return b"".join(parts)
+    def _said(self, findings: Iterable[Finding]) -> Iterator[bytes]:
+        """What the digest says of values; findings that groups share come one after another."""
+        last, said = None, b""
+        for each in findings:
+            if each is not last:
+                last = each
+                said = _said(self._names, each.values, each.raw, each.deltas)
+            yield said
 
     def _table(
         self,
-        keys: "GroupKeys",
-        groups: Sequence[int],
+        keys: Mapping[str, pa.Array],
+        groups: pa.Array,
+        kinds: Sequence["_Kind"],
         ids: Sequence[bytes],
         findings: Sequence[Finding],
     ) -> pa.Table:
-        at = pa.array(groups, pa.int64())
         odd = pa.array([each.odd for each in findings], pa.int64())
         columns = {
             "break_id": pa.array(ids, pa.binary()).cast(pa.string()),
             "stage": pa.repeat(self.layout.stage.name, len(findings)),
             "measure": [each.measure for each in findings],
-            "outcome": [_outcome(each) for each in findings],
-            "class": [each.kind.value for each in findings],
+            "outcome": [each.outcome for each in kinds],
+            "class": [each.difference_class for each in kinds],
             "presence": [each.presence for each in findings],
             "odd_one_out": self._sources.take(odd),
-            **{name: column.take(at) for name, column in keys.columns.items()},
+            **{name: column.take(groups) for name, column in keys.items()},
             "values": self._map([each.values for each in findings]),
             "raw_values": self._map([each.raw for each in findings]),
             "deltas": self._map([each.deltas for each in findings]),
@@ -146,6 +152,49 @@ class Writer:
         names = self._sources.take(pa.array([index for index, _ in flat], pa.int64()))
         items = pa.array([written for _, written in flat], pa.string())
         return pa.MapArray.from_arrays(offsets, names, items)
+
+
+def digest_of(rows: pa.Table) -> int:
+    """The sum of the hashes of stored rows, as they were added up when they were written."""
+    labels = ("stage", "measure", "outcome", "class", "presence", "odd_one_out")
+    heads = list(zip(*(rows.column(label).to_pylist() for label in labels), strict=True))
+    known = {head: b"".join(map(_encoded_head, head)) for head in set(heads)}
+    pairs = [rows.column(label).to_pylist() for label in ("values", "raw_values", "deltas")]
+    names = {name: encode(text(name)) for each in chain(*pairs) for name, _ in each}
+    ids = (name.encode() for name in rows.column("break_id").to_pylist())
+    told = zip(ids, heads, rows.column("key_encoded").to_pylist(), *pairs, strict=True)
+    return sum(
+        _hashed(name, known[head], kept, _said(names, *said)) for name, head, kept, *said in told
+    )
+
+
+def _encoded_head(part: str | int | None) -> bytes:
+    return _NULL if part is None else encode(text(str(part)))
+
+
+def _hashed(name: bytes, head: bytes, kept: bytes, said: bytes) -> int:
+    return int.from_bytes(sha256(b"".join((_ID_HEAD, name, head, kept, said))).digest())
+
+
+def _said(names: Names, values: _Pairs, raw: _Pairs, deltas: _Pairs) -> bytes:
+    """What the digest says of values."""
+    return b"".join(
+        (*_parts(names, values, _TEXT), *_parts(names, raw, _TEXT), *_parts(names, deltas, _NUMBER))
+    )
+
+
+def _parts(names: Names, pairs: _Pairs, tag: bytes) -> Iterator[bytes]:
+    """`encode_tuple` of names and texts, or numbers."""
+    yield (2 * len(pairs)).to_bytes(2)
+    for key, written in pairs:
+        yield names[key]
+        if written is None:
+            yield _NULL
+        else:
+            raw = written.encode()
+            yield tag
+            yield len(raw).to_bytes(4)
+            yield raw
 
 
 class GroupKeys:
@@ -221,7 +270,3 @@ def _letters(digests: Sequence[bytes]) -> list[bytes]:
     letters = _LETTERS[bits.reshape(-1, BREAK_ID_LENGTH, len(_WORTH)) @ _WORTH]
     told = letters.tobytes()
     return [told[at : at + BREAK_ID_LENGTH] for at in range(0, len(told), BREAK_ID_LENGTH)]
-
-
-def _outcome(each: Finding) -> str:
-    return (Outcome.WITHIN if each.within else Outcome.BREAK).value

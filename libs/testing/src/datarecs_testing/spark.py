@@ -70,7 +70,7 @@ def spark_runtime(
         lacking(request.config, "spark", str(failure))
     runtime = SparkRuntime.start(
         SparkSettings(
-            master="local[2]",
+            master=process_environment().get("DATARECS_TEST_MASTER", "local[2]"),
             driver_memory="1g",
             java_home=str(found.home),
             java_options=classes.of_spark(found, SHORT_LIVED),

@@ -1,0 +1,21 @@
+"""How much disk a stage takes, looked at without Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from datarecs_spark.spilling import SpillWatch
+
+
+@pytest.mark.case("P65")
+@pytest.mark.parametrize(("written", "told"), [(10, 0), (11, 1)])
+def test_what_is_written_meanwhile_has_a_limit(tmp_path: Path, written: int, told: int) -> None:
+    """Of all folders together; what other runs have left does not count."""
+    (tmp_path / "before").write_bytes(bytes(1000))
+    heard: list[None] = []
+    later = tmp_path / "later"
+    watch = SpillWatch([tmp_path, later / "none"], limit=10, exceeded=lambda: heard.append(None))
+    with watch:
+        (later / "below").mkdir(parents=True)
+        (later / "below" / "data").write_bytes(bytes(written))
+    assert len(heard) == told

@@ -310,7 +310,7 @@ def with_rows(plan: StagePlan, *rows: int) -> StagePlan:
         ((NARROW_FROM // 2, NARROW_FROM // 2 - 1), Strategy.FULL),
     ],
 )
-def test_auto_narrows_from_a_million_rows_of_all_sources(
+def test_auto_narrows_from_so_many_rows_of_all_sources_on(
     rows: tuple[int, int], chosen: Strategy
 ) -> None:
     plan = with_rows(stage_of("k int, v int"), *rows)

@@ -23,8 +23,8 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Function, ToleranceBase
 from datarecs_spark.agreeing import Agreeing, Plain
 from datarecs_spark.decoding import cell
-from datarecs_spark.findings import deltas_of
 from datarecs_spark.forms import INTEGER, TEXT, Form, FormKind, decimal
+from datarecs_spark.keyless import deltas_of
 from datarecs_spark.sort_keys import size_key_of
 
 MONEY = decimal(12, 2)

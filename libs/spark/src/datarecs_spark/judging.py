@@ -20,8 +20,8 @@ from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted
 from datarecs_spark.decoding import cell
-from datarecs_spark.findings import finding_of, missing
 from datarecs_spark.forms import Form
+from datarecs_spark.keyless import keyless_of, missing
 from datarecs_spark.layout import Layout
 from datarecs_spark.open_groups import Flags, Numbers, OpenGroups, Waiting
 from datarecs_spark.several import Several
@@ -111,8 +111,8 @@ class Judge:
             places = [np.flatnonzero(wanted & (own > 0)) for own in copies]
         for measure in self._measures:
             tally = self.counted.tally(measure.plan.index)
-            for place, finding in measure.found(groups.rows, places, tally):
-                yield int(at[place]), finding
+            for place, difference in measure.found(groups.rows, places, tally):
+                yield int(at[place]), difference
 
     def _of_several(self, groups: OpenGroups, several: Flags) -> Iterator[Found]:
         for at in np.flatnonzero(several).tolist():
@@ -126,7 +126,7 @@ class Judge:
             for plan, (index, each) in zip(plans, enumerate(judged), strict=False):
                 self.counted.tally(index).count(each)
                 if not each.equal:
-                    yield at, finding_of(self.stage, plan, each, self.key)
+                    yield at, keyless_of(self.stage, plan, each, self.key)
 
     def _count(
         self,

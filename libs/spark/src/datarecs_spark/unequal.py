@@ -22,12 +22,12 @@ from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_spark.agreeing import Agreeing, Plain
 from datarecs_spark.counted import MeasureTally
 from datarecs_spark.decoding import cell, from_text, texts
-from datarecs_spark.findings import NO_DELTAS, Finding, Texts, deltas_of, finding_of
 from datarecs_spark.forms import Form, FormKind
+from datarecs_spark.keyless import NO_DELTAS, KeylessDifference, Texts, deltas_of, keyless_of
 from datarecs_spark.layout import Layout, MeasureLayout
 from datarecs_spark.open_groups import Flags, Numbers
 
-Found = tuple[int, Finding]
+Found = tuple[int, KeylessDifference]
 """A place, and what is stored of it."""
 
 
@@ -85,8 +85,8 @@ class Unequal:
     def _not_comparable(self, places: int, tally: MeasureTally) -> Iterator[Found]:
         kind, own = DifferenceClass.NOT_COMPARABLE, (False,) * len(self.plan.tolerances)
         tally.see(own, within=False, kind=kind, groups=places)
-        finding = Finding(self.plan.name, self.stage.everywhere, kind)
-        return ((at, finding) for at in range(places))
+        difference = KeylessDifference(self.plan.name, self.stage.everywhere, kind)
+        return ((at, difference) for at in range(places))
 
     def _differs(self, rows: pa.RecordBatch, places: Sequence[Numbers]) -> Flags:
         """Whether values differ, or equal nothing, at each place."""
@@ -129,7 +129,7 @@ class Unequal:
             tally.reach(deltas.size_key)
             yield (
                 place,
-                Finding(
+                KeylessDifference(
                     self.plan.name,
                     self.stage.everywhere,
                     kind,
@@ -159,7 +159,7 @@ class Unequal:
             judged = judge_measure(self.plan, [cells], self.stage.reference)
             if not judged.equal:
                 tally.count(judged)
-                yield place, finding_of(self.stage, self.plan, judged, self.key)
+                yield place, keyless_of(self.stage, self.plan, judged, self.key)
 
 
 class _Shown(NamedTuple):

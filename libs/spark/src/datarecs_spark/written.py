@@ -18,7 +18,7 @@ from datarecs_core.comparison.canonical import NULL, Tag, encode, encode_tuple, 
 from datarecs_core.comparison.differences import BREAK_ID_LENGTH, masked
 from datarecs_core.comparison.results import Outcome
 from datarecs_spark.decoding import encoded_texts, encodings, texts
-from datarecs_spark.findings import Finding
+from datarecs_spark.keyless import KeylessDifference
 from datarecs_spark.layout import Layout
 from datarecs_spark.stored import schema_of, typed_keys
 from datarecs_spark.unequal import Found
@@ -78,21 +78,21 @@ class Writer:
     def written(self, keys: "GroupKeys", found: Sequence[Found]) -> Written:
         """Rows for differences of these groups."""
         groups = [at for at, _ in found]
-        findings = [each for _, each in found]
-        kinds = [self._kind(each) for each in findings]
+        differences = [each for _, each in found]
+        kinds = [self._kind(each) for each in differences]
         encoded, kept = keys.encoded, keys.kept
         ids = _letters(
             [self.keyed(kind.of_id + encoded[at]) for kind, at in zip(kinds, groups, strict=True)]
         )
-        told = zip(groups, kinds, ids, self._said(findings), strict=True)
+        told = zip(groups, kinds, ids, self._said(differences), strict=True)
         hashes = (_hashed(name, kind.of_digest, kept[at], said) for at, kind, name, said in told)
         return Written(
-            rows=self._table(keys.columns, pa.array(groups, pa.int64()), kinds, ids, findings),
-            sizes=pa.array([each.size_key for each in findings], pa.string()),
+            rows=self._table(keys.columns, pa.array(groups, pa.int64()), kinds, ids, differences),
+            sizes=pa.array([each.size_key for each in differences], pa.string()),
             digest=sum(hashes),
         )
 
-    def _kind(self, each: Finding) -> "_Kind":
+    def _kind(self, each: KeylessDifference) -> "_Kind":
         about = (each.measure, each.presence, each.kind, each.within, each.odd)
         found = self._kinds.get(about)
         if found is None:
@@ -109,10 +109,10 @@ class Writer:
             )
         return found
 
-    def _said(self, findings: Iterable[Finding]) -> Iterator[bytes]:
-        """What the digest says of values; findings that groups share come one after another."""
+    def _said(self, differences: Iterable[KeylessDifference]) -> Iterator[bytes]:
+        """What the digest says of values; differences that groups share come one after another."""
         last, said = None, b""
-        for each in findings:
+        for each in differences:
             if each is not last:
                 last = each
                 said = _said(self._names, each.values, each.raw, each.deltas)
@@ -124,24 +124,24 @@ class Writer:
         groups: pa.Array,
         kinds: Sequence["_Kind"],
         ids: Sequence[bytes],
-        findings: Sequence[Finding],
+        differences: Sequence[KeylessDifference],
     ) -> pa.Table:
-        odd = pa.array([each.odd for each in findings], pa.int64())
+        odd = pa.array([each.odd for each in differences], pa.int64())
         columns = {
             "break_id": pa.array(ids, pa.binary()).cast(pa.string()),
-            "stage": pa.repeat(self.layout.stage.name, len(findings)),
-            "measure": [each.measure for each in findings],
+            "stage": pa.repeat(self.layout.stage.name, len(differences)),
+            "measure": [each.measure for each in differences],
             "outcome": [each.outcome for each in kinds],
             "class": [each.difference_class for each in kinds],
-            "presence": [each.presence for each in findings],
+            "presence": [each.presence for each in differences],
             "odd_one_out": self._sources.take(odd),
             **{name: column.take(groups) for name, column in keys.items()},
-            "values": self._map([each.values for each in findings]),
-            "raw_values": self._map([each.raw for each in findings]),
-            "deltas": self._map([each.deltas for each in findings]),
-            "delta_percent": self._map([each.percents for each in findings]),
-            "locator": self._map([()] * len(findings)),
-            "sort_delta": [each.size for each in findings],
+            "values": self._map([each.values for each in differences]),
+            "raw_values": self._map([each.raw for each in differences]),
+            "deltas": self._map([each.deltas for each in differences]),
+            "delta_percent": self._map([each.percents for each in differences]),
+            "locator": self._map([()] * len(differences)),
+            "sort_delta": [each.size for each in differences],
         }
         return pa.table(columns, schema=self.schema)
 

@@ -23,7 +23,7 @@ _PERCENT = 100 * 10**6
 """Percent are cut to six places."""
 
 
-class Finding(NamedTuple):
+class KeylessDifference(NamedTuple):
     """A group that some source lacks, or one measure of a group that every source has."""
 
     measure: str
@@ -43,9 +43,9 @@ class Finding(NamedTuple):
     """The same, exactly (`sort_keys`)."""
 
 
-def missing(sizes: tuple[int, ...], mask: int) -> Finding:
+def missing(sizes: tuple[int, ...], mask: int) -> KeylessDifference:
     """A group that some source lacks, by its rows per source."""
-    return Finding(
+    return KeylessDifference(
         PRESENCE,
         mask,
         DifferenceClass.MISSING,
@@ -54,9 +54,9 @@ def missing(sizes: tuple[int, ...], mask: int) -> Finding:
     )
 
 
-def finding_of(
+def keyless_of(
     stage: StagePlan, plan: MeasurePlan, judgement: MeasureJudgement, key: bytes
-) -> Finding:
+) -> KeylessDifference:
     """What core's rules said of a measure that is not equal; the key is the tenant's."""
 
     def shown(written: str | None) -> str | None:
@@ -72,7 +72,7 @@ def finding_of(
     base = values[stage.reference].amount if cells else None
     percents = [(index, delta_percent(each, base)) for index, each in changes.items()]
     largest = max((each.copy_abs() for each in changes.values()), default=None)
-    return Finding(
+    return KeylessDifference(
         plan.name,
         stage.everywhere,
         judgement.difference_class or DifferenceClass.OUTSIDE,
@@ -88,7 +88,7 @@ def finding_of(
 
 
 class Deltas(NamedTuple):
-    """The last members of a finding."""
+    """The last members of a difference."""
 
     deltas: Amounts = ()
     percents: Amounts = ()
@@ -102,7 +102,7 @@ NO_DELTAS = Deltas()
 def deltas_of(units: Sequence[int | None], reference: int, scale: int) -> Deltas:
     """Other minus reference where both can be subtracted, in whole units of 10^-scale.
 
-    What `finding_of` says with decimals.
+    What `keyless_of` says with decimals.
     """
     base = units[reference]
     if base is None:

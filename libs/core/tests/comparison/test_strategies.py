@@ -6,7 +6,7 @@ import pytest
 
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.scan import FileList, PinnedFile
-from datarecs_core.comparison.strategies import NARROW_FROM, strategy_of
+from datarecs_core.comparison.strategies import NARROW_FROM, NARROW_VALUES, strategy_of
 from datarecs_core.jobs.definition import (
     ALL_COLUMNS,
     ColumnMapping,
@@ -315,6 +315,15 @@ def test_auto_narrows_from_so_many_rows_of_all_sources_on(
 ) -> None:
     plan = with_rows(stage_of("k int, v int"), *rows)
     assert strategy_of(plan, Strategy.AUTO).chosen is chosen
+
+
+@pytest.mark.parametrize(("fewer", "chosen"), [(0, Strategy.NARROW), (1, Strategy.FULL)])
+def test_auto_narrows_few_rows_of_many_columns(fewer: int, chosen: Strategy) -> None:
+    measures = tuple(a_measure(f"v{at}") for at in range(99))
+    stage = rows_by("k", *measures)
+    plan = stage_of(", ".join(["k int", *(f"v{at} int" for at in range(99))]), stage=stage)
+    half = NARROW_VALUES // 100 // 2
+    assert strategy_of(with_rows(plan, half, half - fewer), Strategy.AUTO).chosen is chosen
 
 
 def test_estimates_stand_for_sources_that_are_not_counted() -> None:

@@ -35,6 +35,8 @@ from datarecs_core.jobs.vocabulary import (
 NARROW_FROM = 10_000
 """Rows of all sources from which `auto` narrows: it is quicker from the first row on, but a look
 with Spark's own readers at what is small checks the kernel, and costs less than a second."""
+NARROW_VALUES = 100_000
+"""Of all rows: Spark plans every column, which of hundreds takes longer than reading the rows."""
 _EXACT = frozenset({TypeKind.INT, TypeKind.DECIMAL})
 _FOREIGN = NESTED | {TypeKind.JSON, TypeKind.INTERVAL, TypeKind.TIME}
 _OTHERS = "only row, aggregate and counts stages are narrowed"
@@ -70,8 +72,9 @@ def strategy_of(stage: StagePlan, requested: Strategy) -> StrategyChoice:
     obstacle = next(_obstacles(stage), None)
     if obstacle is None and requested is Strategy.AUTO:
         rows = sum(_rows(scan) for scan in stage.scans)
-        if rows < NARROW_FROM:
-            obstacle = f"fewer than {NARROW_FROM:,} rows are expected"
+        values = rows * (len(stage.dimensions) + len(stage.measures))
+        if rows < NARROW_FROM and values < NARROW_VALUES:
+            obstacle = f"fewer than {NARROW_FROM:,} rows and {NARROW_VALUES:,} values are expected"
     elif obstacle is None and requested is not Strategy.NARROW:
         obstacle = f"{requested} was asked for"
     if obstacle is None:

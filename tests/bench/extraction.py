@@ -1,7 +1,8 @@
 """Figures of reading PostgreSQL: an extract of datarecs beside a plain `COPY` (1.00).
 
-Both read the same table of one server: the peer takes the bytes of `COPY … TO STDOUT` and drops
-them, datarecs makes typed columns of them and writes Parquet.
+All read the same table of one server: the peer takes the bytes of `COPY … TO STDOUT` and drops
+them, datarecs makes typed columns of them and writes Parquet, by as many readers as it takes by
+itself and by one.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
@@ -23,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from datarecs_connectors.registry import open_connector
 from datarecs_core.comparison.scan import Scan, ScanColumn
-from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.definition import Partition, Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import (
     Connection,
@@ -46,8 +48,9 @@ CREATE TABLE bench AS SELECT i AS id, 'AC' || lpad((i * 7919 % 100000)::text, 8,
   CASE WHEN i % 10 > 0 THEN 'note ' || i END AS note
 FROM generate_series(1, {rows}::bigint) i
 """
-PEER, OURS = "plain COPY", "datarecs extract"
+PEER, OURS, ALONE = "plain COPY", "datarecs extract", "datarecs extract, one reader"
 SOURCE = Source(name="ledger", kind=SourceKind.POSTGRES, connection="c", relation="public.bench")
+BY_ONE = replace(SOURCE, partition=Partition(by="none"))
 
 
 class Extraction:
@@ -85,11 +88,11 @@ class Extraction:
             for _ in copy:
                 pass
 
-    def extracted(self) -> None:
+    def extracted(self, source: Source = SOURCE) -> None:
         rmtree(self.folder / "extract", ignore_errors=True)
-        held = self.connector.pin(SOURCE)
+        held = self.connector.pin(source)
         try:
-            schema = self.connector.describe(SOURCE, held.pin)
+            schema = self.connector.describe(source, held.pin)
             scan = Scan(
                 source=SOURCE.name,
                 index=0,
@@ -139,7 +142,14 @@ def main() -> int:
         if server.process is not None:
             held.callback(server.process.stop)
         work = Extraction(server, rows=asked.rows, folder=folder)
-        seconds = in_turn({PEER: work.copied, OURS: work.extracted}, asked.runs)
+        seconds = in_turn(
+            {
+                PEER: work.copied,
+                OURS: work.extracted,
+                ALONE: lambda: work.extracted(BY_ONE),
+            },
+            asked.runs,
+        )
     medians = [f"{name} {statistics.median(own):.2f} s" for name, own in seconds.items()]
     facts = [
         *machine(load_before),

@@ -1,13 +1,15 @@
 """An extract ends with the limits of its source, counted while it is written."""
 
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pytest
 
-from datarecs_connectors.errors import SourceLimitError
-from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.errors import QueryFailedError, SourceLimitError
+from datarecs_connectors.extracting import Part, Readers, write_extract, write_together
 from datarecs_core.comparison.faults import ValueTooLargeError
 from datarecs_core.comparison.scan import Scan, SourceSchema
 from datarecs_core.jobs.definition import DEFAULT_LIMITS, Limits
@@ -50,3 +52,77 @@ def test_decoded_bytes_end_with_their_limit(tmp_path: Path) -> None:
     assert written(tmp_path, column, Limits(max_bytes=column.nbytes)) == 3
     with pytest.raises(SourceLimitError, match="decoded bytes"):
         written(tmp_path, column, Limits(max_bytes=column.nbytes - 1))
+
+
+def some_rows(*values: int) -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
+    yield pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], names=["v"]), ()
+
+
+def together(
+    folder: Path, parts: list[Part], *, interrupt: Callable[[], None] = lambda: None, most: int = 9
+) -> tuple[Scan, list[int]]:
+    """Parts that two readers write, and the rows that were told."""
+    told: list[int] = []
+    made = write_together(
+        replace(SCAN, limits=Limits(max_rows=most)),
+        parts,
+        str(folder),
+        lambda read: told.append(read.rows),
+        readers=Readers(at_once=2, interrupt=interrupt),
+    )
+    return made, told
+
+
+def test_parts_are_files_in_their_order_and_empty_ones_are_none(tmp_path: Path) -> None:
+    made, told = together(
+        tmp_path, [some_rows, lambda: some_rows(3, 4), some_rows, lambda: some_rows(1)]
+    )
+    assert made.extract is not None
+    assert [file.path for file in made.extract.files] == [
+        "part-00001.parquet",
+        "part-00003.parquet",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        file.path for file in made.extract.files
+    ]
+    assert (made.extract.rows, made.extract.decoded_bytes, told[-1]) == (3, 24, 3)
+    assert told == sorted(told)
+    nothing, _ = together(tmp_path, [some_rows, some_rows])
+    assert nothing.extract is not None
+    assert [file.rows for file in nothing.extract.files] == [0]
+
+
+@pytest.mark.case("P65")
+def test_parts_are_held_to_their_limits_together(tmp_path: Path) -> None:
+    parts: list[Part] = [lambda: some_rows(1, 2), lambda: some_rows(3, 4), lambda: some_rows(5, 6)]
+    made, _ = together(tmp_path / "fits", parts, most=6)
+    assert made.extract is not None
+    assert made.extract.rows == 6
+    with pytest.raises(SourceLimitError, match="more than 5 rows"):
+        together(tmp_path / "x", parts, most=5)
+    assert list((tmp_path / "x").iterdir()) == []
+
+
+def test_the_first_failure_ends_the_others_and_is_the_one_that_is_told(tmp_path: Path) -> None:
+    """A reader that waits is interrupted, one that never began is not begun."""
+    waiting, interrupted, begun = Event(), Event(), []
+
+    def slow() -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
+        yield from some_rows()
+        waiting.set()
+        interrupted.wait(5)
+        raise QueryFailedError("ledger", "interrupted")
+
+    def failing() -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
+        waiting.wait(5)
+        yield from some_rows(1)
+        raise QueryFailedError("ledger", "the first")
+
+    def third() -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
+        begun.append(1)
+        yield from some_rows(1)
+
+    with pytest.raises(QueryFailedError, match="the first"):
+        together(tmp_path, [slow, failing, third, third], interrupt=interrupted.set)
+    assert begun == []
+    assert list(tmp_path.iterdir()) == []

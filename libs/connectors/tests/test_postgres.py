@@ -378,6 +378,17 @@ def test_a_connection_that_fails_says_what_and_where_and_no_secret(
     assert "wrong" not in str(failed.value)
 
 
+def test_a_login_without_a_session_left_is_told_so(server: Server) -> None:
+    with psycopg.connect(server.admin, autocommit=True) as session:
+        user = sql.Identifier(server.user)
+        session.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 1").format(user))
+    connector = server.open()
+    held = connector.pin(SOURCE)
+    with pytest.raises(ConnectionFailedError, match="no session left for user"):
+        connector.describe(SOURCE, held.pin)
+    held.close()
+
+
 @pytest.mark.case("X50")
 def test_an_address_the_policy_denies_is_not_dialled(server: Server) -> None:
     server.surroundings = replace(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 
+_SHOWN_COLUMNS = 20
+
 
 class SourceError(DatarecsError):
     """Root of the failures of a source."""
@@ -30,6 +32,18 @@ class PermissionDeniedError(SourceError):
 
 class QueryFailedError(SourceError):
     code = RunDetail.QUERY_ERROR
+
+
+class ColumnMissingError(SourceError):
+    """The job names a column that a source does not have."""
+
+    code = RunDetail.COLUMN_NOT_FOUND
+
+    def __init__(self, source: str, column: str, known: Sequence[str]) -> None:
+        shown = ", ".join(known[:_SHOWN_COLUMNS])
+        more = f" and {len(known) - _SHOWN_COLUMNS} more" if len(known) > _SHOWN_COLUMNS else ""
+        super().__init__(source, f"it has no column {column!r}; it has {shown}{more}")
+        self.column = column
 
 
 class StatementTimeoutError(SourceError):

@@ -1,8 +1,15 @@
-"""Writing an extract: batches into Parquet files of the run's own store, counted as they come."""
+"""Writing an extract: batches into Parquet files of the run's own store, counted as they come.
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+One reader writes one file. Several write one each at the same time; what they bring is held to the
+source's limits together, and the first that fails ends the others.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +24,12 @@ from datarecs_core.comparison.scan import Extract, PinnedFile, Scan
 
 Batches = Iterable[tuple[pa.RecordBatch, tuple[str, ...]]]
 """Batches, each with the columns whose companion holds invalid values."""
+Part = Callable[[], Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]]
+"""Opens the batches of one part of a source; closing them lets go of what they hold."""
+_GROUP_BYTES = 4 * 2**20
+"""Of a row group, at least: small ones cost whoever reads them."""
+_ASK_AGAIN_S = 0.2
+"""Between two requests to readers that were asked to end."""
 
 
 def write_extract(
@@ -26,32 +39,165 @@ def write_extract(
 
     Raises SourceLimitError above the source's rows, decoded bytes or the size of a value.
     """
+    tally = _Tally(scan=scan, progress=progress)
+    (path,) = _paths(directory, 1)
+    return _with_extract(scan, path.parent, [_written(batches, path, tally)])
+
+
+def write_together(
+    scan: Scan,
+    parts: Sequence[Part],
+    directory: str,
+    progress: Callable[[Read], None],
+    *,
+    readers: "Readers",
+) -> Scan:
+    """The scan with `extract` set: one file per part that has rows, in the order of the parts.
+
+    Args:
+        scan: whose limits hold for all parts together.
+        parts: disjoint; each is opened by the thread that reads it.
+        directory: of the files; those of a read that fails are removed.
+        progress: told by one thread at a time, of all parts together.
+        readers: how many read at once, and how they are ended.
+
+    Raises:
+        DatarecsError: the first that a reader met; the others have ended by then.
+    """
+    tally = _Tally(scan=scan, progress=progress)
+    paths = _paths(directory, len(parts))
+    with ThreadPoolExecutor(readers.at_once, thread_name_prefix="reader") as pool:
+        works = [
+            pool.submit(_read_part, part, path, tally)
+            for part, path in zip(parts, paths, strict=True)
+        ]
+        try:
+            wait(works, return_when=FIRST_EXCEPTION)
+        except BaseException as fault:  # for instance Ctrl+C
+            tally.fail(fault)
+            raise
+        finally:
+            _end(works, readers.interrupt)
+    if tally.fault is not None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        raise tally.fault
+    written = [work.result() for work in works]
+    kept = [each for each in written if each.file.rows] or written[:1]
+    for each in written:
+        if each not in kept:
+            (paths[0].parent / each.file.path).unlink()
+    return _with_extract(scan, paths[0].parent, kept)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readers:
+    """Threads that read parts of one source."""
+
+    at_once: int
+    interrupt: Callable[[], None]
+    """Makes those that wait for their source stop waiting; may come too early, and is repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    file: PinnedFile
+    decoded_bytes: int
+    invalid: frozenset[str]
+
+
+class _AnotherFailedError(Exception):
+    """Ends a reader whose rows nobody waits for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    """What all parts of an extract have brought, held to the limits of their source."""
+
+    scan: Scan
+    progress: Callable[[Read], None]
+    rows: int = 0
+    decoded_bytes: int = 0
+    fault: BaseException | None = None
+    """The first one."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def check(self) -> None:
+        if self.fault is not None:
+            raise _AnotherFailedError
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Raises SourceLimitError above the limits, and where another reader has failed."""
+        _limit_values(self.scan, batch)
+        with self._lock:
+            self.check()
+            self.rows += batch.num_rows
+            self.decoded_bytes += batch.nbytes
+            _limit(self.scan, self.rows, self.decoded_bytes)
+            self.progress(Read(rows=self.rows, decoded_bytes=self.decoded_bytes))
+
+    def fail(self, fault: BaseException) -> None:
+        with self._lock:
+            self.fault = self.fault or fault
+
+
+def _end(works: Sequence[Future[_Written]], interrupt: Callable[[], None]) -> None:
+    """Until nothing runs; all are done already where none has failed."""
+    for work in works:
+        work.cancel()
+    while running := [work for work in works if not work.done()]:
+        interrupt()
+        wait(running, timeout=_ASK_AGAIN_S)
+
+
+def _read_part(part: Part, path: Path, tally: _Tally) -> _Written:
+    tally.check()
+    try:
+        with closing(part()) as batches:
+            return _written(batches, path, tally)
+    except BaseException as fault:
+        tally.fail(fault)
+        raise
+
+
+def _paths(directory: str, parts: int) -> list[Path]:
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "part-00000.parquet"
+    return [folder / f"part-{number:05}.parquet" for number in range(parts)]
+
+
+def _written(batches: Batches, path: Path, tally: _Tally) -> _Written:
     rows = size = 0
     invalid: set[str] = set()
+    pending: list[pa.RecordBatch] = []
     writer: pq.ParquetWriter | None = None
     try:
         for batch, filled in batches:
+            tally.add(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
-            _limit(scan, rows, size)
-            _limit_values(scan, batch)
             invalid.update(filled)
             if writer is None:
                 writer = pq.ParquetWriter(path, batch.schema, compression="zstd")
-            writer.write_batch(batch)
-            progress(Read(rows=rows, decoded_bytes=size))
+            pending.append(batch)
+            if sum(each.nbytes for each in pending) >= _GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(pending))
+                pending = []
+        if writer is not None and pending:
+            writer.write_table(pa.Table.from_batches(pending))
     finally:
         if writer is not None:
             writer.close()
     file = PinnedFile(path=path.name, size_bytes=path.stat().st_size, rows=rows)
+    return _Written(file=file, decoded_bytes=size, invalid=frozenset(invalid))
+
+
+def _with_extract(scan: Scan, folder: Path, parts: Sequence[_Written]) -> Scan:
     extract = Extract(
         root=str(folder),
-        files=(file,),
-        rows=rows,
-        decoded_bytes=size,
-        invalid_columns=tuple(sorted(invalid)),
+        files=tuple(each.file for each in parts),
+        rows=sum(each.file.rows or 0 for each in parts),
+        decoded_bytes=sum(each.decoded_bytes for each in parts),
+        invalid_columns=tuple(sorted(set().union(*(each.invalid for each in parts)))),
     )
     return replace(scan, extract=extract)
 

@@ -6,20 +6,20 @@ The address is checked before it is dialled, and the checked one is dialled.
 """
 
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from io import BytesIO
+from functools import partial
 
 import psycopg
 import pyarrow as pa
-import pyarrow.csv as pcsv
 from psycopg import sql
 from psycopg.rows import dict_row, tuple_row
 
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_connectors.errors import (
+    ColumnMissingError,
     ConnectionFailedError,
     PermissionDeniedError,
     QueryFailedError,
@@ -28,8 +28,20 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
     StatementTimeoutError,
 )
-from datarecs_connectors.extracting import write_extract
+from datarecs_connectors.extracting import Readers, write_extract, write_together
+from datarecs_connectors.postgres_copy import blocks
 from datarecs_connectors.postgres_groups import GroupedAnswer, typed_batch
+from datarecs_connectors.postgres_ranges import (
+    AUTO,
+    NONE,
+    conditions_of,
+    ranges_of,
+    relation_of,
+    row_by_row,
+    standing,
+    usable_cores,
+)
+from datarecs_connectors.postgres_sessions import Session, Sessions, ending
 from datarecs_connectors.postgres_statements import (
     counting,
     explaining,
@@ -45,6 +57,7 @@ from datarecs_core.comparison.scan import (
     ExportedSnapshot,
     Pin,
     PinnedFile,
+    Ranges,
     Scan,
     SourceColumn,
     SourceSchema,
@@ -55,10 +68,10 @@ from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import PostgresConfig
 
 CONNECT_TIMEOUT_S = 5
-BLOCK_BYTES = 4 * 1024 * 1024
+BATCH_ROWS = 10_000
+"""Of `options.fetch_size`."""
 _ABOUT_OBJECTS = "42"
 """SQLSTATEs whose messages name tables, columns and positions; others may quote values."""
-Session = psycopg.Connection[tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +138,7 @@ class PostgresConnector:
         """Columns as the server plans them; declared expressions typed by the server too."""
         with self._adopted(source, pin) as session:
             columns = self._columns(session, sql.SQL("SELECT * FROM ") + origin(source))
+            self._check_partition(source, [column.name for column in columns])
             known = statistics_of(session, source)
             expressions = [
                 (name, mapping.expr) for name, mapping in source.columns.items() if mapping.expr
@@ -141,11 +155,13 @@ class PostgresConnector:
                     + origin(source),
                 )
             ]
+            ranges = self._ranges(session, source)
         return SourceSchema(
             columns=tuple(known.of(column) for column in columns),
             expressions=tuple(typed_expressions),
             estimated_rows=known.rows,
             estimated_bytes=known.size_bytes,
+            ranges=ranges,
         )
 
     def list_files(self, source: Source) -> Sequence[PinnedFile]:  # noqa: ARG002  databases have none
@@ -169,7 +185,7 @@ class PostgresConnector:
         Raises NotPushedError, besides, where only all rows of the source can be believed.
         """
         if scan.groups is None and scan.only is None:
-            return write_extract(scan, self._typed_batches(scan), directory, progress)
+            return self._brought(scan, directory, progress)
         try:
             return self._asked_less(scan, directory, progress)
         except QueryFailedError as cause:
@@ -179,12 +195,53 @@ class PostgresConnector:
     def _asked_less(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
         if scan.groups is not None:
             answered = GroupedAnswer(scan=scan, groups=scan.groups)
-            batches = self._copied(scan, statement(scan), answered.width)
-            return answered.stored(batches, directory, progress)
-        brought = write_extract(scan, self._typed_batches(scan), directory, progress)
+            with closing(self._copied(scan, statement(scan), answered.width)) as batches:
+                return answered.stored(batches, directory, progress)
+        brought = self._brought(scan, directory, progress)
         if brought.extract is None:
             raise TypeError("rows are brought")
-        return replace(brought, extract=replace(brought.extract, source_rows=self._counted(scan)))
+        counted = self._counted(scan, counting(scan))
+        return replace(brought, extract=replace(brought.extract, source_rows=counted))
+
+    def _brought(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        """Its rows, by as many readers as its description says."""
+        ranges, sessions = scan.schema.ranges, Sessions()
+        cut = self._cut(scan, ranges)
+        if ranges is None or not cut:
+            with closing(self._typed_batches(scan, None, sessions)) as batches:
+                return write_extract(scan, batches, directory, progress)
+        brought = write_together(
+            scan,
+            [partial(self._typed_batches, scan, within, sessions) for within in cut],
+            directory,
+            progress,
+            readers=Readers(at_once=ranges.at_once, interrupt=sessions.interrupt),
+        )
+        self._verify(scan, brought, counts=ranges.by is not None)
+        return brought
+
+    def _cut(self, scan: Scan, ranges: Ranges | None) -> Sequence[sql.Composable]:
+        """A condition per range; none where one reader brings everything."""
+        few = scan.only is not None and scan.only.keys is not None
+        if ranges is None or ranges.count == 1 or few:
+            return ()
+        with self._adopted(source_of(scan), scan.pin) as session:
+            try:
+                return conditions_of(session, source_of(scan), ranges)
+            except psycopg.Error as cause:
+                raise self._told(cause) from cause
+
+    def _verify(self, scan: Scan, brought: Scan, *, counts: bool) -> None:
+        """Count what ranges brought once more, as `options.verify_count` says or else `counts`."""
+        if brought.extract is None or not dict(scan.options).get("verify_count", counts):
+            return
+        rows, counted = brought.extract.rows, self._counted(scan, counting(scan, kept=True))
+        if rows != counted:
+            raise SnapshotLostError(
+                self.source,
+                f"its ranges held {rows} rows, and {counted} were counted afterwards in the same "
+                "snapshot; run again, or read it by one reader (partition.by: none)",
+            )
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
         """Name, address, login, version, privileges; then the relation, if one is given."""
@@ -277,7 +334,8 @@ class PostgresConnector:
             session.execute("SET client_connection_check_interval = '5s'")
         return session
 
-    def _adopted(self, source: Source, pin: Pin) -> Session:
+    @contextmanager
+    def _adopted(self, source: Source, pin: Pin) -> Iterator[Session]:
         """A session that sees exactly the pinned snapshot."""
         if not isinstance(pin, ExportedSnapshot):
             raise TypeError("a postgres source is pinned by an exported snapshot")
@@ -292,7 +350,8 @@ class PostgresConnector:
             raise SnapshotLostError(
                 self.source, "its exported snapshot is gone; run again"
             ) from cause
-        return session
+        with ending(session):
+            yield session
 
     def _columns(self, session: Session, query: sql.Composable) -> list[SourceColumn]:
         """Described by the server; `prepare` refuses a second statement in the text."""
@@ -316,29 +375,71 @@ class PostgresConnector:
             )
         return columns
 
-    def _copied(self, scan: Scan, asked: sql.Composable, width: int) -> Iterator[pa.RecordBatch]:
+    def _copied(
+        self, scan: Scan, asked: sql.Composable, width: int, sessions: Sessions | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Rows of a SELECT as text columns, block by block."""
         names = [f"c{number}" for number in range(width)]
-        with self._adopted(source_of(scan), scan.pin) as session:
+        most_rows = int(str(dict(scan.options).get("fetch_size", BATCH_ROWS)))
+        with (
+            self._adopted(source_of(scan), scan.pin) as session,
+            (sessions or Sessions()).holding(session),
+        ):
             try:
+                self._check_standing(session, source_of(scan))
                 with session.cursor().copy(
                     sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(asked)
                 ) as copy:
-                    yield from _blocks(copy, names)
+                    yield from blocks(copy, names, most_rows)
             except psycopg.Error as cause:
                 raise self._told(cause) from cause
 
-    def _counted(self, scan: Scan) -> int:
+    def _ranges(self, session: Session, source: Source) -> Ranges:
+        found = ranges_of(
+            source,
+            relation_of(session, source),
+            version=session.info.server_version,
+            cores=usable_cores(),
+        )
+        try:
+            return row_by_row(session, source, found)
+        except psycopg.Error as cause:
+            raise self._told(cause) from cause
+
+    def _check_standing(self, session: Session, source: Source) -> None:
+        """A snapshot keeps rows, but not against those who empty or move a whole table.
+
+        From here on the session's lock keeps them away.
+        """
+        if source.relation is None:
+            return
+        found = session.execute(standing(source)).fetchone()
+        if found is None or not found[0]:
+            raise SnapshotLostError(
+                self.source,
+                f"{source.relation} was emptied, rewritten or made anew since its snapshot was "
+                "taken (TRUNCATE, VACUUM FULL, CLUSTER, REFRESH, ALTER TABLE); run again",
+            )
+
+    def _check_partition(self, source: Source, names: Sequence[str]) -> None:
+        by = source.partition.by
+        if source.query is None and by not in {AUTO, NONE, *names}:
+            raise ColumnMissingError(self.source, by, names)
+
+    def _counted(self, scan: Scan, asked: sql.Composed) -> int:
         with self._adopted(source_of(scan), scan.pin) as session:
             try:
-                row = session.execute(counting(scan)).fetchone()
+                row = session.execute(asked).fetchone()
             except psycopg.Error as cause:
                 raise self._told(cause) from cause
         return int(str(row[0])) if row else 0
 
-    def _typed_batches(self, scan: Scan) -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+    def _typed_batches(
+        self, scan: Scan, within: sql.Composable | None, sessions: Sessions
+    ) -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
+        """Rows of one range, or all, as an extract holds them."""
         kinds = [(column.name, column.type) for column in scan.columns]
-        for batch in self._copied(scan, statement(scan), len(kinds)):
+        for batch in self._copied(scan, statement(scan, within), len(kinds), sessions):
             yield typed_batch(batch, kinds)
 
     def _told(self, cause: psycopg.Error) -> SourceError:
@@ -347,6 +448,10 @@ class PostgresConnector:
         if isinstance(cause, psycopg.errors.QueryCanceled):
             return StatementTimeoutError(
                 self.source, "the statement took longer than limits.statement_timeout"
+            )
+        if isinstance(cause, psycopg.errors.LockNotAvailable):
+            return QueryFailedError(
+                self.source, "another session kept it locked for 5 s; run again when that has ended"
             )
         if isinstance(cause, psycopg.errors.InsufficientPrivilege):
             return PermissionDeniedError(self.source, f"{message}; grant SELECT to the login")
@@ -357,40 +462,6 @@ class PostgresConnector:
         return QueryFailedError(self.source, f"{type(cause).__name__}: the read failed")
 
 
-def _blocks(copy: psycopg.Copy, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Whole rows of at least a block each, parsed as text; quoted empty is text, unquoted NULL."""
-    pending, size = [], 0
-    for row in copy:
-        pending.append(bytes(row))
-        size += len(row)
-        if size >= BLOCK_BYTES:
-            yield _parsed(b"".join(pending), names)
-            pending, size = [], 0
-    yield _parsed(b"".join(pending), names)
-
-
-def _parsed(rows: bytes, names: Sequence[str]) -> pa.RecordBatch:
-    if not names:
-        return pa.RecordBatch.from_arrays([], names=[])
-    if not rows:
-        empty = [pa.array([], pa.string()) for _ in names]
-        return pa.RecordBatch.from_arrays(empty, names=list(names))
-    table = pcsv.read_csv(
-        BytesIO(rows),
-        read_options=pcsv.ReadOptions(
-            column_names=list(names), use_threads=False, block_size=max(len(rows) + 1, 1024)
-        ),
-        parse_options=pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        convert_options=pcsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    return table.combine_chunks().to_batches()[0]
-
-
 def _why(cause: psycopg.OperationalError, config: PostgresConfig) -> str:
     """Host, port and step; never the connection string."""
     text = str(cause).lower()
@@ -399,6 +470,8 @@ def _why(cause: psycopg.OperationalError, config: PostgresConfig) -> str:
         return f"{where} refused the login of user {config.user}; check its secret"
     if "does not exist" in text and "database" in text:
         return f"{where} has no database {config.database!r}"
+    if "too many connections" in text or "connection slots" in text:
+        return f"{where} has no session left for user {config.user}; lower limits.max_connections"
     if "ssl" in text or "certificate" in text:
         return f"{where}: TLS failed for sslmode {config.sslmode}"
     if "timeout" in text:

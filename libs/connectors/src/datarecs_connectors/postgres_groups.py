@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from datarecs_application.ports.comparing import Read
 from datarecs_connectors.extracting import write_extract
 from datarecs_connectors.postgres_statements import answers
-from datarecs_connectors.postgres_types import text_reader
-from datarecs_connectors.typed_text import table_of, typed
+from datarecs_connectors.postgres_types import cast_at_once, text_reader
+from datarecs_connectors.typed_text import TypedColumn, table_of, typed
 from datarecs_core.comparison.pushdown import NotPushedError
 from datarecs_core.comparison.scan import GROUP_ROWS, Groups, Scan
 from datarecs_core.jobs import types
@@ -28,11 +28,13 @@ def typed_batch(
     batch: pa.RecordBatch, kinds: Sequence[tuple[str, CanonicalType]]
 ) -> tuple[pa.RecordBatch, tuple[str, ...]]:
     """Text columns of COPY as an extract holds them, and those with values that have no form."""
-    columns = [
-        typed(column, kind, text_reader(kind))
-        for column, (_, kind) in zip(batch.columns, kinds, strict=True)
-    ]
+    columns = [_typed(column, kind) for column, (_, kind) in zip(batch.columns, kinds, strict=True)]
     return table_of([name for name, _ in kinds], columns)
+
+
+def _typed(texts: pa.Array, kind: CanonicalType) -> TypedColumn:
+    whole = cast_at_once(texts, kind)
+    return typed(texts, kind, text_reader(kind)) if whole is None else TypedColumn(whole, None)
 
 
 @dataclass(slots=True, kw_only=True)

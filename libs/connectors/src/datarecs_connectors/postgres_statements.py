@@ -48,18 +48,23 @@ def statement_of(scan: Scan) -> str:
     return statement(scan).as_string(None)
 
 
-def statement(scan: Scan) -> sql.Composable:
+def statement(scan: Scan, within: sql.Composable | None = None) -> sql.Composable:
     """The SELECT of a scan.
+
+    Args:
+        scan: of rows, some rows or groups.
+        within: the range of one reader, where it brings rows of a relation.
 
     Raises:
         NotPushedError: what the scan asks for cannot be said in SQL.
     """
-    return _rows(scan) if scan.groups is None else _grouped(scan, scan.groups)
+    return _rows(scan, within) if scan.groups is None else _grouped(scan, scan.groups)
 
 
-def counting(scan: Scan) -> sql.Composed:
-    """How many rows the source has behind its filter."""
-    place = origin(source_of(scan)) + _where(_filters(scan))
+def counting(scan: Scan, *, kept: bool = False) -> sql.Composed:
+    """How many rows the source has behind its filter; or of them, those that a scan brings."""
+    conditions = [*_filters(scan), *(_kept(scan) if kept else [])]
+    place = origin(source_of(scan)) + _where(conditions)
     return sql.SQL("SELECT count(*) FROM {}").format(place)
 
 
@@ -105,9 +110,9 @@ def _type_of(partial: Partial, kind: CanonicalType) -> CanonicalType:
             return kind
 
 
-def _rows(scan: Scan) -> sql.Composable:
+def _rows(scan: Scan, within: sql.Composable | None) -> sql.Composable:
     columns = sql.SQL(", ").join(_Columns(scan).value(column.name) for column in scan.columns)
-    conditions = [*_filters(scan), *_kept(scan)]
+    conditions = [*([] if within is None else [within]), *_filters(scan), *_kept(scan)]
     return sql.SQL("SELECT {} FROM ").format(columns) + origin(source_of(scan)) + _where(conditions)
 
 

@@ -6,6 +6,10 @@ from decimal import Decimal
 from struct import pack, unpack
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datarecs_connectors.typed_text import arrow_type
 from datarecs_core.comparison.forms import read_text
 from datarecs_core.comparison.translating import Invalid
 from datarecs_core.jobs import types
@@ -37,6 +41,7 @@ _CLOCKS = {
     1184: TypeKind.INSTANT,
 }
 _USUAL_DIGITS = 6
+_CAST_AT_ONCE = frozenset({TypeKind.DATE, TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
 
 
 def canonical_type(oid: int, precision: int | None, scale: int | None) -> CanonicalType | None:
@@ -79,6 +84,22 @@ def text_reader(kind: CanonicalType) -> Callable[[str], object] | None:
             return datetime.fromisoformat
         case _:
             return None
+
+
+def cast_at_once(texts: pa.Array, kind: CanonicalType) -> pa.Array | None:
+    """Texts of COPY as the column that an extract holds, where all have their usual form.
+
+    None where one has not, or nothing is gained: then `text_reader` tells value by value.
+    """
+    if kind.kind is TypeKind.BOOL:
+        known = pc.is_in(texts.drop_null(), value_set=pa.array(["t", "f"]))
+        return pc.equal(texts, "t") if pc.all(known, min_count=0).as_py() else None
+    if kind.kind not in _CAST_AT_ONCE:
+        return None
+    try:
+        return pc.cast(texts, arrow_type(kind))
+    except pa.ArrowException:
+        return None
 
 
 def _float(text: str, kind: CanonicalType) -> float:

@@ -17,7 +17,14 @@ from datarecs_core.comparison.plan import (
     StagePlan,
 )
 from datarecs_core.comparison.pushdown import MAX_KEYS
-from datarecs_core.comparison.scan import ExportedSnapshot, FileList, Pin, Scan, TableSnapshot
+from datarecs_core.comparison.scan import (
+    ExportedSnapshot,
+    FileList,
+    Pin,
+    Ranges,
+    Scan,
+    TableSnapshot,
+)
 from datarecs_core.jobs.definition import Limits
 from datarecs_core.jobs.vocabulary import Function, OnUnmatched, StageType
 from datarecs_reports.decoding import tolerance_facts
@@ -97,8 +104,17 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
         yield "zone", f"times without a zone are in {scan.timezone}"
     if statement is not None:
         yield "sql", visible(statement, most=4000)
-        yield "parallel", "one reader"
+        yield "parallel", _readers(scan.schema.ranges)
     yield "limits", limit_words(scan.limits)
+
+
+def _readers(ranges: Ranges | None) -> str:
+    """Of rows; groups, and rows of given keys, one reader asks for."""
+    if ranges is None or ranges.count == 1:
+        return f"one reader: {ranges.reason}" if ranges is not None else "one reader"
+    by = "blocks (ctid)" if ranges.by is None else f"column {visible(ranges.by)}"
+    told = f"{counted(ranges.at_once, 'reader')} at once, {count(ranges.count)} ranges of {by}"
+    return f"{told}; no more at once: {visible(ranges.reason)}" if ranges.reason else told
 
 
 def _pin(pin: Pin) -> Iterator[str]:

@@ -133,7 +133,7 @@ PARTITION = Record(
     shorthand="by",
     fields=(
         Field(name="by", shape=IDENT, doc="`auto`, `none` or a physical column"),
-        Field(name="count", shape=Whole(least=1, most=256), doc="readers at once"),
+        Field(name="count", shape=Whole(least=1, most=256), doc="ranges; some are read at once"),
     ),
 )
 LIMITS = Record(
@@ -147,7 +147,7 @@ LIMITS = Record(
             shape=Length(least=timedelta(seconds=1), most=timedelta(hours=12)),
             doc="longest single statement",
         ),
-        Field(name="max_connections", shape=Whole(least=1, most=32), doc="connections at once"),
+        Field(name="max_connections", shape=Whole(least=1, most=32), doc="sessions, the pin's too"),
     ),
 )
 

@@ -160,9 +160,9 @@ def _placed(scans: tuple[Scan, ...]) -> tuple[Scan, ...]:
 
 
 def _certain(schema: SourceSchema) -> SourceSchema:
-    """Without what statistics guess: they change while the question does not."""
+    """Without what statistics guess, and what follows: they change while the question does not."""
     columns = tuple(replace(column, distinct=None) for column in schema.columns)
-    return replace(schema, columns=columns, estimated_rows=None, estimated_bytes=None)
+    return replace(schema, columns=columns, estimated_rows=None, estimated_bytes=None, ranges=None)
 
 
 def _lasting(pin: Pin) -> Pin:

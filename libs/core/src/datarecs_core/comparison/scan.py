@@ -36,6 +36,20 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """Disjoint ranges of a source that together hold every row, each for one reader."""
+
+    count: int = 1
+    """At most; a source with fewer values or blocks has fewer."""
+    at_once: int = 1
+    """Readers at the same time; ranges beyond them wait for one to end."""
+    by: str | None = None
+    """A physical column; None = the places where rows are stored."""
+    reason: str = ""
+    """Why no more of them, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSchema:
     """Columns in the source's order. The same name twice is legal until somebody refers to it."""
 
@@ -45,6 +59,8 @@ class SourceSchema:
     source."""
     estimated_rows: int | None = None
     estimated_bytes: int | None = None
+    ranges: Ranges | None = None
+    """How many readers bring the rows; None where engines or connectors read files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

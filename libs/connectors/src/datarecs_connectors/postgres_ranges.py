@@ -1,0 +1,250 @@
+"""How a relation of PostgreSQL is cut into ranges, one per reader, and why some are not cut.
+
+Ranges are open at both ends, so that together they hold every row whatever was known when they were
+made: of places (`ctid`) by block, of a column by values of its own with NULL in the first. Apart
+from the connector because a plan tells the same decision that readers obey.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+
+from datarecs_connectors.postgres_sessions import Session
+from datarecs_connectors.postgres_statements import origin
+from datarecs_core.comparison.scan import Ranges
+from datarecs_core.jobs.definition import Source
+
+AUTO, NONE = "auto", "none"
+LEAST_BYTES = 16 * 2**20
+"""Of a range that nobody asked for: a session costs a few ms, and so does what it saves below."""
+_MOST_RANGES = 8
+_TID_RANGES_SINCE = 140_000
+_SAMPLED_BYTES = 8 * 2**20
+_PARTITIONED = "p"
+_NOT_CUT: Mapping[str, str] = {
+    "v": "a view may answer each session differently",
+    "f": "another server holds its rows, which no snapshot covers",
+}
+_RELATION = """
+SELECT c.relkind::text, coalesce(m.amname::text, ''), c.relhassubclass, pg_relation_size(c.oid),
+  current_setting('block_size')::int,
+  coalesce((SELECT sum(pg_relation_size(t.relid)) FROM pg_partition_tree(c.oid) t
+    WHERE t.relid <> c.oid), 0)::bigint,
+  EXISTS (SELECT FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid
+    WHERE p.relkind = 'f')
+FROM pg_class c LEFT JOIN pg_am m ON m.oid = c.relam WHERE c.oid = to_regclass(%s)
+"""
+_LOOKING_AROUND = ("WindowAgg", "Aggregate", "Group")
+"""Nodes of a server's plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """What the catalog says of a relation at a pin."""
+
+    kind: str
+    """`relkind`."""
+    access: str = "heap"
+    """How its rows are stored; empty where it stores none."""
+    has_heirs: bool = False
+    """Other tables inherit from it, or are its partitions."""
+    size_bytes: int = 0
+    block_bytes: int = 8192
+    partition_bytes: int = 0
+    holds_foreign: bool = False
+    """One of its partitions is a foreign table."""
+
+    @property
+    def blocks(self) -> int:
+        return self.size_bytes // self.block_bytes
+
+    @property
+    def all_bytes(self) -> int:
+        """Of its partitions, too."""
+        return self.size_bytes + self.partition_bytes
+
+
+def relation_of(session: Session, source: Source) -> Relation | None:
+    """None for a query, and for what this login cannot look up."""
+    if source.relation is None:
+        return None
+    try:
+        with session.transaction():
+            found = session.execute(_RELATION, [origin(source).as_string(session)]).fetchone()
+    except psycopg.Error:
+        return None
+    if found is None:
+        return None
+    kind, access, heirs, size, block, partitions, foreign = found
+    return Relation(
+        kind=str(kind),
+        access=str(access),
+        has_heirs=bool(heirs),
+        size_bytes=int(str(size or 0)),
+        block_bytes=int(str(block)),
+        partition_bytes=int(str(partitions)),
+        holds_foreign=bool(foreign),
+    )
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def ranges_of(source: Source, relation: Relation | None, *, version: int, cores: int) -> Ranges:
+    """How a source is read.
+
+    Args:
+        source: its partition and its connections decide.
+        relation: as it is at the pin.
+        version: of the server, as `server_version_num`.
+        cores: of this machine; more readers than these need a declared count.
+    """
+    why = _why_one(source, relation, version)
+    if why is not None or relation is None:
+        return Ranges(reason=why or "")
+    asked, limits = source.partition, source.limits
+    # One session holds the snapshot; one reads beside it, whatever the limit.
+    most = max(limits.max_connections - 1, 1)
+    bounds = [
+        (most, f"limits.max_connections {limits.max_connections}, one of which holds the pin")
+    ]
+    wanted = asked.count or min(_MOST_RANGES, 2 * limits.max_connections)
+    if asked.count is None:
+        bounds.append((cores, f"{cores} usable core" + ("s" if cores > 1 else "")))
+        wanted = min(wanted, relation.all_bytes // LEAST_BYTES)
+    if asked.by == AUTO:
+        wanted = min(wanted, relation.blocks)
+    if wanted <= 1:
+        small = (
+            f"it has less than {2 * LEAST_BYTES // 2**20} MiB; partition.count cuts it all the same"
+        )
+        return Ranges(reason="its rows lie in one block" if asked.count else small)
+    at_once, reason = min(bounds, key=lambda bound: bound[0])
+    if at_once == 1 and asked.count is None:
+        return Ranges(reason=reason)
+    return Ranges(
+        count=wanted,
+        at_once=min(at_once, wanted),
+        by=None if asked.by == AUTO else asked.by,
+        reason=reason if at_once < wanted else "",
+    )
+
+
+def row_by_row(session: Session, source: Source, ranges: Ranges) -> Ranges:
+    """The ranges, unless an expression of the source looks at other rows than its own.
+
+    A window or an aggregate would then see those of a range; the server's plan tells.
+    """
+    written = [mapping.expr for mapping in source.columns.values() if mapping.expr]
+    for expression in written if ranges.count > 1 else ():
+        asked = sql.SQL("EXPLAIN (COSTS OFF) SELECT ({}\n) FROM ").format(sql.SQL(expression))
+        told = session.execute(asked + origin(source), prepare=True).fetchall()
+        if any(node in str(line) for (line,) in told for node in _LOOKING_AROUND):
+            return Ranges(reason="one of its expressions looks at more than one row")
+    return ranges
+
+
+def conditions_of(session: Session, source: Source, ranges: Ranges) -> Sequence[sql.Composable]:
+    """One condition per range, each row of the relation in exactly one; none for an only range."""
+    if ranges.by is None:
+        relation = relation_of(session, source)
+        blocks = 0 if relation is None else relation.blocks
+        cuts = sorted({blocks * at // ranges.count for at in range(1, ranges.count)} - {0})
+        return _by_place(cuts)
+    found = session.execute(_cutting(source, ranges, relation_of(session, source))).fetchone()
+    texts = found[0] if found is not None else None
+    return _by_column(ranges.by, texts if isinstance(texts, list) else [])
+
+
+def standing(source: Source) -> sql.Composed:
+    """Whether the rows of a relation still lie where its snapshot has them; no row for a new one.
+
+    The name in FROM takes the lock that keeps them there until the transaction ends.
+    """
+    return sql.SQL(
+        "SELECT c.relfilenode = 0 OR c.relfilenode = pg_relation_filenode(c.oid) FROM pg_class c"
+        " LEFT JOIN (SELECT 1 FROM {} LIMIT 0) q ON true WHERE c.oid = to_regclass({})"
+    ).format(origin(source), sql.Literal(origin(source).as_string(None)))
+
+
+def _why_one(source: Source, relation: Relation | None, version: int) -> str | None:
+    """Why a source is not cut at all; None where it may be."""
+    asked = source.partition
+    if asked.by == NONE or asked.count == 1:
+        return "the job asks for one"
+    if source.query is not None:
+        return "a query may answer each session differently"
+    if relation is None:
+        return "the catalog says nothing about it to this login"
+    if relation.kind in _NOT_CUT:
+        return _NOT_CUT[relation.kind]
+    return _why_no_places(relation, version) if asked.by == AUTO else _why_no_values(relation)
+
+
+def _why_no_values(relation: Relation) -> str | None:
+    heirs = relation.has_heirs and relation.kind != _PARTITIONED
+    if heirs or relation.holds_foreign:
+        return "tables inherit from it, and not all of them may be under the snapshot"
+    return None
+
+
+def _why_no_places(relation: Relation, version: int) -> str | None:
+    if relation.kind == _PARTITIONED:
+        return "it is partitioned; partition.by may name a column"
+    if relation.has_heirs:
+        return "tables inherit from it"
+    if relation.access != "heap":
+        return f"its rows are stored as {relation.access}, not as a heap"
+    if version < _TID_RANGES_SINCE:
+        return f"PostgreSQL {version // 10_000} reads no range of blocks; 14 does"
+    return None
+
+
+def _by_place(cuts: Sequence[int]) -> list[sql.Composable]:
+    places = [sql.SQL("{}::tid").format(sql.Literal(f"({block},0)")) for block in cuts]
+    return _between(sql.SQL("ctid"), places, first="{column} < {cut}")
+
+
+def _by_column(column: str, cuts: Sequence[object]) -> list[sql.Composable]:
+    """A value as text takes the column's type, and meets the column by the column's own order."""
+    values = [sql.Literal(str(each)) for each in dict.fromkeys(cuts)]
+    name = sql.Identifier(column)
+    return _between(name, values, first="({column} < {cut} OR {column} IS NULL)")
+
+
+def _between(
+    column: sql.Composable, cuts: Sequence[sql.Composable], *, first: LiteralString
+) -> list[sql.Composable]:
+    if not cuts:
+        return []
+    middle = "({column} >= {cut} AND {column} < {end})"
+    return [
+        sql.SQL(first).format(column=column, cut=cuts[0]),
+        *(sql.SQL(middle).format(column=column, cut=cut, end=end) for cut, end in pairwise(cuts)),
+        sql.SQL("{column} >= {cut}").format(column=column, cut=cuts[-1]),
+    ]
+
+
+def _cutting(source: Source, ranges: Ranges, relation: Relation | None) -> sql.Composed:
+    """Values that cut a sample of the relation into equal parts, in the column's own order."""
+    size = 0 if relation is None else relation.all_bytes
+    percent = min(100.0, max(100 * _SAMPLED_BYTES / max(size, 1), 0.01))
+    fractions = [at / ranges.count for at in range(1, ranges.count)]
+    return sql.SQL(
+        "SELECT (percentile_disc({}::float8[]) WITHIN GROUP (ORDER BY {}))::text[]"
+        " FROM {} TABLESAMPLE SYSTEM ({})"
+    ).format(
+        sql.Literal(fractions),
+        sql.Identifier(ranges.by or ""),
+        origin(source),
+        sql.Literal(percent),
+    )

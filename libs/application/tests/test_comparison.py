@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,12 +18,12 @@ from datarecs_application.comparison import (
     StageFailedError,
     answer,
 )
-from datarecs_application.ports.comparing import Connector
+from datarecs_application.ports.comparing import Connector, Progress
 from datarecs_application.ports.outside import Wake
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.payload import ComparisonPayload
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.results import StageResults, Verdict
 from datarecs_core.comparison.run_json import Sealing, proof_hash, run_document
 from datarecs_core.comparison.scan import Pin, Scan
 from datarecs_core.comparison.verification import verify_document
@@ -38,7 +38,7 @@ from datarecs_core.jobs.definition import (
     Stage,
 )
 from datarecs_core.jobs.vocabulary import Function, OnUnmatched, SourceKind, StageType
-from datarecs_memory.engine import MemoryEngine
+from datarecs_memory.engine import MemoryEngine, Reader
 from datarecs_testing.clock import ManualClock
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -68,6 +68,9 @@ class Teller:
 
     def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
         self.heard.append(f"extraction.started {index} {stage or kind}")
+
+    def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
+        self.heard.append(f"extraction.progressed {index} {rows}")
 
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
         self.heard.append(f"extraction.completed {index} {rows}{f' {stage}' if stage else ''}")
@@ -111,8 +114,10 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
         *stages: Stage,
         before_engine: Callable[[], object] = lambda: None,
         meanwhile: Callable[[int], object] = lambda _: None,
+        on_the_way: Sequence[tuple[int, int]] = (),
     ) -> tuple[Answer | Exception, list[str]]:
         connectors: dict[str, Connector] = {}
+        clock = _Clock(meanwhile)
 
         def connect(source: Source) -> Connector:
             opened = open_connector(source, None, {}, surroundings=surroundings)
@@ -121,7 +126,7 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
 
         def engine(_plan: ComparisonPlan) -> MemoryEngine:
             before_engine()
-            return MemoryEngine(lambda scan: _rows(connectors, scan))
+            return _Slow(clock, on_the_way, lambda scan: _rows(connectors, scan))
 
         sources = tuple(
             Source(name=name, kind=SourceKind.CSV, path=f"{name}.csv") for name in ("a", "b")
@@ -131,7 +136,7 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
         means = Means(
             connect=connect,
             engine=engine,
-            clock=_Clock(meanwhile),
+            clock=clock,
             extracts=str(tmp_path / "x"),
             stop=threading.Event(),
         )
@@ -160,6 +165,22 @@ class _Clock(ManualClock):
         return super().wait(duration, until=until)
 
 
+class _Slow(MemoryEngine):
+    """Tells rows on its way: after so many seconds so many of them."""
+
+    def __init__(
+        self, clock: ManualClock, on_the_way: Sequence[tuple[int, int]], read: Reader
+    ) -> None:
+        super().__init__(read)
+        self._clock, self._on_the_way = clock, on_the_way
+
+    def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
+        for seconds, rows in self._on_the_way:
+            self._clock.advance(timedelta(seconds=seconds))
+            progress(Progress(stage=plan.name, row_count=rows))
+        return super().compare(plan, progress)
+
+
 def _rows(connectors: Mapping[str, Connector], scan: Scan) -> Iterator[tuple[object, ...]]:
     return connectors[scan.source].rows(scan)
 
@@ -186,6 +207,14 @@ def test_a_stage_tells_its_start_its_extractions_its_comparison_and_its_end_in_o
         "comparison.completed counts MATCHED",
         "stage.completed counts MATCHED",
     ]
+
+
+def test_progress_is_told_every_five_seconds_and_never_falls(ask: Ask) -> None:
+    """Rows that were read may be more than the stage looks at, or be read once more."""
+    reports = ((4, 1), (1, 2), (4, 3), (1, 9), (5, 7))
+    _, heard = ask(COUNTS, on_the_way=reports)
+    told = [line for line in heard if line.startswith("rows_processed")]
+    assert told == [f"rows_processed counts {rows} 0" for rows in (2, 9, 9, 9)]
 
 
 def test_a_later_stage_reads_no_source_again_and_decides_the_run(ask: Ask) -> None:

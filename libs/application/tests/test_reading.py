@@ -1,9 +1,10 @@
 """When each source of a run is asked, for what, and what happens when it may not answer so."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from datarecs_application.ports.comparing import Read
 from datarecs_application.reading import Reading
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.pushdown import MAX_KEYS, NotPushedError
@@ -27,9 +28,10 @@ class Source:
     """Folder, whether groups and whether keys were asked for."""
     refuses: bool = False
 
-    def extract(self, scan: Scan, directory: str, _progress: object) -> Scan:
+    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
         less = scan.groups is not None or scan.only is not None
         self.asked.append((directory, scan.groups is not None, scan.only is not None))
+        progress(Read(rows=len(self.asked), decoded_bytes=0))
         if less and self.refuses:
             raise NotPushedError("it holds NaN")
         return replace(scan, extract=Extract(root="/", files=(), rows=1, decoded_bytes=1))
@@ -71,6 +73,13 @@ def planned(*, pushed: bool = True) -> ComparisonPlan:
 
 def asked(house: House, stage: StagePlan, engine: Any = None) -> StagePlan:  # noqa: ANN401  half an engine
     return house.reading.asked(stage, engine)
+
+
+def test_whoever_asks_hears_how_far_a_read_is_of_either_answer() -> None:
+    house, heard = House(Source(refuses=True)), list[Read]()
+    scan = replace(planned().scans[0], groups=GROUPS)
+    house.reading.ask(house.source, scan, "0", progress=heard.append)  # type: ignore[arg-type]  # half a connector
+    assert [each.rows for each in heard] == [1, 2]
 
 
 def test_rows_that_some_stage_needs_are_read_first_and_once() -> None:

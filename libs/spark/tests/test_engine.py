@@ -22,6 +22,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame
 
+from datarecs_application.ports.comparing import Progress
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.faults import KeyTooLargeError, ValueTooLargeError
 from datarecs_core.comparison.results import StageResults
@@ -31,7 +32,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_spark import narrowing, sink
+from datarecs_spark import narrowing, sink, watching
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import CancelledError, ComparisonFailedError
@@ -314,7 +315,8 @@ def test_a_stage_that_takes_more_disk_than_the_job_allows_ends_and_the_next_one_
     """Two shuffles of ten thousand rows take some hundred kB."""
     tables = books(rows=5000, differing=3)
     for spill, fits in ((1, False), (2**26, True)):
-        job = a_job(tables, STAGES["row"], execution=Execution(spill=spill))
+        execution = Execution(spill=spill, strategy=Strategy.FULL)
+        job = a_job(tables, STAGES["row"], execution=execution)
         if fits:
             assert compare(bench, job, tables).counts().rows_unmatched == 3
         else:
@@ -405,3 +407,37 @@ def test_a_stage_reads_the_columns_that_it_needs_out_of_those_that_all_stages_ne
         for plan in asked.plans
     ]
     assert read == [{"k", "v"}, {"account", "v"}]
+
+
+@pytest.mark.parametrize("kind", STAGES)
+@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW])
+def test_a_stage_tells_how_far_it_is_before_it_is_done(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, kind: str, strategy: Strategy
+) -> None:
+    """Slow is a stage here whose last answer waits for the first report."""
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.005)
+    collect, heard, seen = DataFrame.collect, Event(), list[Progress]()
+
+    def collected(frame: DataFrame) -> list[Row]:
+        rows = collect(frame)
+        assert heard.wait(30)
+        return rows
+
+    def progress(told: Progress) -> None:
+        seen.append(told)
+        heard.set()
+
+    monkeypatch.setattr(DataFrame, "collect", collected)
+    tables = books(rows=3000, differing=7)
+    job = a_job(tables, STAGES[kind], execution=Execution(strategy=strategy))
+    engine, plan = bench.prepare(plan_of(job, tables), tables)
+    results = engine.compare(plan.stages[0], progress)
+    *early, last = seen
+    assert results.strategy is not None
+    assert results.strategy.chosen is strategy
+    assert early
+    assert [each.mismatch_count for each in early] == [0] * len(early)
+    counts = [each.row_count for each in early]
+    assert counts == sorted(set(counts))
+    assert counts[-1] <= last.row_count == 6000
+    assert last.mismatch_count == results.counts.rows_unmatched

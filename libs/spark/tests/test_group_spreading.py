@@ -15,6 +15,7 @@ from datarecs_spark.group_kernel import GroupTask
 from datarecs_spark.group_spreading import SpreadGroups, spread_groups_by
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.preaggregating import Room, group_task
+from datarecs_spark.row_counts import rows_counted
 from datarecs_testing.comparisons import a_measure, aggregate_by
 from datarecs_testing.spark import stored_scan
 from datarecs_testing.spreading import an_exchange
@@ -47,6 +48,7 @@ def test_parts_of_groups_hold_every_row_once(tmp_path: Path) -> None:
     """Also where a task ran twice: what its first attempt wrote is gone."""
     found = added(tmp_path)
     assert found.answer.read == found.answer.rows == found.answer.filtered == (40, 0)
+    assert rows_counted(tmp_path / "work") >= 40
     rows: Counter[int] = Counter()
     totals: Counter[int] = Counter()
     for name, groups in found.files[0]:

@@ -25,6 +25,7 @@ from datarecs_spark.kernel import (
     second_hash,
     weights_for,
 )
+from datarecs_spark.row_counts import rows_counted
 
 SALTS = (4_611_686_018_427_387_847, 1_152_921_504_606_846_883, 288_230_376_151_711_717)
 DRAWS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
@@ -95,6 +96,14 @@ def test_a_changed_row_is_kept_on_both_sides(tmp_path: Path) -> None:
     assert {"k": 500, "v": 500 % 7} in kept(task, 0)
     assert {"k": 500, "v": 0} in kept(task, 1)
     assert answer.closed_groups == 1000 - answer.kept[0]
+
+
+def test_all_rows_are_counted_while_they_are_read(tmp_path: Path) -> None:
+    """Also those that conditions leave out; for whoever looks at the folder."""
+    task = a_task(tmp_path, PLAIN, CHANGED)
+    task = replace(task, sources=(task.sources[0], replace(task.sources[1], filter="v > 3")))
+    assert narrow(task).read == (1000, 1000)
+    assert rows_counted(tmp_path / "kept") == 2000
 
 
 def test_a_row_in_one_open_bucket_alone_is_not_kept(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ class Told(Protocol):
     def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
         """Of all stages, or again of the one whose differing groups are read."""
 
+    def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:
+        """So many rows in all, while they are brought; from whatever thread brings them."""
+
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None: ...
 
     def extraction_errored(
@@ -60,7 +63,8 @@ class Told(Protocol):
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
         """So many groups differ, and are read again after a while."""
 
-    def rows_processed(self, stage: str, rows: int, mismatches: int) -> None: ...
+    def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
+        """Never fewer rows than before; from whatever thread the engine looks on."""
 
     def comparison_completed(self, payload: ComparisonPayload) -> None: ...
 
@@ -98,6 +102,8 @@ class Means:
     """Pins somebody else holds, by source; the others are taken here."""
     stop: Wake | None = None
     """Set when nobody waits for the answer any more: ends a wait before a second look."""
+    progress_every: timedelta = PROGRESS_EVERY
+    """Between two reports of one read or stage, at least; the last of a stage always comes."""
 
 
 class ExtractionFailedError(Exception):
@@ -243,6 +249,9 @@ class _Stages:
     sources: tuple[_Opened, ...]
     open_things: ExitStack
     last_told: float = 0.0
+    """By the monotonic clock: when the read or stage at work began, or was last told of."""
+    most_told: int = 0
+    """Rows of the stage at work."""
     reading: Reading = field(init=False)
     to_check: list[tuple[int, HeldPin]] = field(default_factory=list)
     """Pins at which rows are still read, by the index of their source."""
@@ -303,8 +312,14 @@ class _Stages:
     ) -> Scan:
         index = scan.index
         self.told.extraction_started(index, scan.kind.value, stage)
+        self.last_told = self.means.clock.monotonic()
+
+        def progress(read: Read) -> None:
+            if self._is_due():
+                self.told.extraction_progressed(index, read.rows, stage)
+
         try:
-            extracted = self.reading.ask(opened.connector, scan, directory)
+            extracted = self.reading.ask(opened.connector, scan, directory, progress=progress)
             crash_point(CrashPoint.EXTRACT_MID)
             rows = _rows_of(extracted)
         except Exception as error:
@@ -315,6 +330,7 @@ class _Stages:
 
     def _compared(self, stage: StagePlan, engine: Engine) -> StageOutcome:
         self.told.comparison_started(stage.name, len(stage.scans))
+        self.last_told, self.most_told = self.means.clock.monotonic(), 0
         try:
             results = engine.compare(stage, self._progress)
             crash_point(CrashPoint.COMPARE_MID)
@@ -331,7 +347,8 @@ class _Stages:
         if outcome.verdict is None:
             raise TypeError("an executed stage has a verdict")
         counts = results.counts
-        rows = max(rows, sum(counts.source_row_counts))  # what is told never falls
+        # What is told never falls: rows that were read may be beside the stage's `where`.
+        rows = max(rows, sum(counts.source_row_counts), self.most_told)
         self.told.rows_processed(stage.name, rows, counts.rows_unmatched)
         payload = comparison_payload(stage, results, outcome.verdict)
         self.told.comparison_completed(payload)
@@ -339,11 +356,18 @@ class _Stages:
         return outcome
 
     def _progress(self, progress: Progress) -> None:
-        """At most one report each five seconds; mismatches are told at the stage's end alone."""
+        """Mismatches are told at the stage's end alone."""
+        if self._is_due():
+            self.most_told = max(self.most_told, progress.row_count)
+            self.told.rows_processed(progress.stage, self.most_told, 0)
+
+    def _is_due(self) -> bool:
+        """Nothing has been told for so long that it is worth a word."""
         now = self.means.clock.monotonic()
-        if now - self.last_told >= PROGRESS_EVERY.total_seconds():
-            self.last_told = now
-            self.told.rows_processed(progress.stage, progress.row_count, 0)
+        if now - self.last_told < self.means.progress_every.total_seconds():
+            return False
+        self.last_told = now
+        return True
 
     def _confirmed(self, stage: StagePlan, first: StageResults, engine: Engine) -> StageResults:
         """What has moved since cannot be told from what moved before: the first cut is checked."""
@@ -450,4 +474,4 @@ def _cause_of(failed: Exception) -> Exception:
 
 
 def _ignore(_read: Read) -> None:
-    """Extraction reports its rows at its end; finer progress has no event."""
+    """Nobody is told of reads that belong to one stage alone."""

@@ -18,6 +18,10 @@ Extract = Callable[[Scan, str, str | None], Scan]
 """Reads a scan into a folder of this name; the stage is given where a source is read once more."""
 
 
+def _ignore(_read: Read) -> None:
+    """Who does not ask hears nothing."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Reading:
     """The reads of one run."""
@@ -54,14 +58,21 @@ class Reading:
         stage = replace(stage, scans=scans, groups=_given(scans))
         return _without_groups(stage, "; ".join(lost)) if lost else stage
 
-    def ask(self, connector: Connector, scan: Scan, directory: str) -> Scan:
+    def ask(
+        self,
+        connector: Connector,
+        scan: Scan,
+        directory: str,
+        *,
+        progress: Callable[[Read], None] = _ignore,
+    ) -> Scan:
         """What a connector answers; its rows, where it may not answer otherwise."""
         try:
-            return connector.extract(scan, directory, _ignore)
+            return connector.extract(scan, directory, progress)
         except NotPushedError as refused:
             self.refusals[scan.index] = str(refused)
             whole = replace(scan, groups=None, only=None)
-            return connector.extract(whole, f"{directory}-rows", _ignore)
+            return connector.extract(whole, f"{directory}-rows", progress)
 
     def _answer(self, stage: StagePlan, scan: Scan, engine: Engine | None) -> Scan:
         groups = stage.groups[scan.index] if stage.groups else None
@@ -125,7 +136,3 @@ def _without_groups(stage: StagePlan, reason: str) -> StagePlan:
     others = (each for each in stage.strategy.rejected if each[0] is not Strategy.PUSHDOWN)
     rejected = ((Strategy.PUSHDOWN, reason), *others)
     return replace(stage, strategy=replace(stage.strategy, chosen=chosen, rejected=rejected))
-
-
-def _ignore(_read: Read) -> None:
-    """Extraction reports its rows at its end; finer progress has no event."""

@@ -39,11 +39,20 @@ class Screen:
             self.clear()
             print(line, file=sys.stderr, flush=True)
 
+    @property
+    def width(self) -> int:
+        """Of a line that does not break."""
+        return get_terminal_size().columns - 1
+
     def draw(self, line: str) -> None:
         """The moving line; nothing where nothing may move."""
+        if self.moves:
+            self.move(line[: self.width])
+
+    def move(self, line: str) -> None:
+        """The same of a line that fits, whatever bytes its colours take."""
         if self.moves and line != self._drawn:
-            width = get_terminal_size().columns - 1
-            sys.stderr.write(_CLEAR + line[:width])
+            sys.stderr.write(_CLEAR + line)
             sys.stderr.flush()
             self._drawn = line
 

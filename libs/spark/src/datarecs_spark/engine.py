@@ -6,6 +6,7 @@ turns what the tasks counted into StageResults. Nothing here decides what a numb
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -60,15 +61,18 @@ from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.opening import opened_groups, opened_tuples
 from datarecs_spark.preaggregating import Preaggregated, preaggregated
 from datarecs_spark.prepare import SOURCE, prepared
+from datarecs_spark.progressing import RowsTold, SparkRows
 from datarecs_spark.pushed import gives_groups, prepared_groups, rows_beside
 from datarecs_spark.read import Delivered, PlainColumns, delivered, roots
 from datarecs_spark.results import stage_results
+from datarecs_spark.row_counts import rows_counted
 from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
 from datarecs_spark.sink import SUMMARY, sunk
-from datarecs_spark.spilling import SpillWatch
+from datarecs_spark.spilling import SpillLook
 from datarecs_spark.storing import SinkPlan
 from datarecs_spark.tally import SourceTally, passed_rows, read_rows, read_tallies
 from datarecs_spark.truncating import truncated
+from datarecs_spark.watching import Watch
 
 SMALL_ROWS = 1_000_000
 """Below it a stage is cut into two partitions."""
@@ -98,6 +102,8 @@ class SparkEngine:
         self._session, self._key, self._directory = session, key, directory
         self._cancellation = cancellation
         self._partitions = 0
+        self._rows_told = RowsTold(expected=0, tell=_unheard)
+        """Of the stage at work."""
         self._passes: dict[str, int] = {}
         """The latest pass of each stage: how many looks it had."""
         self._key_fields: dict[str, tuple[Field, ...]] = {}
@@ -120,8 +126,9 @@ class SparkEngine:
         """
         check_covered(plan)
         self._cancellation.name_jobs()
+        self._rows_told = told = _rows_told(plan, progress)
         try:
-            with self._watched(plan):
+            with Watch([self._spill(plan), told]):
                 results = self._compare(plan)
         except SparkFailure as cause:
             self._cancellation.check()
@@ -131,7 +138,7 @@ class SparkEngine:
         progress(
             Progress(
                 stage=plan.name,
-                row_count=sum(counts.source_row_counts),
+                row_count=max(told.rows, sum(counts.source_row_counts)),
                 mismatch_count=counts.rows_unmatched,
             )
         )
@@ -158,7 +165,7 @@ class SparkEngine:
         self._session.conf.set("spark.sql.shuffle.partitions", str(self._partitions))
         self._session.conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
 
-    def _watched(self, plan: StagePlan) -> SpillWatch:
+    def _spill(self, plan: StagePlan) -> SpillLook:
         """Ends the run where intermediate data take more disk than the job allows.
 
         What executors of a cluster keep for themselves is not seen from here.
@@ -168,9 +175,9 @@ class SparkEngine:
         failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, told)
         folders = [self._directory / _NARROWED]
         if on_one_executor(self._session):
-            scratch = self._session.sparkContext.getConf().get("spark.local.dir")
+            scratch = self._session.conf.get("spark.local.dir", None)
             folders += [Path(scratch)] if scratch else []
-        return SpillWatch(folders, limit=limit, exceeded=lambda: self._cancellation.cancel(failure))
+        return SpillLook(folders, limit=limit, exceeded=lambda: self._cancellation.cancel(failure))
 
     def _looks(self, plan: StagePlan) -> list[list[Delivered]]:
         """The sources' rows at each look, or their columns where the stage compares schemas."""
@@ -208,6 +215,7 @@ class SparkEngine:
         native, judges = (preaggregated, judges_here) if plan.collapses else (narrowed, is_plain)
         sink = self._sink(layout) if judges(layout) else None
         directory = self._directory / _NARROWED / plan.name
+        self._rows_told.reads(partial(rows_counted, directory))
         with native(self._session, plan, directory, sink) as found:
             if sink is None or found.judged is None:
                 return self._pass(found.plan, found)
@@ -271,12 +279,13 @@ class SparkEngine:
             rows = _beside_groups(layout, looks[0])
         else:
             rows = self._prepared(plan, looks, layout.of_rows.fields)
-        told = sunk(self._groups(layout, rows), sink).union(passed_rows(layout.of_rows, rows))
+        parts = [sunk(self._groups(layout, rows), sink), passed_rows(layout.of_rows, rows)]
         if plan.where is not None or plan.scope is not None:
-            told = told.union(read_rows(self._read(plan, looks)))
+            parts.append(read_rows(self._read(plan, looks)))
         if plan.seal_rows and plan.catalogue is None:
-            told = told.union(self._sealed(layout, looks, rows))
-        answers = [(row["what"], row["body"]) for row in told.collect()]
+            parts.append(self._sealed(layout, looks, rows))
+        self._rows_told.reads(SparkRows(self._session.sparkContext, readings=len(parts)))
+        answers = [(row["what"], row["body"]) for row in united(parts).collect()]
         counted = Counted(len(layout.sources))
         for what, body in answers:
             if what == SUMMARY:
@@ -377,6 +386,18 @@ def _meaning(failure: Exception, plan: StagePlan) -> DatarecsError:
     scans = [scan for own in (plan.scans, *plan.looks) for scan in own]
     places = {root: name for scan in scans for root, name in roots(scan).items()}
     return refused(failure, plan) or translated(failure, plan.name, places)
+
+
+def _unheard(_rows: int) -> None:
+    """Nothing is told before the first stage."""
+
+
+def _rows_told(plan: StagePlan, progress: Callable[[Progress], None]) -> RowsTold:
+    """Tells rows that were read; mismatches are none until they are final."""
+    return RowsTold(
+        expected=_expected_rows(plan),
+        tell=lambda rows: progress(Progress(stage=plan.name, row_count=rows)),
+    )
 
 
 def _expected_rows(stage: StagePlan) -> int:

@@ -26,6 +26,7 @@ from datarecs_spark.kernel import (
     reason_of,
     sql_text,
 )
+from datarecs_spark.row_counts import RowCount
 from datarecs_spark.storing import SinkPlan
 
 _ROWS = quoted(GROUP_ROWS)
@@ -169,6 +170,7 @@ class _Grouping:
     def __init__(self, task: GroupTask, connection: Connection) -> None:
         self.task, self.connection = task, connection
         self.sources = task.kernel.sources
+        self.count = RowCount(task.kernel.directory, "kernel", readings=1)
 
     def answer(self, sink: SinkPlan | None, attempt: str) -> GroupAnswer:
         groups: list[int] = []
@@ -181,6 +183,7 @@ class _Grouping:
             reason = next(faults(self.task, index, sum(groups), more), None)
             if reason is not None:
                 return GroupAnswer(given_up=reason)
+            self.count.add(self.sources[index].rows)
         read = [
             self._read(source, rows)
             for source, (rows, _) in zip(self.sources, numbers, strict=True)

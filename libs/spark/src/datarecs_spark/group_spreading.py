@@ -16,6 +16,7 @@ from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.group_kernel import GroupAnswer, GroupTask, PartNumbers, added_up, faults
 from datarecs_spark.kernel import connected
 from datarecs_spark.native_errors import NotNativeError
+from datarecs_spark.row_counts import RowCount
 from datarecs_spark.share_work import Kind, Told, Work, failures_told, hashes_of, opened
 from datarecs_spark.shares import shares
 from datarecs_spark.spreading import (
@@ -92,6 +93,7 @@ def spread_groups_by(
 
 def _step(work: Work, task: GroupTask, attempts: Path, at: int, attempt: str) -> Iterator[Told]:
     """Groups of every part of a share, each in a file, and their numbers."""
+    count = RowCount(work.task.directory, attempt, readings=1)
     with failures_told() as failures, opened(work, attempt) as connection:
         for number, part in enumerate(work.shares[at]):
             own = replace(
@@ -102,6 +104,7 @@ def _step(work: Work, task: GroupTask, attempts: Path, at: int, attempt: str) ->
             )
             name = f"{at}-{number}-{attempt}.parquet"
             found = added_up(own, connection, attempts / name)
+            count.add(found.read)
             yield Told(Kind.GROUPS, part.index, json.dumps([name, asdict(found)]).encode())
     yield from failures
 

@@ -22,12 +22,15 @@ import pyarrow as pa
 
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
 from datarecs_spark.hash_sums import HASH_BITS, Flags, Halves, Hashes, repeated
+from datarecs_spark.row_counts import RowCount
 
 KERNEL_VERSION = "2"
 """Of hashes and numbers; travels with every task and answer."""
 MAX_BUCKET_BITS = 22
 Connection = duckdb.DuckDBPyConnection
 BATCH_ROWS = 200_000
+READINGS = 2
+"""Of every row: to be hashed, and to be kept."""
 _FULL_DISK = ("No space left on device", "max_temp_directory_size")
 """What DuckDB says of a disk that is full, and of one that its spill would fill."""
 
@@ -223,6 +226,7 @@ class _Narrowing:
     def __init__(self, task: KernelTask, connection: Connection) -> None:
         self.task, self.connection = task, connection
         self.fewest = min(range(len(task.sources)), key=lambda at: task.sources[at].rows)
+        self.count = RowCount(task.directory, "kernel", readings=READINGS)
 
     def answer(self) -> KernelAnswer:
         sums = Halves(self.task.bucket_bits)
@@ -263,12 +267,16 @@ class _Narrowing:
         for index, (source, weight) in enumerate(
             zip(self.task.sources, self.task.weights, strict=True)
         ):
+            left = source.rows
             for key, first, second in hashed_rows(self.task, source, self.connection):
                 if adding is not None:
                     adding.result()
                 adding = adder.submit(sums.add, key, first, second, weight)
                 if index == self.fewest:
                     keys.append(key.copy())
+                self.count.add(len(key))
+                left -= len(key)
+            self.count.add(left)  # behind conditions
         if adding is not None:
             adding.result()
         return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
@@ -311,7 +319,9 @@ class _Narrowing:
             kept = "FALSE"
         with self._listed("upper", upper), self._listed("lower", lower):
             path = Path(self.task.directory) / kept_file(index)
-            return write_rows(source, kept, path, self.connection)
+            rows = write_rows(source, kept, path, self.connection)
+        self.count.add(source.rows)
+        return rows
 
     def _row(self, sql: str) -> tuple[Any, ...]:
         (row,) = self.connection.execute(sql).fetchall()

@@ -16,6 +16,7 @@ import pyarrow as pa
 from datarecs_spark.hash_sums import HASH_BITS, Hashes, Sums, repeated
 from datarecs_spark.kernel import (
     BATCH_ROWS,
+    READINGS,
     Connection,
     KernelSource,
     KernelTask,
@@ -25,6 +26,7 @@ from datarecs_spark.kernel import (
     read_of,
     write_rows,
 )
+from datarecs_spark.row_counts import RowCount
 from datarecs_spark.share_work import Kind, Told, Work, failures_told, opened
 from datarecs_spark.shares import Part, Share
 
@@ -38,17 +40,19 @@ MOST_AGAIN = 2**16
 def added(work: Work, at: int, attempt: str) -> Iterator[Told]:
     """Sums by bucket, key hashes and numbers of all rows of a share."""
     with failures_told() as failures, opened(work, attempt) as connection:
-        yield from _added(work, work.shares[at], connection)
+        count = RowCount(work.task.directory, attempt, readings=READINGS)
+        yield from _added(work, work.shares[at], connection, count)
     yield from failures
 
 
-def _added(work: Work, share: Share, connection: Connection) -> Iterator[Told]:
+def _added(work: Work, share: Share, connection: Connection, count: RowCount) -> Iterator[Told]:
     sums = Sums(work.task.bucket_bits)
     for part in share:
         rows = 0
         for keys, first, second in hashed_rows(work.task, part.source, connection):
             sums.add(keys, first, second, work.task.weights[part.index])
             rows += len(keys)
+            count.add(len(keys))
             if part.index == work.fewest:
                 yield from _cut(np.sort(keys), work.range_bits)
         yield _numbers(work.task, part, connection, rows)
@@ -169,6 +173,9 @@ def kept(work: Work, buckets: Hashes, directory: Path, at: int, attempt: str) ->
             wanted = wanted if len(buckets) else "FALSE"
             rows = write_rows(part.source, wanted, directory / name, connection)
             yield Told(Kind.KEPT, part.index, json.dumps([name, rows]).encode())
+        # A part does not know its rows; shares are about alike.
+        rows = sum(source.rows for source in work.task.sources) // len(work.shares)
+        RowCount(work.task.directory, attempt, readings=READINGS).add(rows)
     yield from failures
 
 

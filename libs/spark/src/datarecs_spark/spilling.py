@@ -7,19 +7,15 @@ before the disk is full for every other run on it. Apart from the engine because
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Event, Thread
-from typing import Self
-
-LOOK_EVERY_S = 1.0
 
 
-class SpillWatch:
-    """Looks at folders until it is left, and once more then.
+class SpillLook:
+    """A Look at folders.
 
     Args:
         folders: those that need not exist yet; what lies in them before is not counted.
         limit: bytes.
-        exceeded: told at most once, perhaps on another thread.
+        exceeded: told at most once.
     """
 
     def __init__(
@@ -27,25 +23,12 @@ class SpillWatch:
     ) -> None:
         self._folders, self._exceeded = folders, exceeded
         self._most = limit + self._held()
-        self._left = Event()
-        self._thread = Thread(target=self._look_on, name="spill", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._left.set()
-        self._thread.join()
-
-    def _look_on(self) -> None:
-        while True:
-            last = self._left.wait(LOOK_EVERY_S)
-            if self._held() > self._most:
-                self._exceeded()
-                return
-            if last:
-                return
+    def __call__(self, *, last: bool) -> bool:  # noqa: ARG002  the port's form
+        if self._held() <= self._most:
+            return True
+        self._exceeded()
+        return False
 
     def _held(self) -> int:
         return sum(map(held_bytes, self._folders))

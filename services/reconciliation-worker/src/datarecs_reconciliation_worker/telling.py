@@ -40,6 +40,9 @@ class FrameTold:
             "extraction_started", extraction_index=index, connection_type=kind, stage_name=stage
         )
 
+    def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:
+        """No event says so; rows are told when the source has been read."""
+
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
         self._tell(
             "extraction_completed", extraction_index=index, rows_extracted=rows, stage_name=stage

@@ -61,7 +61,6 @@ def compare(
     from datarecs_cli.local.question import asked
     from datarecs_cli.local.running import Local, compare_locally
     from datarecs_cli.local.telling import LocalTold
-    from datarecs_cli.screen import Screen
     from datarecs_runtime.clock import SystemClock, UuidV7Ids
     from datarecs_runtime.environment import process_environment
 
@@ -71,7 +70,7 @@ def compare(
     found = asked(flags, now=clock.now(), invocation=invocation)
     if found is None:
         return ExitCode.USAGE
-    told = LocalTold(Screen.of(invocation, process_environment()), invocation)
+    told = LocalTold.of(invocation, process_environment(), clock)
     local = Local(
         run_id=str(UuidV7Ids().new()),
         out=OutFolder(out or DEFAULT / found.question.job.name),

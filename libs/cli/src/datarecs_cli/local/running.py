@@ -32,7 +32,7 @@ from datarecs_cli.local.faults import (
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.question import Asked
 from datarecs_cli.local.sources import LocalSources
-from datarecs_cli.local.telling import LocalTold
+from datarecs_cli.local.telling import PROGRESS_EVERY, LocalTold
 from datarecs_core.comparison.differences import COMPARE_KEY_ID
 from datarecs_core.comparison.faults import PlanRefusedError
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -127,6 +127,7 @@ class _Work:
             engine=self.engines.engine,
             clock=self._local.clock,
             extracts=str(self._scratch / "extract"),
+            progress_every=PROGRESS_EVERY,
         )
 
 

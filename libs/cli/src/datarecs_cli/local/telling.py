@@ -1,9 +1,18 @@
-"""What is told while a local comparison works: one moving line on a terminal, more under -v."""
+"""What is told while a local comparison works: one moving line on a terminal, more under -v.
 
+Reads and stages that take longer than a moment move as a bar. Reports may come from a thread of the
+engine; it tells nothing any more when the next thing begins, so none of them meet.
+"""
+
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Self
 
+from datarecs_application.ports.outside import Clock
 from datarecs_cli.invocation import Invocation
+from datarecs_cli.local.bar import Bar, Shown
+from datarecs_cli.local.engines import rows_of
 from datarecs_cli.output import cell
 from datarecs_cli.screen import Screen
 from datarecs_core.comparison.payload import ComparisonPayload
@@ -11,18 +20,49 @@ from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.scan import Pin
 from datarecs_reports.figures import counted
 
+PROGRESS_EVERY = timedelta(seconds=0.5)
+"""At least between two reports that become a bar."""
+BAR_AFTER_S = 1.0
+"""What is done sooner has no bar."""
+_NARROWEST = 40
+"""Columns that a bar needs."""
+
 
 class LocalTold:
-    """The Told of `answer` over a terminal; keeps the columns that nobody compares."""
+    """The Told of `answer` over a terminal; keeps the columns that nobody compares.
 
-    def __init__(self, screen: Screen, invocation: Invocation) -> None:
-        self._screen, self._verbose = screen, invocation.verbose > 0
+    Args:
+        screen: gets the lines.
+        bar: draws; None where no bar is wanted.
+        clock: for rows a second.
+        verbose: lines of what has ended stay.
+    """
+
+    def __init__(self, screen: Screen, bar: Bar | None, clock: Clock, *, verbose: bool) -> None:
+        self._screen, self._bar, self._verbose = screen, bar, verbose
+        self._pace = _Pace(clock)
         self._sources: tuple[str, ...] = ()
+        self._promised: tuple[int | None, ...] = ()
+        """Rows of sources, by their footers."""
+        self._read: dict[int, int] = {}
+        """Rows of sources that were read."""
+        self._own_queries: frozenset[str] = frozenset()
+        """Stages that read other rows than those."""
         self.not_compared: tuple[str, ...] = ()
         """Columns that some source has and no stage looks at."""
 
+    @classmethod
+    def of(cls, invocation: Invocation, environment: Mapping[str, str], clock: Clock) -> Self:
+        """As the command was called."""
+        screen = Screen.of(invocation, environment)
+        wants = screen.moves and not invocation.is_json
+        bar = Bar.of(invocation, environment, encoding=sys.stderr.encoding) if wants else None
+        return cls(screen, bar, clock, verbose=invocation.verbose > 0)
+
     def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:  # noqa: ARG002  the port's form
         self._sources = tuple(scan.source for scan in plan.scans)
+        self._promised = tuple(map(rows_of, plan.scans))
+        self._own_queries = frozenset(stage.name for stage in plan.stages if stage.queries)
         read = {column.physical for scan in plan.scans for column in scan.columns}
         there = {column.name: None for scan in plan.scans for column in scan.schema.columns}
         self.not_compared = tuple(name for name in there if name not in read)
@@ -31,9 +71,18 @@ class LocalTold:
         self._tell(f"stage {stage}")
 
     def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
+        self._pace.begin()
         self._tell(f"reading {self._sources[index]}{_again(stage)}")
 
+    def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:
+        what = f"reading {self._sources[index]}{_again(stage)}"
+        total = None if stage is not None else self._promised[index]
+        if not self._drawn(what, rows, total):
+            self._tell(f"{what}: {counted(rows, 'row')}")
+
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
+        if stage is None:
+            self._read[index] = rows
         told = f"read {self._sources[index]}{_again(stage)}: {counted(rows, 'row')}"
         self._tell(told, stays=True)
 
@@ -41,6 +90,7 @@ class LocalTold:
         """The error itself is shown when the command ends."""
 
     def comparison_started(self, stage: str, sources: int) -> None:
+        self._pace.begin()
         self._tell(f"comparing {counted(sources, 'source')} in {stage}")
 
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
@@ -48,7 +98,9 @@ class LocalTold:
         self._tell(f"{counted(groups, 'group')} of {stage} differ, looking again in {seconds}")
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:  # noqa: ARG002  the port's form
-        self._tell(f"{stage}: {counted(rows, 'row')} compared")
+        total = None if stage in self._own_queries else sum(self._read.values())
+        if not self._drawn(stage, rows, total, then="comparing"):
+            self._tell(f"{stage}: {counted(rows, 'row')} compared")
 
     def comparison_completed(self, payload: ComparisonPayload) -> None:
         self._tell(f"{payload['stage_name']}: {payload['result']}", stays=True)
@@ -75,6 +127,38 @@ class LocalTold:
             self._screen.say(cell(text))
         else:
             self._screen.draw(cell(text))
+
+    def _drawn(self, what: str, rows: int, total: int | None, *, then: str = "") -> bool:
+        """Whether it is a bar that moves by now."""
+        rate, width = self._pace.rate(rows), self._screen.width
+        if self._bar is None or self._pace.lasts_s < BAR_AFTER_S or width < _NARROWEST:
+            return False
+        shown = Shown(what=what, rows=rows, total=total or None, rate=rate, then=then)
+        self._screen.move(self._bar.line(shown, width))
+        return True
+
+
+class _Pace:
+    """How fast one read or stage goes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.begin()
+
+    def begin(self) -> None:
+        self._began = self._at = self._clock.monotonic()
+        self._rows = 0
+
+    @property
+    def lasts_s(self) -> float:
+        return self._at - self._began
+
+    def rate(self, rows: int) -> float:
+        """Rows a second since it was asked before."""
+        now = self._clock.monotonic()
+        took, more = now - self._at, rows - self._rows
+        self._at, self._rows = now, rows
+        return more / took if took > 0 else 0.0
 
 
 def _again(stage: str | None) -> str:

@@ -121,6 +121,17 @@ class Agreeing:
                 return index
         return None
 
+    def largest(self, places: Sequence[Found]) -> Decimal | None:
+        """The largest |other - reference| of all places, as a number or in microseconds."""
+        sizes = [
+            abs(unit - base)
+            for each in places
+            if (base := each.place.units[self.reference]) is not None
+            for index, unit in enumerate(each.place.units)
+            if unit is not None and index != self.reference
+        ]
+        return Decimal(max(sizes)).scaleb(-self.form.scale, EXACT) if sizes else None
+
     def class_of(self, outside: Sequence[Found]) -> DifferenceClass:
         """The first that fits all places outside."""
         if not outside:

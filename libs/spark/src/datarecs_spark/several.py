@@ -1,6 +1,6 @@
 """Groups that every source has, some with several rows: put side by side, one after another.
 
-What every source has cancels, the rest meets in canonical order and is judged by core's rules.
+What every source has cancels, the rest meets in canonical order and is judged as `unequal` does.
 Apart from `unequal` because rows must be ordered here before values can meet.
 """
 
@@ -95,10 +95,24 @@ def _compared(measure: Unequal, places: Sequence[Place]) -> MeasureJudgement:
     columns = measure.columns[0]
     values = [[_plain(row, columns) for row in each] for each in places]
     unequal = [at for at, each in enumerate(values) if any(one != each[0] for one in each)]
-    if not unequal and plan.rules.nan is not NanRule.UNEQUAL:
+    strict = measure.agreeing is None and plan.rules.nan is NanRule.UNEQUAL
+    if not unequal and not strict:
         return equal_measure(len(plan.tolerances))
-    cells = [[_cell(form, row, columns) for row in each] for each in places]
-    return judge_measure(plan, cells, measure.stage.reference)
+    if measure.agreeing is None:
+        cells = [[_cell(form, row, columns) for row in each] for each in places]
+        return judge_measure(plan, cells, measure.stage.reference)
+    found = [measure.agreeing.found(values[at]) for at in unequal]
+    outside = [at for at, each in enumerate(found) if not each.within]
+    first = (outside or [0])[0]
+    return MeasureJudgement(
+        equal=False,
+        within=not outside,
+        own_within=tuple(map(all, zip(*(each.own_within for each in found), strict=True))),
+        difference_class=measure.agreeing.class_of([found[at] for at in outside]),
+        shown=tuple(_cell(form, row, columns) for row in places[unequal[first]]),
+        odd_one_out=measure.agreeing.odd_one_out(found[first]) if outside else None,
+        largest_delta=measure.agreeing.largest(found),
+    )
 
 
 def _plain(row: Row, columns: Columns) -> Plain:

@@ -167,7 +167,7 @@ def _paths(directory: str, parts: int) -> list[Path]:
 
 
 def _written(batches: Batches, path: Path, tally: _Tally) -> _Written:
-    rows = size = 0
+    rows = size = written = 0
     invalid: set[str] = set()
     pending: list[pa.RecordBatch] = []
     writer: pq.ParquetWriter | None = None
@@ -179,9 +179,9 @@ def _written(batches: Batches, path: Path, tally: _Tally) -> _Written:
             if writer is None:
                 writer = pq.ParquetWriter(path, batch.schema, compression="zstd")
             pending.append(batch)
-            if sum(each.nbytes for each in pending) >= _GROUP_BYTES:
+            if size - written >= _GROUP_BYTES:
                 writer.write_table(pa.Table.from_batches(pending))
-                pending = []
+                pending, written = [], size
         if writer is not None and pending:
             writer.write_table(pa.Table.from_batches(pending))
     finally:

@@ -107,7 +107,7 @@ class FileTree:
     def pin(self, path: str) -> "PinnedTree":
         """Freeze which files are read and what they hold."""
         names = self.find(path)
-        # Hashing leaves the interpreter free: as many files at once as there are cores.
+        # Hashing leaves the interpreter free for other files.
         with ThreadPoolExecutor() as hashing:
             found = list(hashing.map(self._pinned, names))
         files = tuple(file for file, _ in found)

@@ -106,14 +106,6 @@ def test_all_rows_are_counted_while_they_are_read(tmp_path: Path) -> None:
     assert rows_counted(tmp_path / "kept") == 2000
 
 
-def test_a_row_in_one_open_bucket_alone_is_not_kept(tmp_path: Path) -> None:
-    """Of two buckets in each half, every key is in an open one; a fourth of them is in both."""
-    task = a_task(tmp_path, PLAIN, CHANGED, bucket_bits=1)
-    answer = narrow(task)
-    assert 200 < answer.kept[0] < 300
-    assert answer.closed_groups == 1000 - answer.kept[0]
-
-
 @pytest.mark.parametrize("sources", [2, 3, 5])
 def test_a_row_that_stands_once_more_in_one_source_is_kept(tmp_path: Path, sources: int) -> None:
     more = {name: [*values, values[3]] for name, values in PLAIN.items()}
@@ -141,13 +133,6 @@ def test_keys_whose_hashes_meet_are_counted_by_their_keys(tmp_path: Path) -> Non
         )
         answer = narrow(replace(task, sources=coarse))
     assert (answer.closed_groups, answer.closed_repeated) == (1000, 0)
-
-
-def test_a_key_with_more_copies_than_a_slot_counts_is_one_group(tmp_path: Path) -> None:
-    """256 of them would bring the slot's byte back to 0."""
-    many = {"k": [*KEYS, *[7] * 256], "v": [*PLAIN["v"], *[1] * 256]}
-    answer = narrow(a_task(tmp_path, many, many))
-    assert (answer.closed_groups, answer.closed_repeated) == (1000, 1)
 
 
 def test_totals_are_exact_and_told_per_source(tmp_path: Path) -> None:
@@ -229,7 +214,7 @@ def test_a_file_cut_in_the_middle_sends_the_stage_to_spark(tmp_path: Path) -> No
 
 def test_another_version_of_the_kernel_answers_nothing(tmp_path: Path) -> None:
     task = replace(a_task(tmp_path, PLAIN, PLAIN), version="0")
-    assert narrow(task) == KernelAnswer(given_up="the kernel has version 2")
+    assert narrow(task) == KernelAnswer(given_up="the kernel has version 3")
 
 
 def test_an_answer_survives_its_way_to_the_driver(tmp_path: Path) -> None:

@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
-from datarecs_spark.hash_sums import HASH_BITS, Flags, Halves, Hashes, repeated
+from datarecs_spark.hash_sums import HASH_BITS, Flags, Hashes, Sums, repeated
 from datarecs_spark.row_counts import RowCount
 
-KERNEL_VERSION = "2"
+KERNEL_VERSION = "3"
 """Of hashes and numbers; travels with every task and answer."""
-MAX_BUCKET_BITS = 22
+MAX_BUCKET_BITS = 24
+"""256 MiB of sums."""
 Connection = duckdb.DuckDBPyConnection
 BATCH_ROWS = 200_000
 READINGS = 2
@@ -109,7 +110,7 @@ class KernelTask:
     weights: tuple[int, ...]
     """One per source, drawn per run (`weights_for`)."""
     bucket_bits: int
-    """Of either half of the key's hash; 1 to `MAX_BUCKET_BITS`."""
+    """The upper ones of the key's hash; 1 to `MAX_BUCKET_BITS`."""
     directory: str
     """Where kept rows go, one file per source, and what DuckDB spills; exists."""
     threads: int
@@ -229,10 +230,11 @@ class _Narrowing:
         self.count = RowCount(task.directory, "kernel", readings=READINGS)
 
     def answer(self) -> KernelAnswer:
-        sums = Halves(self.task.bucket_bits)
+        sums = Sums(self.task.bucket_bits)
         with ThreadPoolExecutor(1) as adder:
             keys = self._added(sums, adder)
-            is_open = sums.are_open(keys)
+            open_buckets = sums.open()
+            is_open = open_buckets[sums.bucket(keys)]
             kept_share = _share(is_open)
             if self.task.most_open is not None and kept_share > self.task.most_open:
                 return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
@@ -245,8 +247,8 @@ class _Narrowing:
                 self._read(source, rows)
                 for source, (rows, _, _) in zip(self.task.sources, numbers, strict=True)
             ]
-            open_buckets = (sums.open_upper(), sums.open_lower())
-            kept = [self._kept(index, *open_buckets) for index in range(len(self.task.sources))]
+            buckets = np.flatnonzero(open_buckets).astype(np.uint64)
+            kept = [self._kept(index, buckets) for index in range(len(self.task.sources))]
             groups, groups_again = self._groups(*counting.result())
         return KernelAnswer(
             rows=tuple(rows for rows, _, _ in numbers),
@@ -257,10 +259,10 @@ class _Narrowing:
             kept=tuple(kept),
             closed_groups=groups,
             closed_repeated=groups_again,
-            open_buckets=len(open_buckets[0]),
+            open_buckets=len(buckets),
         )
 
-    def _added(self, sums: Halves, adder: Executor) -> Hashes:
+    def _added(self, sums: Sums, adder: Executor) -> Hashes:
         """Add all rows of all sources; key hashes of the source with the fewest rows."""
         keys: list[Hashes] = []
         adding: Future[None] | None = None
@@ -307,17 +309,14 @@ class _Narrowing:
             return rows, rows
         return read_of(source, self.connection)
 
-    def _kept(self, index: int, upper: Hashes, lower: Hashes) -> int:
-        """Write the rows whose keys are open; how many there are."""
-        source, key = self.task.sources[index], self._key_hash(self.task.sources[index])
-        bits = self.task.bucket_bits
-        kept = (
-            f"({key} >> {HASH_BITS - bits}) IN (SELECT h FROM upper)"  # noqa: S608 - SQL of this package
-            f" AND ({key} & {2**bits - 1}) IN (SELECT h FROM lower)"
-        )
-        if not len(upper):  # then the files need not be read again to find that out
+    def _kept(self, index: int, buckets: Hashes) -> int:
+        """Write the rows whose keys are in open buckets; how many there are."""
+        source = self.task.sources[index]
+        kept = f"({self._key_hash(source)} >> {HASH_BITS - self.task.bucket_bits})"
+        kept = f"{kept} IN (SELECT h FROM unlike)"  # noqa: S608 - SQL of this package
+        if not len(buckets):  # then the files need not be read again to find that out
             kept = "FALSE"
-        with self._listed("upper", upper), self._listed("lower", lower):
+        with self._listed("unlike", buckets):
             path = Path(self.task.directory) / kept_file(index)
             rows = write_rows(source, kept, path, self.connection)
         self.count.add(source.rows)

@@ -47,7 +47,7 @@ MOST_OPEN = 0.5
 MAX_ROWS = 2**27
 """Of the smallest source, whose key hashes are kept: 1 GiB."""
 _BUCKET_BITS = 10
-"""At least; from there on eight rows to a bucket."""
+"""At least; from there on a row to a bucket, as far as the kernel has so many."""
 _SALT_BITS = 63
 _KERNEL_OF_HEAP = 25 / 35
 """Share of a run's memory for the kernel, by the heap's."""
@@ -199,7 +199,7 @@ def kernel_task(
         totals=tuple(added),
         salts=(first, second, third),
         weights=weights_for(len(sources), [secrets.randbits(64) for _ in sources]),
-        bucket_bits=min(MAX_BUCKET_BITS, max(_BUCKET_BITS, most.bit_length() - 3)),
+        bucket_bits=min(MAX_BUCKET_BITS, max(_BUCKET_BITS, most.bit_length())),
         directory=str(directory),
         threads=session.sparkContext.defaultParallelism,
         memory_bytes=kernel_memory(session),

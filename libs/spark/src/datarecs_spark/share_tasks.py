@@ -56,13 +56,13 @@ def _added(work: Work, share: Share, connection: Connection, count: RowCount) ->
             if part.index == work.fewest:
                 yield from _cut(np.sort(keys), work.range_bits)
         yield _numbers(work.task, part, connection, rows)
-    for at, first, second, counts in zip(
+    for at, first, second in zip(
         range(1 << work.range_bits),
-        *(np.split(each, 1 << work.range_bits) for each in (sums.first, sums.second, sums.counts)),
+        *(np.split(each, 1 << work.range_bits) for each in (sums.first, sums.second)),
         strict=True,
     ):
-        if first.any() or second.any() or counts.any():
-            yield Told(Kind.SUMS, at, first.tobytes() + second.tobytes() + counts.tobytes())
+        if first.any() or second.any():
+            yield Told(Kind.SUMS, at, first.tobytes() + second.tobytes())
 
 
 def _cut(keys: Hashes, range_bits: int) -> Iterator[Told]:
@@ -115,10 +115,9 @@ class _Range:
         if told.kind is Kind.KEYS:
             self.keys.append(np.frombuffer(told.body, np.uint64))
             return
-        size, width = 1 << self.sums.bits, 8 << self.sums.bits
+        size = 1 << self.sums.bits
         self.sums.first += np.frombuffer(told.body, np.uint64, size)
-        self.sums.second += np.frombuffer(told.body, np.uint64, size, width)
-        self.sums.counts += np.frombuffer(told.body, np.uint32, size, 2 * width)
+        self.sums.second += np.frombuffer(told.body, np.uint64, size, 8 * size)
 
     def told(self, at: int) -> Iterator[Told]:
         found = self.sums.open()

@@ -18,6 +18,7 @@ from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.results import MeasureResult, StageResults
 from datarecs_runtime.environment import process_environment
+from datarecs_spark import kernel_frames
 from datarecs_spark.kept_rows import is_plain, judged
 from datarecs_spark.kernel import KernelAnswer, KernelTask, kept_file, narrow, weights_for
 from datarecs_spark.layout import Layout, layout_of
@@ -39,10 +40,17 @@ SHAPES = int(process_environment().get("DATARECS_TEST_SHAPES", "20"))
 SETS = 30
 
 
+def by_sql(task: KernelTask) -> KernelAnswer:
+    """The kernel without frames."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kernel_frames, "frames_fit", lambda _: False)
+        return narrow(task)
+
+
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize(
     ("kernel", "seed"),
-    [*product([narrow], range(SHAPES)), *product([in_many_tasks], range(SHAPES // 4))],
+    [*product([narrow], range(SHAPES)), *product([by_sql, in_many_tasks], range(SHAPES // 4))],
 )
 def test_kept_rows_and_closed_buckets_make_the_whole(
     tmp_path: Path, kernel: Callable[[KernelTask], KernelAnswer], seed: int, *, strict: bool

@@ -70,6 +70,6 @@ def test_bytes_that_only_spark_can_name_make_a_forced_narrow_full(bench: SparkBe
     assert found.strategy.chosen is Strategy.FULL
     assert found.strategy.rejected[0] == (
         Strategy.NARROW,
-        "the kernel cannot read it (InvalidInputException)",
+        "the kernel cannot read it (ComputeError)",
     )
     assert found.counts.invalid_values_by_source == (1, 0)

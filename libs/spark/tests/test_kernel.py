@@ -1,5 +1,9 @@
-"""The scan kernel alone, without Spark: what it keeps, what it counts, what its hashes tell."""
+"""The scan kernel alone, without Spark: what it keeps, what it counts, what its hashes tell.
 
+Every question is asked of both scanners, by SQL and by frames.
+"""
+
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +11,13 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from datarecs_spark import kernel_frames
+from datarecs_spark.forms import BOOL, DOUBLE, INTEGER, TEXT, Form, FormKind, decimal
 from datarecs_spark.kernel import (
     KernelAnswer,
     KernelColumn,
@@ -30,19 +37,43 @@ from datarecs_spark.row_counts import rows_counted
 SALTS = (4_611_686_018_427_387_847, 1_152_921_504_606_846_883, 288_230_376_151_711_717)
 DRAWS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 ALL_BUCKETS_HALF_FULL = 12
+TWO_BITS = 3 << 62
 
 
-def a_column(name: str, *, text: bool = False) -> KernelColumn:
-    meeting = quoted(name)
-    salted = f"('datarecs' || {meeting})" if text else meeting
-    return KernelColumn(name=name, physical=name, meeting=meeting, salted=salted)
+FORMS = {
+    pa.int64(): INTEGER,
+    pa.string(): TEXT,
+    pa.large_string(): TEXT,
+    pa.float64(): DOUBLE,
+    pa.bool_(): BOOL,
+    pa.date32(): Form(kind=FormKind.DATE),
+    pa.decimal128(12, 2): decimal(12, 2),
+}
+SCANNERS = ("sql", "frames")
+
+
+@pytest.fixture(autouse=True, params=SCANNERS)
+def scanner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """By which the kernel reads."""
+    if request.param == "sql":
+        monkeypatch.setattr(kernel_frames, "frames_fit", lambda _: False)
+    return str(request.param)
+
+
+def a_column(field: pa.Field) -> KernelColumn:
+    meeting = quoted(field.name)
+    salted = f"('datarecs' || {meeting})" if FORMS[field.type] == TEXT else meeting
+    form = FORMS[field.type]
+    return KernelColumn(
+        name=field.name, physical=field.name, meeting=meeting, salted=salted, form=form
+    )
 
 
 def a_source(path: Path, rows: Mapping[str, Any]) -> KernelSource:
     """Rows as a file; the first column is the key, texts are salted."""
     table = pa.table(rows)
     pq.write_table(table, path)
-    columns = [a_column(field.name, text=pa.types.is_string(field.type)) for field in table.schema]
+    columns = [a_column(field) for field in table.schema]
     return KernelSource(
         files=(str(path),), rows=table.num_rows, keys=(columns[0],), values=tuple(columns[1:])
     )
@@ -89,6 +120,26 @@ def test_equal_sources_close_every_bucket(tmp_path: Path) -> None:
     )
 
 
+def test_one_of_sources_with_the_same_files_tells_the_numbers_of_all(tmp_path: Path) -> None:
+    rows = {"k": [*KEYS, 1, None], "v": [*PLAIN["v"], 5, None]}
+    task = a_task(tmp_path, rows, rows, totals=(0,))
+    each = narrow(task)
+    shutil.rmtree(task.directory)
+    Path(task.directory).mkdir()
+    Path(task.sources[1].files[0]).unlink()
+    one = narrow(replace(task, sources=(task.sources[0], task.sources[0]), alike=True))
+    assert one == each
+    assert (one.closed_groups, one.closed_repeated) == (1001, 1)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_same_bytes_that_are_no_text_are_not_taken_for_equal(
+    tmp_path: Path, *, alike: bool
+) -> None:
+    broken = {"k": [1, 2], "v": pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())}
+    assert narrow(a_task(tmp_path, broken, broken, alike=alike)).given_up is not None
+
+
 def test_a_changed_row_is_kept_on_both_sides(tmp_path: Path) -> None:
     task = a_task(tmp_path, PLAIN, CHANGED)
     answer = narrow(task)
@@ -126,10 +177,16 @@ def test_keys_whose_hashes_meet_are_counted_by_their_keys(tmp_path: Path) -> Non
     coarse = tuple(
         replace(source, keys=(replace(source.keys[0], meeting='"k"'),)) for source in task.sources
     )
+    of_frames = kernel_frames.key_hash
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
             "datarecs_spark.kernel.key_hash",
-            lambda source, salt: f"({key_hash(source, salt)} & 13835058055282163712)",
+            lambda source, salt: f"({key_hash(source, salt)} & {TWO_BITS})",
+        )
+        patched.setattr(
+            kernel_frames,
+            "key_hash",
+            lambda source, salt: of_frames(source, salt) & pl.lit(TWO_BITS, pl.UInt64),
         )
         answer = narrow(replace(task, sources=coarse))
     assert (answer.closed_groups, answer.closed_repeated) == (1000, 0)
@@ -185,11 +242,14 @@ def test_a_key_of_two_long_columns_is_too_large(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"])
-def test_bytes_that_are_no_text_send_the_stage_to_spark(tmp_path: Path, raw: bytes) -> None:
+def test_bytes_that_are_no_text_send_the_stage_to_spark(
+    tmp_path: Path, scanner: str, raw: bytes
+) -> None:
     """Equal bytes in two sources are INVALID and never equal."""
     broken = {"k": [1, 2], "v": pa.array([b"a", raw], pa.binary()).view(pa.string())}
     answer = narrow(a_task(tmp_path, broken, broken))
-    assert answer == KernelAnswer(given_up="the kernel cannot read it (InvalidInputException)")
+    reason = {"sql": "InvalidInputException", "frames": "ComputeError"}[scanner]
+    assert answer == KernelAnswer(given_up=f"the kernel cannot read it ({reason})")
 
 
 def on_a_full_disk(folder: Path) -> None:
@@ -232,65 +292,83 @@ def test_weights_vanish_together_and_not_alone(sources: int) -> None:
 
 # Hashes
 
-WIDE = (
-    "range AS k, (hash(range, 1) % 1000)::BIGINT AS a,"
-    " (hash(range, 2) % 100000)::DECIMAL(12,2) AS b,"
-    " 't' || (hash(range, 3) % 1000) AS c, (hash(range, 4) % 1000)::DOUBLE / 8 AS d,"
-    " hash(range, 5) % 2 = 0 AS e, DATE '2026-01-01' + (hash(range, 6) % 99)::INTEGER AS f,"
-    " NULLIF(hash(range, 7) % 50, 0)::BIGINT AS g"
-)
 PAIRS = 20_000
+SEED = 7
 
 
-def wide_source(columns: str) -> KernelSource:
-    names = [column for column in columns if column != "k"]
-    return KernelSource(
-        files=(),
-        rows=0,
-        keys=(a_column("k"),),
-        values=tuple(a_column(name, text=name == "c") for name in names),
+def wide_rows(count: int) -> pl.DataFrame:
+    """A key and a column of every type, `g` with some NULLs."""
+    drawn = np.random.default_rng(SEED)
+
+    def some(most: int) -> pl.Series:
+        return pl.Series(drawn.integers(0, most, count))
+
+    return pl.DataFrame({"k": range(count)}).with_columns(
+        a=some(1000),
+        b=some(100_000).cast(pl.Decimal(12, 2)),
+        c="t" + some(1000).cast(pl.String),
+        d=some(1000) / 8,
+        e=some(2) == 0,
+        f=some(99).cast(pl.Date),
+        g=pl.when(some(50) > 0).then(some(50)),
     )
 
 
-def hashes(sql: str, source: KernelSource) -> tuple[Any, Any]:
+def hashes(scanner: str, rows: pl.DataFrame, folder: Path) -> tuple[Any, Any]:
     """Both row hashes, in the order of `k`."""
+    (source,) = a_task(folder, rows.to_arrow(compat_level=pl.CompatLevel.oldest())).sources
+    if scanner == "frames":
+        hashed = (
+            kernel_frames.first_hash(source, SALTS[0]).alias("first"),
+            kernel_frames.second_hash(source, SALTS[1]).alias("second"),
+        )
+        found = rows.sort("k").select(hashed)
+        return found["first"].to_numpy(), found["second"].to_numpy()
     columns = f"{first_hash(source, SALTS[0])} AS h1, {second_hash(source, SALTS[1])} AS h2"
     with duckdb.connect() as connection:
-        found = connection.execute(f"SELECT {columns} FROM ({sql}) ORDER BY k").fetchnumpy()  # noqa: S608 - SQL of this page
-    return found["h1"].astype(np.uint64), found["h2"].astype(np.uint64)
+        told = connection.execute(f"SELECT {columns} FROM rows ORDER BY k").fetchnumpy()  # noqa: S608 - SQL of this page
+    return told["h1"].astype(np.uint64), told["h2"].astype(np.uint64)
 
 
 @pytest.mark.parametrize("swapped", "abcdefg")
-def test_values_swapped_between_two_rows_never_cancel(swapped: str) -> None:
+def test_values_swapped_between_two_rows_never_cancel(
+    tmp_path: Path, scanner: str, swapped: str
+) -> None:
     """Without an outer hash the last column is only XORed in and swapped values vanish."""
-    rows = f"SELECT {WIDE} FROM range({2 * PAIRS})"  # noqa: S608 - SQL of this page
-    partner = f"SELECT k - 1 + 2 * ((k + 1) % 2) AS k, {swapped} FROM ({rows})"  # noqa: S608 - SQL of this page
-    changed = f"SELECT one.* EXCLUDE ({swapped}), two.{swapped} FROM ({rows}) one JOIN ({partner}) two USING (k)"  # noqa: S608, E501 - SQL of this page
-    source = wide_source("kabcdefg")
-    for before, after in zip(hashes(rows, source), hashes(changed, source), strict=True):
+    rows = wide_rows(2 * PAIRS)
+    halves = [rows[swapped][PAIRS:], rows[swapped][:PAIRS]]
+    changed = rows.with_columns(pl.concat(halves))
+    (tmp_path / "changed").mkdir()
+    found = (hashes(scanner, rows, tmp_path), hashes(scanner, changed, tmp_path / "changed"))
+    for before, after in zip(*found, strict=True):
         same_rows = before == after
-        told = (before[0::2] + before[1::2]) != (after[0::2] + after[1::2])
-        assert np.all(told | (same_rows[0::2] & same_rows[1::2]))
+        told = before[:PAIRS] + before[PAIRS:] != after[:PAIRS] + after[PAIRS:]
+        assert np.all(told | (same_rows[:PAIRS] & same_rows[PAIRS:]))
         assert np.count_nonzero(told) > PAIRS // 4
 
 
-def test_collisions_of_cut_hashes_are_as_rare_as_chance_has_them() -> None:
+@pytest.mark.parametrize("changed", "abcdf")
+def test_collisions_of_cut_hashes_are_as_rare_as_chance_has_them(
+    tmp_path: Path, scanner: str, changed: str
+) -> None:
     """With five bits of each, one changed bucket in 2^10 closes wrongly.
 
     So with 64 bits of each one in 2^128 would, and of 2^24 changed buckets any with odds of 2^-104.
     """
-    rows = f"SELECT {WIDE} FROM range({PAIRS * 10})"  # noqa: S608 - SQL of this page
-    changed = f"SELECT * REPLACE (a + 1 AS a) FROM ({rows})"  # noqa: S608 - SQL of this page
-    source = wide_source("kabcdefg")
+    rows = wide_rows(PAIRS * 10)
+    other = {"c": pl.col("c") + "x", "f": pl.col("f").dt.offset_by("1d")}
+    now = rows.with_columns(other.get(changed, (pl.col(changed) + 1).cast(rows.schema[changed])))
     cut = np.uint64(2**5 - 1)
     closed = np.ones(PAIRS * 10, np.bool_)
-    for before, after in zip(hashes(rows, source), hashes(changed, source), strict=True):
+    (tmp_path / "now").mkdir()
+    found = (hashes(scanner, rows, tmp_path), hashes(scanner, now, tmp_path / "now"))
+    for before, after in zip(*found, strict=True):
         closed &= ((before - after) & cut) == 0
     expected = PAIRS * 10 / 2**10
     assert abs(int(np.count_nonzero(closed)) - expected) < 6 * expected**0.5
 
 
-def test_nulls_are_told_apart_by_their_place() -> None:
-    rows = "SELECT * FROM (VALUES (1, NULL, 5), (1, 5, NULL)) t(k, a, b)"
-    for found in hashes(rows, wide_source("kab")):
+def test_nulls_are_told_apart_by_their_place(tmp_path: Path, scanner: str) -> None:
+    rows = pl.DataFrame({"k": [1, 1], "a": [None, 5], "b": [5, None]})
+    for found in hashes(scanner, rows, tmp_path):
         assert found[0] != found[1]

@@ -1,13 +1,16 @@
-"""Numbers of closed buckets, added to what the exact part counted; without Spark."""
+"""What closed buckets add to the exact part's numbers, and which sources need not be read."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
 from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.scan import Extract, FileList, PinnedFile
 from datarecs_spark.counted import Counted
-from datarecs_spark.kernel import KernelAnswer
-from datarecs_spark.narrowing import Narrowed
+from datarecs_spark.kernel import KernelAnswer, KernelSource
+from datarecs_spark.narrowing import Narrowed, are_alike
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.tally import SourceTally
 from datarecs_testing.comparisons import a_measure, rows_by
@@ -73,3 +76,43 @@ def test_sources_that_disagree_on_closed_buckets_are_not_believed(
 def test_kept_rows_that_were_not_read_again_are_missed() -> None:
     with pytest.raises(NotNativeError, match="not those that were read again"):
         narrowed(kept=(2, 2)).add_closed(Counted(2), tallies())
+
+
+SOURCE = KernelSource(files=(), rows=3, keys=(), values=())
+
+
+def pinned(*hashes: tuple[str | None, ...]) -> StagePlan:
+    """Sources with a file for each of these hashes."""
+    plan = a_plan()
+    scans = tuple(
+        replace(
+            scan,
+            pin=FileList(root="/", files=files(own), taken_at=datetime(2026, 1, 31, tzinfo=UTC)),
+        )
+        for scan, own in zip(plan.scans, hashes, strict=True)
+    )
+    return replace(plan, scans=scans)
+
+
+def files(hashes: tuple[str | None, ...]) -> tuple[PinnedFile, ...]:
+    return tuple(
+        PinnedFile(path=f"{at}", size_bytes=7, sha256=each) for at, each in enumerate(hashes)
+    )
+
+
+def test_the_same_files_in_any_order_are_alike_where_they_are_asked_the_same() -> None:
+    same = pinned(("a", "b", "b"), ("b", "a", "b"))
+    assert are_alike(same, (SOURCE, SOURCE))
+    assert not are_alike(same, (SOURCE, replace(SOURCE, filter="k > 1")))
+    extract = Extract(root="/", files=(), rows=0, decoded_bytes=0)
+    scans = (same.scans[0], replace(same.scans[1], extract=extract))
+    assert not are_alike(replace(same, scans=scans), (SOURCE, SOURCE))
+
+
+@pytest.mark.parametrize("other", [("a", "b"), ("a", "b", "c"), ("a", "a", "b")])
+def test_other_files_are_not_alike(other: tuple[str, ...]) -> None:
+    assert not are_alike(pinned(("a", "b", "b"), other), (SOURCE, SOURCE))
+
+
+def test_files_that_were_not_hashed_are_not_alike() -> None:
+    assert not are_alike(pinned(("a", None), ("a", None)), (SOURCE, SOURCE))

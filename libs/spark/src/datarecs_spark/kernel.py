@@ -1,8 +1,9 @@
 """The scan kernel: reads Parquet natively, hashes rows, adds hashes up, keeps rows that may differ.
 
-One task does all of it, with DuckDB as reader and hasher and numpy as adder. It decides no equality
-of a value: a bucket whose weighted sums vanish holds the same rows in every source, any other is
-open and its rows are written out, to be compared exactly by Spark. Numbers come back, never rows.
+One task does all of it, with Polars (`kernel_frames`) or DuckDB as reader and hasher and numpy as
+adder. It decides no equality of a value: a bucket whose weighted sums vanish holds the same rows in
+every source, any other is open and its rows are written out, to be compared exactly by Spark.
+Numbers come back, never rows.
 """
 
 import json
@@ -14,13 +15,14 @@ from decimal import Decimal
 from errno import ENOSPC
 from os import strerror
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
+from datarecs_spark.forms import Form
 from datarecs_spark.hash_sums import HASH_BITS, Flags, Hashes, Sums, repeated
 from datarecs_spark.row_counts import RowCount
 
@@ -29,6 +31,10 @@ KERNEL_VERSION = "3"
 MAX_BUCKET_BITS = 24
 """256 MiB of sums."""
 Connection = duckdb.DuckDBPyConnection
+Hashed = tuple[Hashes, Hashes, Hashes]
+"""Of some rows: of the key, and both of the row."""
+Numbers = tuple[int, int, tuple[str | None, ...]]
+"""Rows, rows with a NULL in the key, and exact totals."""
 BATCH_ROWS = 200_000
 READINGS = 2
 """Of every row: to be hashed, and to be kept."""
@@ -50,6 +56,8 @@ class KernelColumn:
     """SQL of the same value for the second hash, so that no value hash ties the two."""
     size: str | None = None
     """SQL of the bytes of a value that may be large; None for all others."""
+    form: Form | None = None
+    """In which sources meet; None where SQL alone says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +125,8 @@ class KernelTask:
     memory_bytes: int
     spill_bytes: int = DEFAULT_EXECUTION.spill
     """Of disk, for what memory does not hold."""
+    alike: bool = False
+    """Sources have the same files, byte for byte, and the same conditions: one is read for all."""
     most_open: float | None = None
     """Give up when a larger share of rows is in open buckets; None never gives up."""
     version: str = KERNEL_VERSION
@@ -174,18 +184,44 @@ def weights_for(sources: int, draws: Sequence[int]) -> tuple[int, ...]:
     return (*first, -sum(first) % 2**HASH_BITS)
 
 
+class Scanner(Protocol):
+    """Reads the sources of one task; every method raises what is told by `reason_of`."""
+
+    def hashed(self, source: KernelSource) -> Iterator[Hashed]:
+        """All rows of a source, some of them at a time."""
+
+    def keys(self, source: KernelSource) -> Iterator[Hashes]:
+        """The same of keys alone; values are looked at as far as they may be none."""
+
+    def numbers(self, source: KernelSource) -> Numbers:
+        """Of a source whose rows or keys were hashed."""
+
+    def read(self, source: KernelSource) -> tuple[int, int]:
+        """Rows in the files, and behind the source's filter."""
+
+    def keep(self, source: KernelSource, buckets: Flags, path: Path) -> int:
+        """Write the rows whose keys are in open buckets; how many there are."""
+
+    def again(self, source: KernelSource, hashes: Hashes) -> tuple[int, int]:
+        """Keys with one of these hashes, at least one, and how many of them have several rows."""
+
+
 def narrow(task: KernelTask) -> KernelAnswer:
     """Run the task; what goes wrong in it is an answer, for Spark then reads everything itself.
 
     Raises:
         OSError: the disk is full, which it would be for Spark as well.
     """
+    from datarecs_spark import kernel_frames  # noqa: PLC0415 - Polars is imported in a task alone
+
     if task.version != KERNEL_VERSION:
         return KernelAnswer(given_up=f"the kernel has version {KERNEL_VERSION}")
     try:
+        if kernel_frames.frames_fit(task):
+            return _Narrowing(task, kernel_frames.FrameScanner(task)).answer()
         with connected(task) as connection:
-            return _Narrowing(task, connection).answer()
-    except UNREADABLE as failure:
+            return _Narrowing(task, SqlScanner(task, connection)).answer()
+    except (*UNREADABLE, *kernel_frames.UNREADABLE) as failure:
         return KernelAnswer(given_up=reason_of(failure))
 
 
@@ -193,7 +229,7 @@ UNREADABLE = (duckdb.Error, MemoryError, pa.ArrowException)
 """What files and values do to the kernel."""
 
 
-def reason_of(failure: Exception) -> str:
+def reason_of(failure: BaseException) -> str:
     """Why Spark must read everything itself; the message may quote a value of a row.
 
     Raises:
@@ -222,17 +258,18 @@ def connected(task: KernelTask, spill: str = "spill") -> Iterator[Connection]:
 
 
 class _Narrowing:
-    """One task over one connection; numpy adds on a thread of its own while DuckDB reads on."""
+    """One task; numpy adds on a thread of its own while rows are read on."""
 
-    def __init__(self, task: KernelTask, connection: Connection) -> None:
-        self.task, self.connection = task, connection
+    def __init__(self, task: KernelTask, scanner: Scanner) -> None:
+        self.task, self.scanner = task, scanner
         self.fewest = min(range(len(task.sources)), key=lambda at: task.sources[at].rows)
+        self.read = task.sources[:1] if task.alike else task.sources
         self.count = RowCount(task.directory, "kernel", readings=READINGS)
 
     def answer(self) -> KernelAnswer:
-        sums = Sums(self.task.bucket_bits)
+        sums, sources = Sums(self.task.bucket_bits), self.task.sources
         with ThreadPoolExecutor(1) as adder:
-            keys = self._added(sums, adder)
+            keys = self._keys() if self.task.alike else self._added(sums, adder)
             open_buckets = sums.open()
             is_open = open_buckets[sums.bucket(keys)]
             kept_share = _share(is_open)
@@ -240,15 +277,11 @@ class _Narrowing:
                 return KernelAnswer(given_up=f"{kept_share:.0%} of the rows are in open buckets")
             keys = keys[~is_open]
             counting = adder.submit(repeated, keys)
-            numbers = [
-                numbers_of(self.task, source, self.connection) for source in self.task.sources
-            ]
-            read = [
-                self._read(source, rows)
-                for source, (rows, _, _) in zip(self.task.sources, numbers, strict=True)
-            ]
-            buckets = np.flatnonzero(open_buckets).astype(np.uint64)
-            kept = [self._kept(index, buckets) for index in range(len(self.task.sources))]
+            numbers = [self.scanner.numbers(source) for source in self.read]
+            read = [self.scanner.read(source) for source in self.read]
+            if self.task.alike:
+                numbers, read = numbers * len(sources), read * len(sources)
+            kept = [self._kept(index, open_buckets) for index in range(len(sources))]
             groups, groups_again = self._groups(*counting.result())
         return KernelAnswer(
             rows=tuple(rows for rows, _, _ in numbers),
@@ -259,8 +292,16 @@ class _Narrowing:
             kept=tuple(kept),
             closed_groups=groups,
             closed_repeated=groups_again,
-            open_buckets=len(buckets),
+            open_buckets=int(np.count_nonzero(open_buckets)),
         )
+
+    def _keys(self) -> Hashes:
+        """Key hashes of the source that stands for all: no bucket is open."""
+        keys = []
+        for key in self.scanner.keys(*self.read):
+            keys.append(key.copy())
+            self.count.add(len(key) * len(self.task.sources))
+        return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
 
     def _added(self, sums: Sums, adder: Executor) -> Hashes:
         """Add all rows of all sources; key hashes of the source with the fewest rows."""
@@ -270,7 +311,7 @@ class _Narrowing:
             zip(self.task.sources, self.task.weights, strict=True)
         ):
             left = source.rows
-            for key, first, second in hashed_rows(self.task, source, self.connection):
+            for key, first, second in self.scanner.hashed(source):
                 if adding is not None:
                     adding.result()
                 adding = adder.submit(sums.add, key, first, second, weight)
@@ -283,9 +324,6 @@ class _Narrowing:
             adding.result()
         return np.concatenate(keys) if keys else np.zeros(0, np.uint64)
 
-    def _key_hash(self, source: KernelSource) -> str:
-        return key_hash(source, self.task.salts[2])
-
     def _groups(self, once: int, again: Hashes) -> tuple[int, int]:
         """Groups of closed buckets and how many of them repeat; in all sources alike.
 
@@ -293,50 +331,64 @@ class _Narrowing:
         """
         if not len(again):
             return once, 0
-        source = self.task.sources[self.fewest]
-        keys = ", ".join(column.meeting for column in source.keys)
-        with self._listed("again", again):
-            found = self._row(
-                "SELECT count(*), count(*) FILTER (WHERE n > 1) FROM (SELECT count(*) AS n"  # noqa: S608 - made of quoted names and SQL of this package
-                f" FROM {source.relation} WHERE {self._key_hash(source)} IN (SELECT h FROM again)"
-                f" GROUP BY {keys})"
-            )
-        return once + found[0], found[1]
+        found, several = self.scanner.again(self.task.sources[self.fewest], again)
+        return once + found, several
 
-    def _read(self, source: KernelSource, rows: int) -> tuple[int, int]:
-        """Rows in the files, and behind the source's filter; without conditions those there are."""
-        if source.filter is None and source.where is None:
-            return rows, rows
-        return read_of(source, self.connection)
-
-    def _kept(self, index: int, buckets: Hashes) -> int:
-        """Write the rows whose keys are in open buckets; how many there are."""
+    def _kept(self, index: int, buckets: Flags) -> int:
         source = self.task.sources[index]
-        kept = f"({self._key_hash(source)} >> {HASH_BITS - self.task.bucket_bits})"
-        kept = f"{kept} IN (SELECT h FROM unlike)"  # noqa: S608 - SQL of this package
-        if not len(buckets):  # then the files need not be read again to find that out
-            kept = "FALSE"
-        with self._listed("unlike", buckets):
-            path = Path(self.task.directory) / kept_file(index)
-            rows = write_rows(source, kept, path, self.connection)
+        rows = self.scanner.keep(source, buckets, Path(self.task.directory) / kept_file(index))
         self.count.add(source.rows)
         return rows
 
-    def _row(self, sql: str) -> tuple[Any, ...]:
-        (row,) = self.connection.execute(sql).fetchall()
-        return tuple(row)
+
+class SqlScanner:
+    """Port Scanner by DuckDB, within its memory and with every condition that it knows."""
+
+    def __init__(self, task: KernelTask, connection: Connection) -> None:
+        self.task, self.connection = task, connection
+
+    def hashed(self, source: KernelSource) -> Iterator[Hashed]:
+        return hashed_rows(self.task, source, self.connection)
+
+    def keys(self, source: KernelSource) -> Iterator[Hashes]:
+        return (key for key, _, _ in self.hashed(source))
+
+    def numbers(self, source: KernelSource) -> Numbers:
+        return numbers_of(self.task, source, self.connection)
+
+    def read(self, source: KernelSource) -> tuple[int, int]:
+        return read_of(source, self.connection)
+
+    def keep(self, source: KernelSource, buckets: Flags, path: Path) -> int:
+        kept = f"({self._key_hash(source)} >> {HASH_BITS - self.task.bucket_bits})"
+        kept = f"{kept} IN (SELECT h FROM listed)"  # noqa: S608 - SQL of this package
+        if not buckets.any():  # then the files need not be read again to find that out
+            kept = "FALSE"
+        with self._listed(np.flatnonzero(buckets).astype(np.uint64)):
+            return write_rows(source, kept, path, self.connection)
+
+    def again(self, source: KernelSource, hashes: Hashes) -> tuple[int, int]:
+        keys = ", ".join(column.meeting for column in source.keys)
+        with self._listed(hashes):
+            ((found, several),) = self.connection.execute(
+                "SELECT count(*), count(*) FILTER (WHERE n > 1) FROM (SELECT count(*) AS n"  # noqa: S608 - made of quoted names and SQL of this package
+                f" FROM {source.relation} WHERE {self._key_hash(source)} IN (SELECT h FROM listed)"
+                f" GROUP BY {keys})"
+            ).fetchall()
+        return found, several
+
+    def _key_hash(self, source: KernelSource) -> str:
+        return key_hash(source, self.task.salts[2])
 
     @contextmanager
-    def _listed(self, name: str, hashes: Hashes) -> Iterator[None]:
-        self.connection.register(name, pa.table({"h": hashes}))
+    def _listed(self, hashes: Hashes) -> Iterator[None]:
+        self.connection.register("listed", pa.table({"h": hashes}))
         yield
-        self.connection.unregister(name)
+        self.connection.unregister("listed")
 
 
-def hashed_rows(
-    task: KernelTask, source: KernelSource, connection: Connection
-) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
-    """Hash of the key and both of the row, of all rows of a source, some of them at a time."""
+def hashed_rows(task: KernelTask, source: KernelSource, connection: Connection) -> Iterator[Hashed]:
+    """All rows of a source, some of them at a time."""
     key = key_hash(source, task.salts[2])
     if source.too_large is not None:
         # Spark, which reads all rows instead, then says which row's column it was.
@@ -348,10 +400,8 @@ def hashed_rows(
         yield keys, first, second
 
 
-def numbers_of(
-    task: KernelTask, source: KernelSource, connection: Connection
-) -> tuple[int, int, tuple[str | None, ...]]:
-    """Rows, rows with a NULL in the key, and the exact totals of a source."""
+def numbers_of(task: KernelTask, source: KernelSource, connection: Connection) -> Numbers:
+    """Of the rows that the stage looks at."""
     null = " OR ".join(f"{quoted(key.physical)} IS NULL" for key in source.keys)
     sums = [f"sum({source.values[at].meeting})" for at in task.totals]
     told = ", ".join(["count(*)", f"count(*) FILTER (WHERE {null})", *sums])

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.scan import Extract, PinnedFile, Scan
+from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, Scan
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
 from datarecs_spark import kept_rows
@@ -29,6 +29,7 @@ from datarecs_spark.kept_rows import Judged, KeyShare, judged, read_judged
 from datarecs_spark.kernel import (
     MAX_BUCKET_BITS,
     KernelAnswer,
+    KernelSource,
     KernelTask,
     kept_file,
     narrow,
@@ -204,9 +205,20 @@ def kernel_task(
         threads=session.sparkContext.defaultParallelism,
         memory_bytes=kernel_memory(session),
         spill_bytes=plan.effort.spill,
+        alike=are_alike(plan, sources),
         most_open=None if forced else MOST_OPEN,
     )
     return task, tuple(plan.measures[at].index for at in added)
+
+
+def are_alike(plan: StagePlan, sources: Sequence[KernelSource]) -> bool:
+    """Pins say that all sources have the same files, and the stage asks all of them the same."""
+    if any(scan.extract is not None or not isinstance(scan.pin, FileList) for scan in plan.scans):
+        return False
+    listed = [scan.pin.files for scan in plan.scans if isinstance(scan.pin, FileList)]
+    hashes = {tuple(sorted(file.sha256 or "" for file in files)) for files in listed}
+    asked = {replace(source, files=()) for source in sources}
+    return len(hashes) == 1 and "" not in hashes.pop() and len(asked) == 1
 
 
 def kernel_memory(session: SparkSession) -> int:

@@ -130,6 +130,7 @@ def _meeting(stage: StagePlan, inputs: Sequence[InputPlan | None], salt: str) ->
                 meeting=meeting,
                 salted=_salted(form, meeting, salt),
                 size=_size(form, meeting),
+                form=form,
             )
         )
     return found

@@ -17,6 +17,7 @@ from pyiceberg.types import DateType, DecimalType, LongType, NestedField, String
 
 from datarecs_application.comparison import Answer, Means, Question, answer
 from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import open_connector
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -125,7 +126,7 @@ def ask(lake: Lake, table: Table, spark_runtime: SparkRuntime, tmp_path: Path) -
 
         def engine(plan: ComparisonPlan) -> Engine:
             if strategy is None:
-                return MemoryEngine(lambda scan: opened[scan.source].rows(scan))
+                return MemoryEngine(lambda scan: rows_of(opened[scan.source], scan))
             made: Engine = spark_runtime.engine(
                 plan, key=COMPARE_KEY, directory=tmp_path / f"differences-{strategy}"
             )

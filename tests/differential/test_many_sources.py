@@ -16,6 +16,7 @@ import pytest
 
 from datarecs_application.comparison import Means, Question, answer
 from datarecs_application.ports.comparing import Connector, Engine, Read
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -119,7 +120,7 @@ def test_sources_are_read_once_for_all_stages_and_agree_with_the_oracle(
     expected = proof(
         job,
         oracle,
-        lambda _: MemoryEngine(lambda scan: oracle.opened[scan.source].rows(scan)),
+        lambda _: MemoryEngine(lambda scan: rows_of(oracle.opened[scan.source], scan)),
         tmp_path / "oracle",
     )
     directory = tmp_path / "differences"

@@ -20,6 +20,7 @@ import pytest
 
 from datarecs_application.comparison import Answer, Means, Question, answer
 from datarecs_application.ports.comparing import Connector
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -188,7 +189,7 @@ def _asked(
         return opened[source.name]
 
     def rows(scan: Scan) -> Iterator[tuple[object, ...]]:
-        return opened[scan.source].rows(scan)
+        return rows_of(opened[scan.source], scan)
 
     def engine(plan: ComparisonPlan) -> object:
         if strategy is Strategy.FULL:

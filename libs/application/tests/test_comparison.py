@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from datarecs_application.comparison import (
@@ -20,6 +22,7 @@ from datarecs_application.comparison import (
 )
 from datarecs_application.ports.comparing import Connector, Progress
 from datarecs_application.ports.outside import Wake
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.payload import ComparisonPayload
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
@@ -102,7 +105,7 @@ class Teller:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
-    """Run the stages over a.csv and b.csv on the oracle; the answer, and what was told."""
+    """Run the stages over two files, `a` and `b`, on the oracle; the answer, and what was told."""
     surroundings = Surroundings(
         roots=(tmp_path,),
         policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
@@ -115,6 +118,7 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
         before_engine: Callable[[], object] = lambda: None,
         meanwhile: Callable[[int], object] = lambda _: None,
         on_the_way: Sequence[tuple[int, int]] = (),
+        kind: SourceKind = SourceKind.CSV,
     ) -> tuple[Answer | Exception, list[str]]:
         connectors: dict[str, Connector] = {}
         clock = _Clock(meanwhile)
@@ -128,9 +132,7 @@ def ask(tmp_path: Path) -> Callable[..., tuple[Answer | Exception, list[str]]]:
             before_engine()
             return _Slow(clock, on_the_way, lambda scan: _rows(connectors, scan))
 
-        sources = tuple(
-            Source(name=name, kind=SourceKind.CSV, path=f"{name}.csv") for name in ("a", "b")
-        )
+        sources = tuple(Source(name=name, kind=kind, path=f"{name}.{kind}") for name in ("a", "b"))
         job = ReconciliationJob(name="job", sources=sources, stages=stages)
         teller = Teller()
         means = Means(
@@ -182,7 +184,7 @@ class _Slow(MemoryEngine):
 
 
 def _rows(connectors: Mapping[str, Connector], scan: Scan) -> Iterator[tuple[object, ...]]:
-    return connectors[scan.source].rows(scan)
+    return rows_of(connectors[scan.source], scan)
 
 
 Ask = Callable[..., tuple[Answer | Exception, list[str]]]
@@ -254,15 +256,44 @@ def test_a_source_that_is_gone_fails_before_any_stage_and_names_its_place(
     assert heard == []
 
 
-def test_a_file_that_changes_while_it_is_compared_leaves_no_verdict(
+def test_a_file_that_changes_while_an_engine_reads_it_leaves_no_verdict(
+    ask: Ask, tmp_path: Path
+) -> None:
+    table = pa.table({"id": [1, 2]})
+    for name in ("a", "b"):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+
+    def change() -> None:
+        pq.write_table(pa.concat_tables([table, table]), tmp_path / "b.parquet")
+
+    found, _ = ask(COUNTS, before_engine=change, kind=SourceKind.PARQUET)
+    assert isinstance(found, ExtractionFailedError)
+    assert type(found.__cause__).__name__ == "SnapshotLostError"
+
+
+def test_a_file_that_changes_once_its_rows_were_brought_changes_nothing(
     ask: Ask, tmp_path: Path
 ) -> None:
     def change() -> None:
         (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.00\n3,3.00\n")
 
     found, _ = ask(COUNTS, before_engine=change)
+    assert isinstance(found, Answer)
+    assert found.outcome.verdict is Verdict.MATCHED
+
+
+def test_a_file_that_changes_before_its_rows_were_brought_leaves_no_verdict(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(_teller: Teller, index: int, _rows: int, _stage: str | None = None) -> None:
+        if index:
+            (tmp_path / "a.csv").write_text("id,amount\n1,1.00\n2,2.00\n3,3.00\n")
+
+    monkeypatch.setattr(Teller, "extraction_completed", change)
+    found, heard = ask(COUNTS)
     assert isinstance(found, ExtractionFailedError)
-    assert type(found.__cause__).__name__ == "SnapshotLostError"
+    assert (found.index, type(found.__cause__).__name__) == (0, "SnapshotLostError")
+    assert heard[-1] == "stage.errored counts SnapshotLostError"
 
 
 @pytest.mark.case("P57")

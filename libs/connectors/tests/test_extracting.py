@@ -1,11 +1,13 @@
 """An extract ends with the limits of its source, counted while it is written."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 from threading import Event
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from datarecs_connectors.errors import QueryFailedError, SourceLimitError
@@ -52,6 +54,72 @@ def test_decoded_bytes_end_with_their_limit(tmp_path: Path) -> None:
     assert written(tmp_path, column, Limits(max_bytes=column.nbytes)) == 3
     with pytest.raises(SourceLimitError, match="decoded bytes"):
         written(tmp_path, column, Limits(max_bytes=column.nbytes - 1))
+
+
+LARGE = "x" * 2**23
+"""Two of them are more than a row group."""
+
+
+def watch_groups(
+    monkeypatch: pytest.MonkeyPatch, wait: Callable[[], None], fault: OSError | None = None
+) -> list[int]:
+    """Rows of every group that was written; each waits before it is."""
+    groups: list[int] = []
+    write = pq.ParquetWriter.write_table
+
+    def watched(writer: pq.ParquetWriter, table: pa.Table) -> None:
+        wait()
+        if fault is not None:
+            raise fault
+        write(writer, table)
+        groups.append(table.num_rows)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", watched)
+    return groups
+
+
+def test_a_reader_reads_on_while_a_group_is_written_and_one_group_ahead_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_on, ahead = Event(), []
+
+    def rows() -> Iterator[tuple[pa.RecordBatch, tuple[str, ...]]]:
+        for number in range(6):
+            ahead.append(number - len(groups))
+            if number == 1:
+                read_on.set()
+            yield pa.RecordBatch.from_arrays([pa.array([LARGE, LARGE])], names=["v"]), ()
+
+    groups = watch_groups(monkeypatch, lambda: None if read_on.wait(5) else pytest.fail("waits"))
+    made = write_extract(SCAN, rows(), str(tmp_path), lambda _: None)
+    assert made.extract is not None
+    assert (groups, max(ahead) <= 2) == ([2] * 6, True)
+    stored = pq.read_table(tmp_path).column("v")
+    assert stored.to_pylist() == [LARGE] * 12 == [LARGE] * made.extract.rows
+
+
+def test_a_disk_that_is_full_ends_the_extract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the last group meets it or one before, whose rows nobody would miss."""
+    for many in (1, 5):
+        batch = pa.RecordBatch.from_arrays([pa.array([LARGE, LARGE])], names=["v"])
+        with monkeypatch.context() as patch:
+            watch_groups(patch, lambda: None, OSError(ENOSPC, "full"))
+            with pytest.raises(OSError, match="full"):
+                write_extract(SCAN, [(batch, ())] * many, str(tmp_path), lambda _: None)
+
+
+@pytest.mark.parametrize(("distinct", "bytes_a_row"), [(3, range(2)), (40_000, range(20, 30))])
+def test_values_that_repeat_are_written_once_and_others_as_they_come(
+    tmp_path: Path, distinct: int, bytes_a_row: range
+) -> None:
+    texts = [None if at % 7 == 0 else f"{at % distinct:020}" for at in range(100_000)]
+    assert written(tmp_path, pa.array(texts)) == len(texts)
+    assert pq.read_table(tmp_path).column("v").to_pylist() == texts
+    (file,) = tmp_path.iterdir()
+    column = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    assert column.total_uncompressed_size // len(texts) in bytes_a_row
 
 
 def some_rows(*values: int) -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:

@@ -15,7 +15,6 @@ from datarecs_connectors.errors import (
     CorruptSourceError,
     SchemaChangedError,
     SourceLimitError,
-    SourceUnsupportedError,
 )
 from datarecs_core.jobs.definition import Limits
 from datarecs_core.jobs.vocabulary import SourceKind
@@ -95,12 +94,42 @@ def test_one_column_in_two_types_is_refused_all_the_same(open_files: Open, tmp_p
         open_files(PARQUET, "*.parquet", options=MERGED)
 
 
-def test_times_that_say_of_no_zone_are_refused(open_files: Open, tmp_path: Path) -> None:
+def test_times_that_say_of_no_zone_are_no_column_to_compare(
+    open_files: Open, tmp_path: Path
+) -> None:
     """INT96 is an instant to Spark, which writes it, and a local time to others."""
-    moment = pa.table({"at": pa.array([datetime(2026, 1, 31, tzinfo=UTC)])})
-    pq.write_table(moment, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
-    with pytest.raises(SourceUnsupportedError, match=r"'at' of a\.parquet holds times as INT96"):
-        open_files(PARQUET, "a.parquet")
+    moment = datetime(2026, 1, 31, tzinfo=UTC)
+    table = pa.table({"at": [moment], "n": [1], "s": [{"at": moment, "n": 1}]})
+    pq.write_table(table, tmp_path / "b.parquet")
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    found = open_files(PARQUET, "a.parquet")
+    assert found.types == {"n": "int"}
+    word = "INT96 (a time that says of no zone what it is in; TIMESTAMP does)"
+    assert found.schema.undelivered == (("at", word), ("s", word))
+    assert found.rows() == [(1,)]
+
+
+def test_nested_columns_have_types_and_exotic_ones_names(open_files: Open, tmp_path: Path) -> None:
+    kinds = {
+        "n": pa.int32(),
+        "tags": pa.list_(pa.string()),
+        "by": pa.map_(pa.string(), pa.decimal128(9, 2)),
+        "deep": pa.struct([("a", pa.large_list(pa.timestamp("ms"))), ("b", pa.bool_())]),
+        "wide": pa.decimal256(60, 2),
+        "wides": pa.list_(pa.decimal256(60, 2)),
+    }
+    schema = pa.schema(list(kinds.items()))
+    pq.write_table(schema.empty_table(), tmp_path / "a.parquet")
+    found = open_files(PARQUET, "a.parquet")
+    assert found.types == {
+        "n": "int",
+        "tags": "array<text>",
+        "by": "map<text, decimal(9,2)>",
+        "deep": "struct<a: array<local_timestamp(3)>, b: bool>",
+    }
+    words = dict(found.schema.undelivered)
+    assert sorted(words) == ["by", "deep", "tags", "wide", "wides"]
+    assert words["wide"] == "decimal256(60, 2)"
 
 
 @pytest.mark.case("P65")

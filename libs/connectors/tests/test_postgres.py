@@ -1,10 +1,13 @@
 """PostgreSQL: one snapshot for every read, the server's types, clear words when it refuses."""
 
+import socket
 from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -14,31 +17,40 @@ import pytest
 from psycopg import sql
 
 from datarecs_application.comparison import Means, Question, answer
+from datarecs_application.ports.comparing import Progress
 from datarecs_application.ports.outside import Wake
+from datarecs_connectors import postgres_sessions
 from datarecs_connectors.errors import (
     ConnectionFailedError,
     PermissionDeniedError,
     QueryFailedError,
     SnapshotLostError,
+    SourceUnsupportedError,
     StatementTimeoutError,
 )
-from datarecs_connectors.extracted import extracted_rows
+from datarecs_connectors.extracted import extracted_rows, rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.canonical import encode, number
+from datarecs_core.comparison.logical import logical_source
+from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.results import StageResults, Verdict
 from datarecs_core.comparison.scan import ExportedSnapshot, Scan, ScanColumn
 from datarecs_core.comparison.translating import canonical
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import (
+    ColumnMapping,
     Confirm,
     Dimension,
+    Execution,
     Limits,
     Measure,
+    Partition,
     ReconciliationJob,
     Snapshot,
     Source,
     Stage,
 )
-from datarecs_core.jobs.vocabulary import SourceKind, StageType
+from datarecs_core.jobs.vocabulary import Function, SourceKind, StageType, Strategy
 from datarecs_core.resources.connection import (
     Connection,
     ConnectionType,
@@ -87,6 +99,23 @@ class Server:
     def run(self, statement: LiteralString) -> None:
         with psycopg.connect(self.admin, autocommit=True) as session:
             session.execute(statement)
+
+    def sessions(self) -> int:
+        """That readers have open at this moment."""
+        asked: LiteralString = (
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'datarecs'"
+            " AND datname = current_database()"
+        )
+        with psycopg.connect(self.admin, autocommit=True) as session:
+            found = session.execute(asked).fetchone()
+        return int(found[0]) if found else 0
+
+    def allow(self, *, sessions: int) -> None:
+        """So many of the login at the same time."""
+        with psycopg.connect(self.admin, autocommit=True) as session:
+            user = sql.Identifier(self.user)
+            limit = sql.SQL("ALTER ROLE {} CONNECTION LIMIT {}")
+            session.execute(limit.format(user, sql.Literal(sessions)))
 
     def open(self, *, password: str = "secret", **config: object) -> Any:  # noqa: ANN401, S107  a connector; a test's password
         connection = Connection(
@@ -205,6 +234,29 @@ def test_types_and_values_arrive_as_the_server_holds_them(server: Server, tmp_pa
 
 
 @pytest.mark.case("P45")
+def test_columns_that_cannot_be_compared_are_told_and_not_read(
+    server: Server, tmp_path: Path
+) -> None:
+    server.run("ALTER TABLE t ADD tags int[] DEFAULT '{1,2}', ADD span interval")
+    source, connector = replace(SOURCE, partition=Partition(by="tags")), server.open()
+    held = connector.pin(source)
+    schema = connector.describe(source, held.pin)
+    assert schema.undelivered == (("tags", "int4[]"), ("span", "interval"))
+    own = logical_source(source, 0, schema)
+    scan = own.scan(held.pin, frozenset(own.columns))
+    assert connector.extract(scan, str(tmp_path), lambda _: None).extract.rows == 2
+    count = {"tags": ColumnMapping(expr="cardinality(tags)")}
+    mapped = logical_source(
+        replace(SOURCE, columns=count),
+        0,
+        connector.describe(replace(SOURCE, columns=count), held.pin),
+    )
+    assert mapped.fault_of("tags", ()) is None
+    with pytest.raises(SourceUnsupportedError, match=r"'tags' has the type int4.*cast it"):
+        connector.describe(replace(SOURCE, columns={"tags": ColumnMapping(expr="tags")}), held.pin)
+    held.close()
+
+
 def test_rows_that_come_after_the_pin_are_not_read(server: Server) -> None:
     connector = server.open()
     held = connector.pin(SOURCE)
@@ -247,7 +299,7 @@ def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
         ),
         Means(
             connect=connect,
-            engine=lambda _: _Keyed(lambda scan: opened[scan.source].rows(scan)),
+            engine=lambda _: _Keyed(lambda scan: rows_of(opened[scan.source], scan)),
             clock=_Arriving(arrive),
             extracts=str(tmp_path / "extract"),
         ),
@@ -265,6 +317,115 @@ def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
     assert isinstance(first, ExportedSnapshot)
     assert isinstance(second, ExportedSnapshot)
     assert first.snapshot != second.snapshot
+
+
+LEDGERS = (SOURCE, replace(SOURCE, name="other"))
+IDS = Stage(
+    name="rows",
+    type=StageType.ROW,
+    dimensions=(Dimension(name="id"),),
+    measures=(Measure(name="money"),),
+)
+SUMS = Stage(
+    name="sums",
+    type=StageType.AGGREGATE,
+    measures=(Measure(name="money", function=Function.SUM),),
+)
+
+
+@pytest.mark.parametrize(
+    ("stages", "held"),
+    [
+        ((IDS,), [0]),
+        ((IDS, replace(IDS, name="again")), [0, 0]),
+        ((SUMS, IDS), [2, 0]),
+        ((IDS, SUMS), [2, 2]),
+        ((replace(IDS, name="first"), SUMS, replace(IDS, name="last")), [2, 2, 0]),
+    ],
+)
+def test_a_snapshot_is_let_go_once_nothing_is_read_in_it_any_more(
+    server: Server, tmp_path: Path, stages: tuple[Stage, ...], held: list[int]
+) -> None:
+    """Groups are asked for when their stage begins, and what they stand for may be asked again."""
+    opened: dict[str, Any] = {}
+    seen: list[int] = []
+
+    class Watching(MemoryEngine):
+        def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
+            seen.append(server.sessions())
+            return super().compare(plan, progress)
+
+    found = answer(
+        Question(
+            job=ReconciliationJob(
+                name="job",
+                sources=LEDGERS,
+                stages=stages,
+                execution=Execution(strategy=Strategy.PUSHDOWN),
+            ),
+            job_uid=UUID(int=1),
+            spec_hash="sha256:" + 64 * "0",
+        ),
+        Means(
+            connect=lambda source: opened.setdefault(source.name, server.open()),
+            engine=lambda _: Watching(lambda scan: rows_of(opened[scan.source], scan)),
+            clock=ManualClock(),
+            extracts=str(tmp_path / "extract"),
+        ),
+        SilentTold(),
+    )
+    assert found.outcome.verdict is Verdict.MATCHED
+    assert seen == held
+    assert server.sessions() == 0
+
+
+@pytest.mark.parametrize("later", [(), (SUMS,)])
+def test_a_second_look_keeps_to_the_connections_of_its_source(
+    server: Server, tmp_path: Path, later: tuple[Stage, ...]
+) -> None:
+    """Also where the first cut is still held, because a later stage asks for groups in it."""
+    ledger = replace(
+        SOURCE, partition=Partition(by="id", count=3), limits=Limits(max_connections=3)
+    )
+    (tmp_path / "other.csv").write_text("id,money\n1,1.10\n")
+    server.run("INSERT INTO t (id, money) SELECT n, n FROM generate_series(10, 90) n")
+    server.allow(sessions=3)
+    opened: dict[str, Any] = {}
+
+    def connect(source: Source) -> Any:  # noqa: ANN401  a connector
+        around = replace(server.surroundings, roots=(tmp_path,), any_path=True)
+        made = (
+            server.open()
+            if source is ledger
+            else open_connector(source, None, {}, surroundings=around)
+        )
+        return opened.setdefault(source.name, made)
+
+    other = Source(name="other", kind=SourceKind.CSV, path="other.csv")
+    stage = replace(IDS, confirm=Confirm(after=timedelta(minutes=1), attempts=2))
+    found = answer(
+        Question(
+            job=ReconciliationJob(
+                name="job",
+                sources=(ledger, other),
+                stages=(stage, *later),
+                execution=Execution(strategy=Strategy.PUSHDOWN),
+            ),
+            job_uid=UUID(int=1),
+            spec_hash="sha256:" + 64 * "0",
+        ),
+        Means(
+            connect=connect,
+            engine=lambda _: MemoryEngine(lambda scan: rows_of(opened[scan.source], scan)),
+            clock=ManualClock(by_itself=True),
+            extracts=str(tmp_path / "extract"),
+        ),
+        SilentTold(),
+    )
+    results = found.outcome.stages[0].results
+    assert results is not None
+    assert results.confirmed is not None
+    assert len(results.confirmed.looks) == 2
 
 
 class _Heard(SilentTold):
@@ -379,9 +540,7 @@ def test_a_connection_that_fails_says_what_and_where_and_no_secret(
 
 
 def test_a_login_without_a_session_left_is_told_so(server: Server) -> None:
-    with psycopg.connect(server.admin, autocommit=True) as session:
-        user = sql.Identifier(server.user)
-        session.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 1").format(user))
+    server.allow(sessions=1)
     connector = server.open()
     held = connector.pin(SOURCE)
     with pytest.raises(ConnectionFailedError, match="no session left for user"):
@@ -425,6 +584,52 @@ def test_a_read_that_takes_too_long_is_ended(server: Server) -> None:
     with pytest.raises(StatementTimeoutError, match="statement_timeout"):
         list(connector.rows(scan))
     held.close()
+
+
+class _Line:
+    """A line to the server that dies without a word once it has carried so many bytes."""
+
+    def __init__(self, port: int, *, most_bytes: int) -> None:
+        self._far, self._left = port, most_bytes
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port = self._door.getsockname()[1]
+        Thread(target=self._take, daemon=True).start()
+
+    def _take(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._door.accept()
+                far = socket.create_connection(("127.0.0.1", self._far))
+                for one, other in ((near, far), (far, near)):
+                    Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    def _carry(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError), one:
+            while data := one.recv(65_536):
+                self._left -= len(data)
+                if self._left > 0:
+                    other.sendall(data)
+            other.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._door.close()
+
+
+@pytest.mark.case("X39")
+def test_a_read_ends_in_time_when_nothing_comes_from_the_server_any_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_sessions, "_OBEYS_WITHIN_S", 0)
+    monkeypatch.setattr(postgres_sessions, "_GONE_WITHIN_S", 0.2)
+    server.run("INSERT INTO t (name) SELECT repeat('x', 900) FROM generate_series(1, 9999)")
+    source = replace(SOURCE, limits=Limits(statement_timeout=timedelta(seconds=1)))
+    with closing(_Line(server.config.port, most_bytes=1_000_000)) as line:
+        connector = server.open(port=line.port)
+        held = connector.pin(source)
+        scan = scan_of(connector, source, held.pin)
+        with pytest.raises(StatementTimeoutError, match="statement_timeout"):
+            list(connector.rows(scan))
+        held.close()
 
 
 def test_the_probe_stops_at_the_step_that_fails(server: Server) -> None:

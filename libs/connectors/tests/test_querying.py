@@ -171,6 +171,27 @@ def test_what_cannot_be_compared_and_what_sql_cannot_hold_is_refused(answer: Ans
     assert answer("select count(id) n from lake", table=broken) == [{"n": 4}]
 
 
+def test_a_query_makes_plain_columns_of_nested_ones(answer: Answer) -> None:
+    nested = pa.table(
+        {
+            "tags": [["a", "b"], [], None, ["c"]],
+            "each": pa.array([[("x", 1)], [], None, [("x", 7)]], pa.map_(pa.string(), pa.int16())),
+            "item": pa.array(
+                [{"n": 1}, {"n": 2}, None, {"n": 2**63}], pa.struct([("n", pa.uint64())])
+            ),
+        }
+    )
+    query = "select len(tags) n, each['x'] x from lake"
+    assert answer(query, table=nested) == [
+        {"n": 0, "x": None},
+        {"n": 1, "x": 7},
+        {"n": 2, "x": 1},
+        {"n": None, "x": None},
+    ]
+    with pytest.raises(QueryFailedError, match="no 64 bits hold"):
+        answer("select item.n k from lake", table=nested)
+
+
 @pytest.mark.parametrize(
     ("query", "read"),
     [

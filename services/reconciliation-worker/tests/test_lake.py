@@ -15,6 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from datarecs_application.assignments import Prepared, Preparing
 from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import open_connector
 from datarecs_core.catalog.layout import run_document
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -66,7 +67,7 @@ class Child:
         return self.opened[source.name]
 
     def engine(self, _plan: ComparisonPlan, _key: bytes, _directory: Path) -> Engine:
-        return MemoryEngine(lambda scan: self.opened[scan.source].rows(scan))
+        return MemoryEngine(lambda scan: rows_of(self.opened[scan.source], scan))
 
     def work(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Result file and, if there is one, run.json."""

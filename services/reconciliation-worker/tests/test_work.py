@@ -14,6 +14,7 @@ import pytest
 from datarecs_application.child_frames import BadFrameError
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_application.ports.outside import Wake
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.catalog.layout import digests, run_document
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -96,7 +97,7 @@ class Child:
     def engine(self, plan: ComparisonPlan, _key: bytes, _directory: Path) -> Engine:
         job = job_of(plan.job, SPEC)
         opened = {one.name: self.connect(one, self.here, {}) for one in job.sources}
-        return MemoryEngine(lambda scan: opened[scan.source].rows(scan))
+        return MemoryEngine(lambda scan: rows_of(opened[scan.source], scan))
 
     def tools(self, **changes: Any) -> Tools:  # noqa: ANN401  any field
         made = Tools(

@@ -6,6 +6,7 @@ pins were checked again and the counts added up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,7 +16,7 @@ from uuid import UUID
 from datarecs_application.confirming import Again, LookRefused, confirmed
 from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Progress, Read
 from datarecs_application.ports.outside import Clock, Wake
-from datarecs_application.reading import Reading
+from datarecs_application.reading import Reading, ignore, rows_of
 from datarecs_core.comparison.confirming import delivers_alike, is_same_read, only_groups
 from datarecs_core.comparison.logical import QUERY_KINDS, query_source
 from datarecs_core.comparison.payload import ComparisonPayload, comparison_payload
@@ -204,17 +205,26 @@ class _Opened:
 
 
 def _open(question: Question, means: Means, open_things: ExitStack) -> tuple[_Opened, ...]:
-    """Pin every source before any is described or read, so that they form one cut."""
-    pinned = []
+    """Pin all sources at once, before any is described or read, so that they form one cut."""
+    connected = []
     for index, source in enumerate(question.job.sources):
         with _Extraction(index, source):
             connector = means.connect(source)
             open_things.callback(connector.close)
-            pin, held = means.pins.get(source.name), None
-            if pin is None:
-                held = connector.pin(source)
-                open_things.callback(held.close)
-                pin = held.pin
+            connected.append((source, connector))
+    with ThreadPoolExecutor(len(connected), thread_name_prefix="pin") as pinning:
+        pins = [
+            None if source.name in means.pins else pinning.submit(connector.pin, source)
+            for source, connector in connected
+        ]
+    for each in pins:
+        if each is not None and each.exception() is None:
+            open_things.callback(each.result().close)
+    pinned = []
+    for index, ((source, connector), each) in enumerate(zip(connected, pins, strict=True)):
+        with _Extraction(index, source):
+            held = None if each is None else each.result()
+            pin = means.pins[source.name] if held is None else held.pin
             pinned.append((source, connector, pin, held))
     opened = []
     for index, (source, connector, pin, held) in enumerate(pinned):
@@ -253,6 +263,11 @@ class _Stages:
     most_told: int = 0
     """Rows of the stage at work."""
     reading: Reading = field(init=False)
+    first_pins: dict[int, HeldPin] = field(default_factory=dict)
+    """Of the cut that all stages read, by source; without those at which nothing is read any more.
+    """
+    look_pins: list[HeldPin] = field(default_factory=list)
+    """Of the latest second look."""
     to_check: list[tuple[int, HeldPin]] = field(default_factory=list)
     """Pins at which rows are still read, by the index of their source."""
 
@@ -262,9 +277,10 @@ class _Stages:
     def run(self, plan: ComparisonPlan) -> tuple[RunOutcome, ComparisonPlan]:
         outcomes: list[StageOutcome] = []
         engine: Engine | None = None
-        self.to_check = [
-            (index, each.held) for index, each in enumerate(self.sources) if each.held is not None
-        ]
+        self.first_pins = {
+            index: each.held for index, each in enumerate(self.sources) if each.held is not None
+        }
+        self.to_check = list(self.first_pins.items())
         for position in range(len(plan.stages)):
             skipped = skip_of(plan.stages[position], outcomes)
             if skipped is not None:
@@ -276,6 +292,7 @@ class _Stages:
                 if engine is None:
                     plan = self._brought(plan)
                 stage = self.reading.asked(plan.stages[position], engine)
+                self._let_go(stage, plan.stages[position + 1 :])
                 if engine is None:
                     engine = self.means.engine(_with_stage(plan, stage, position))
                 outcomes.append(self._compared(stage, engine))
@@ -300,7 +317,7 @@ class _Stages:
         for opened, scan in zip(self.sources, stage.queries, strict=False):
             with _Extraction(scan.index, opened.source):
                 directory = f"{self.means.extracts}/{stage.index}-{scan.index}"
-                queries.append(opened.connector.extract(scan, directory, _ignore))
+                queries.append(opened.connector.extract(scan, directory, ignore))
         return replace(stage, queries=tuple(queries), scans=tuple(queries) or stage.scans)
 
     def _read(self, scan: Scan, folder: str, stage: str | None) -> Scan:
@@ -321,7 +338,7 @@ class _Stages:
         try:
             extracted = self.reading.ask(opened.connector, scan, directory, progress=progress)
             crash_point(CrashPoint.EXTRACT_MID)
-            rows = _rows_of(extracted)
+            rows = rows_of(extracted)
         except Exception as error:
             self.told.extraction_errored(index, error, stage)
             raise ExtractionFailedError(index, scan.source) from error
@@ -381,15 +398,20 @@ class _Stages:
             judge_stage(looked, results)
             return results
 
-        return confirmed(stage, first, compare=compare, again=_Looking(stages=self, engine=engine))
+        again = _Looking(stages=self, engine=engine)
+        found = confirmed(stage, first, compare=compare, again=again)
+        self._end_look()
+        return found
 
     def look(self, stage: StagePlan, engine: Engine) -> tuple[Scan, ...] | LookRefused:
         """All sources in one new cut; what was not moved is not read."""
+        self._end_look()
         pinned = []
         for index, opened in enumerate(self.sources):
             with _Extraction(index, opened.source):
                 held = opened.connector.pin(opened.source)
                 self.open_things.callback(held.close)
+                self.look_pins.append(held)
                 pinned.append(replace(opened, pin=held.pin, held=held))
         before = stage.looks[-1] if stage.looks else stage.scans
         keys = engine.differing(stage.name, MAX_KEYS)
@@ -414,6 +436,10 @@ class _Stages:
         if opened.held is None or is_same_read(before.pin, opened.pin):
             return before
         source, index = opened.source, before.index
+        if index in self.first_pins:
+            # The session that holds the first cut is one of those that the source may have.
+            fewer = max(source.limits.max_connections - 1, 1)
+            source = replace(source, limits=replace(source.limits, max_connections=fewer))
         if stage.queries:
             source = query_source(source, before.query or "")
         with _Extraction(index, opened.source):
@@ -430,6 +456,25 @@ class _Stages:
         if found.extract is None:
             self.to_check.append((index, opened.held))
         return found
+
+    def _let_go(self, stage: StagePlan, later: Sequence[StagePlan]) -> None:
+        """Check and end pins at which nothing is read any more: comparing may take longer."""
+        over = [index for index in self.first_pins if self.reading.is_over(index, stage, later)]
+        for index in over:
+            held = self.first_pins.pop(index)
+            if (index, held) in self.to_check:
+                with _Extraction(index, self.sources[index].source):
+                    held.check()
+                self.to_check.remove((index, held))
+            held.close()
+
+    def _end_look(self) -> None:
+        """Nothing is read at the pins of the latest look, unless an engine reads files itself."""
+        needed = [held for _, held in self.to_check]
+        for held in self.look_pins:
+            if held not in needed:
+                held.close()
+        self.look_pins.clear()
 
     def _check_pins(self) -> None:
         """A source that changed while it was read leaves no verdict."""
@@ -460,18 +505,6 @@ class _Looking(Again):
         return self.stages.look(stage, self.engine)
 
 
-def _rows_of(scan: Scan) -> int:
-    """Rows a source delivers: counted while extracting, or by the pinned files' own footers."""
-    if scan.extract is not None:
-        return scan.extract.all_rows if scan.groups is not None else scan.extract.rows
-    files: Sequence[object] = getattr(scan.pin, "files", ())
-    return sum(getattr(file, "rows", None) or 0 for file in files)
-
-
 def _cause_of(failed: Exception) -> Exception:
     cause = failed.__cause__
     return cause if isinstance(cause, Exception) else failed
-
-
-def _ignore(_read: Read) -> None:
-    """Nobody is told of reads that belong to one stage alone."""

@@ -5,7 +5,7 @@ differing groups, are asked for by the stage that needs them. A source that may 
 its rows. Apart from the run's order because only databases are asked anything but rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from datarecs_application.ports.comparing import Connector, Engine, Read
@@ -18,7 +18,7 @@ Extract = Callable[[Scan, str, str | None], Scan]
 """Reads a scan into a folder of this name; the stage is given where a source is read once more."""
 
 
-def _ignore(_read: Read) -> None:
+def ignore(_read: Read) -> None:
     """Who does not ask hears nothing."""
 
 
@@ -58,13 +58,28 @@ class Reading:
         stage = replace(stage, scans=scans, groups=_given(scans))
         return _without_groups(stage, "; ".join(lost)) if lost else stage
 
+    def is_over(self, index: int, stage: StagePlan, later: Sequence[StagePlan]) -> bool:
+        """Whether a source is read no more at its pin.
+
+        Args:
+            index: of the source.
+            stage: to be compared now; it has what it asked for.
+            later: stages that may be compared after it.
+        """
+        whole, scan = self.whole.get(index), stage.scans[index]
+        if (whole is not None and whole.extract is None) or scan.groups is not None:
+            return False  # engines read files by themselves, and the oracle what groups stand for
+        if stage.confirm is not None and scan.extract is not None and scan.extract.is_partial:
+            return False  # of groups that are looked at again the oracle reads what was left out
+        return not any(_asks(stage, index, known=whole is not None) for stage in later)
+
     def ask(
         self,
         connector: Connector,
         scan: Scan,
         directory: str,
         *,
-        progress: Callable[[Read], None] = _ignore,
+        progress: Callable[[Read], None] = ignore,
     ) -> Scan:
         """What a connector answers; its rows, where it may not answer otherwise."""
         try:
@@ -114,6 +129,13 @@ def _may_wait(plan: ComparisonPlan, index: int) -> bool:
     return less and not any(reads_rows(stage, index) for stage in plan.stages)
 
 
+def _asks(stage: StagePlan, index: int, *, known: bool) -> bool:
+    """Whether a stage asks a source, of which all rows are known or not."""
+    if stage.queries or stage.catalogue is not None:
+        return False
+    return not known or bool(stage.groups and stage.groups[index] is not None)
+
+
 def _keys(stage: StagePlan, index: int, engine: Engine | None) -> Keys | None:
     """The differing groups of the stage's scope, where they are few."""
     if stage.scope is None or engine is None:
@@ -136,3 +158,11 @@ def _without_groups(stage: StagePlan, reason: str) -> StagePlan:
     others = (each for each in stage.strategy.rejected if each[0] is not Strategy.PUSHDOWN)
     rejected = ((Strategy.PUSHDOWN, reason), *others)
     return replace(stage, strategy=replace(stage.strategy, chosen=chosen, rejected=rejected))
+
+
+def rows_of(scan: Scan) -> int:
+    """Rows a source delivers: counted while extracting, or by the pinned files' own footers."""
+    if scan.extract is not None:
+        return scan.extract.all_rows if scan.groups is not None else scan.extract.rows
+    files: Sequence[object] = getattr(scan.pin, "files", ())
+    return sum(getattr(file, "rows", None) or 0 for file in files)

@@ -26,7 +26,7 @@ _SIMPLE = (
 
 
 def canonical_type(declared: pa.DataType) -> CanonicalType | None:
-    """None for a type that has no canonical one here."""
+    """None for a type that has no canonical one here; nested ones are for schemas alone."""
     for fits, simple in _SIMPLE:
         if fits(declared):
             return simple
@@ -39,7 +39,21 @@ def canonical_type(declared: pa.DataType) -> CanonicalType | None:
     if pat.is_timestamp(declared):
         kind = TypeKind.INSTANT if declared.tz else TypeKind.LOCAL_TIMESTAMP
         return _clock(kind, declared.unit)
-    return None
+    return _nested(declared)
+
+
+def _nested(declared: pa.DataType) -> CanonicalType | None:
+    if pat.is_map(declared):
+        kind = TypeKind.MAP
+        parts = [("key", declared.key_type), ("value", declared.item_type)]
+    elif pat.is_struct(declared):
+        kind, parts = TypeKind.STRUCT, [(each.name, each.type) for each in declared]
+    elif pat.is_list(declared) or pat.is_large_list(declared) or pat.is_fixed_size_list(declared):
+        kind, parts = TypeKind.ARRAY, [("element", declared.value_type)]
+    else:
+        return None
+    members = [(name, made) for name, part in parts if (made := canonical_type(part)) is not None]
+    return CanonicalType(kind=kind, members=tuple(members)) if len(members) == len(parts) else None
 
 
 def _clock(kind: TypeKind, unit: str) -> CanonicalType:

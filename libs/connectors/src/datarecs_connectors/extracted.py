@@ -10,11 +10,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.typed_columns import plain_values
 from datarecs_connectors.typed_text import INVALID, TypedColumn
 from datarecs_core.comparison.scan import Extract, Scan
 
 BATCH_ROWS = 10_000
+
+
+def rows_of(connector: Connector, scan: Scan) -> Iterator[tuple[object, ...]]:
+    """The rows of a scan: those that were brought, where rows were; else the source is asked."""
+    if scan.extract is None or scan.groups is not None:
+        return connector.rows(scan)
+    return extracted_rows(scan, scan.extract)
 
 
 def extracted_rows(scan: Scan, extract: Extract) -> Iterator[tuple[object, ...]]:

@@ -1,7 +1,8 @@
 """Writing an extract: batches into Parquet files of the run's own store, counted as they come.
 
 One reader writes one file. Several write one each at the same time; what they bring is held to the
-source's limits together, and the first that fails ends the others.
+source's limits together, and the first that fails ends the others. A reader reads on while what it
+brought is written.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -26,8 +27,13 @@ Batches = Iterable[tuple[pa.RecordBatch, tuple[str, ...]]]
 """Batches, each with the columns whose companion holds invalid values."""
 Part = Callable[[], Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]]
 """Opens the batches of one part of a source; closing them lets go of what they hold."""
-_GROUP_BYTES = 4 * 2**20
+_GROUP_BYTES = 16 * 2**20
 """Of a row group, at least: small ones cost whoever reads them."""
+_CODEC = "lz4"
+"""An extract is read twice or more and gone with its run: time counts, and space less."""
+_DICTIONARY_BYTES = 32 * 2**10
+"""Of the values of a column that repeat; beyond it they hardly do, and looking for them is most of
+what writing would cost."""
 _ASK_AGAIN_S = 0.2
 """Between two requests to readers that were asked to end."""
 
@@ -167,28 +173,68 @@ def _paths(directory: str, parts: int) -> list[Path]:
 
 
 def _written(batches: Batches, path: Path, tally: _Tally) -> _Written:
-    rows = size = written = 0
+    rows = size = 0
     invalid: set[str] = set()
-    pending: list[pa.RecordBatch] = []
-    writer: pq.ParquetWriter | None = None
-    try:
+    with closing(_RowGroups(path)) as groups:
         for batch, filled in batches:
             tally.add(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             invalid.update(filled)
-            if writer is None:
-                writer = pq.ParquetWriter(path, batch.schema, compression="zstd")
-            pending.append(batch)
-            if size - written >= _GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(pending))
-                pending, written = [], size
-        if writer is not None and pending:
-            writer.write_table(pa.Table.from_batches(pending))
-    finally:
-        if writer is not None:
-            writer.close()
+            groups.add(batch)
+        groups.end()
     file = PinnedFile(path=path.name, size_bytes=path.stat().st_size, rows=rows)
     return _Written(file=file, decoded_bytes=size, invalid=frozenset(invalid))
+
+
+class _RowGroups:
+    """Row groups of one file; a thread of its own writes one while the next is gathered."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._writing: Future[None] | None = None
+        self._writer: pq.ParquetWriter | None = None
+
+    def close(self) -> None:
+        """What was not ended is no whole file."""
+        self._thread.shutdown()
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Two groups are held at most: the one that is written and the one that is gathered."""
+        self._pending.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _GROUP_BYTES:
+            self._write()
+
+    def end(self) -> None:
+        """What is left; then everything is written."""
+        if self._pending:
+            self._write()
+        self._wait()
+
+    def _write(self) -> None:
+        self._wait()
+        self._writing = self._thread.submit(self._write_group, self._pending)
+        self._pending, self._bytes = [], 0
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+
+    def _write_group(self, batches: Sequence[pa.RecordBatch]) -> None:
+        group = pa.Table.from_batches(batches)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._path,
+                group.schema,
+                compression=_CODEC,
+                dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            )
+        self._writer.write_table(group)
 
 
 def _with_extract(scan: Scan, folder: Path, parts: Sequence[_Written]) -> Scan:

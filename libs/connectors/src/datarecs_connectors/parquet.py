@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pat
 from pydantic import BaseModel, ConfigDict
 
 from datarecs_application.ports.comparing import ProbeStep, Read
@@ -18,7 +19,6 @@ from datarecs_connectors.errors import (
     CorruptSourceError,
     SchemaChangedError,
     SourceLimitError,
-    SourceUnsupportedError,
 )
 from datarecs_connectors.extracting import Batches
 from datarecs_connectors.file_tree import FileTree, PinnedTree
@@ -41,6 +41,7 @@ from datarecs_core.jobs.types import CanonicalType
 
 BATCH_ROWS = 10_000
 MAX_COLUMNS = 2_000
+_INT96 = "INT96 (a time that says of no zone what it is in; TIMESTAMP does)"
 _STRING_LIMIT, _CONTAINER_LIMIT = 64 * 1024 * 1024, 1_000_000
 
 
@@ -72,21 +73,30 @@ class ParquetConnector:
         """Columns of the files, then the folders'.
 
         Files with other columns are refused, under `merge_schema` those with other types alone.
+        What cannot be compared is told, and refused where somebody names it.
         """
         files = _files(pin)
-        schemas = [self._schema(file.path) for file in files]
+        found = [self._schema(file.path) for file in files]
+        schemas = [schema for schema, _ in found]
         if self.options.merge_schema:
             schema = _merged(source.name, files, schemas)
         else:
             schema = schemas[0]
             _check_alike(source.name, files, schemas)
-        columns = [self._column(source, field) for field in schema]
+        zoneless = frozenset[str]().union(*(names for _, names in found))
+        undelivered = _undelivered(schema, zoneless)
+        columns = [
+            _column(field, kind)
+            for field in schema
+            if (kind := canonical_type(field.type)) is not None and field.name not in zoneless
+        ]
         if self.options.hive_partitions:
             columns += _hive_columns(files)
-        if len(columns) > MAX_COLUMNS:
+        if max(len(columns), len(schema)) > MAX_COLUMNS:
             raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
         return SourceSchema(
             columns=tuple(columns),
+            undelivered=undelivered,
             estimated_rows=sum(file.rows or 0 for file in files),
             estimated_bytes=sum(file.size_bytes for file in files),
         )
@@ -152,17 +162,10 @@ class ParquetConnector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _schema(self, path: str) -> pa.Schema:
+    def _schema(self, path: str) -> tuple[pa.Schema, frozenset[str]]:
+        """Of a file, and which of its columns hold times as INT96."""
         file = self._open(path)
-        for at in range(len(file.schema)):
-            leaf = file.schema.column(at)
-            if leaf.physical_type == "INT96":
-                raise SourceUnsupportedError(
-                    self.tree.source,
-                    f"column {leaf.path!r} of {path} holds times as INT96, which says of no zone "
-                    "what they are in; write them as TIMESTAMP",
-                )
-        return file.schema_arrow
+        return file.schema_arrow, _zoneless(file)
 
     def _decoded(self, path: str, names: frozenset[str]) -> int:
         """Bytes of these columns' pages; what a dictionary repeats counts once."""
@@ -200,22 +203,34 @@ class ParquetConnector:
                 self.tree.source, f"{path} cannot be read to its end ({_first_line(cause)})"
             ) from cause
 
-    def _column(self, source: Source, field: pa.Field) -> SourceColumn:
-        found = canonical_type(field.type)
-        if found is None:
-            raise SourceUnsupportedError(
-                source.name,
-                f"column {field.name!r} has the type {field.type}, which cannot be compared yet",
-            )
-        return SourceColumn(
-            name=field.name, type=found, native_type=str(field.type), nullable=field.nullable
-        )
-
 
 def _files(pin: Pin) -> tuple[PinnedFile, ...]:
     if not isinstance(pin, FileList):
         raise TypeError("a file source is pinned by its files")
     return pin.files
+
+
+def _column(field: pa.Field, kind: CanonicalType) -> SourceColumn:
+    return SourceColumn(
+        name=field.name, type=kind, native_type=str(field.type), nullable=field.nullable
+    )
+
+
+def _zoneless(file: pq.ParquetFile) -> frozenset[str]:
+    """INT96 is an instant to Spark, which writes it, and a local time to others."""
+    leaves = map(file.schema.column, range(len(file.schema)))
+    paths = [f"{leaf.path}." for leaf in leaves if leaf.physical_type == "INT96"]
+    names = file.schema_arrow.names
+    return frozenset(name for name in names if any(each.startswith(f"{name}.") for each in paths))
+
+
+def _undelivered(schema: pa.Schema, zoneless: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    words = {
+        field.name: _INT96 if field.name in zoneless else str(field.type)
+        for field in schema
+        if field.name in zoneless or pat.is_nested(field.type) or not canonical_type(field.type)
+    }
+    return tuple(words.items())
 
 
 def _hive_values(path: str) -> dict[str, str]:

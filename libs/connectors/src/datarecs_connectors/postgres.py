@@ -41,7 +41,13 @@ from datarecs_connectors.postgres_ranges import (
     standing,
     usable_cores,
 )
-from datarecs_connectors.postgres_sessions import Session, Sessions, ending
+from datarecs_connectors.postgres_sessions import (
+    HeldSnapshot,
+    Session,
+    Sessions,
+    deadline,
+    ending,
+)
 from datarecs_connectors.postgres_statements import (
     counting,
     explaining,
@@ -72,28 +78,6 @@ BATCH_ROWS = 10_000
 """Of `options.fetch_size`."""
 _ABOUT_OBJECTS = "42"
 """SQLSTATEs whose messages name tables, columns and positions; others may quote values."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSnapshot:
-    """Port HeldPin: the transaction that exported the snapshot, kept open."""
-
-    source: str
-    pin: ExportedSnapshot
-    session: Session
-
-    def check(self) -> None:
-        try:
-            self.session.execute("SELECT 1")
-        except psycopg.Error as cause:
-            raise SnapshotLostError(
-                self.source,
-                "the session that held the snapshot was cut; run again, and raise "
-                "snapshot.max_hold where it was held for longer",
-            ) from cause
-
-    def close(self) -> None:
-        self.session.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,30 +119,28 @@ class PostgresConnector:
         return HeldSnapshot(source=self.source, pin=pin, session=session)
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
-        """Columns as the server plans them; declared expressions typed by the server too."""
+        """Columns as the server plans them; declared expressions typed by the server too.
+
+        What cannot be compared is told, and refused where somebody names it.
+        """
         with self._adopted(source, pin) as session:
-            columns = self._columns(session, sql.SQL("SELECT * FROM ") + origin(source))
-            self._check_partition(source, [column.name for column in columns])
+            asked = sql.SQL("SELECT * FROM ") + origin(source)
+            columns, undelivered = self._columns(session, asked)
+            names = [column.name for column in columns] + [name for name, _ in undelivered]
+            self._check_partition(source, names)
             known = statistics_of(session, source)
             expressions = [
                 (name, mapping.expr) for name, mapping in source.columns.items() if mapping.expr
             ]
             typed_expressions = [
-                column
+                self._expression(session, source, name, expression)
                 for name, expression in expressions
-                for column in self._columns(
-                    session,
-                    sql.SQL("SELECT ({}) AS {} FROM ").format(
-                        sql.SQL(expression),
-                        sql.Identifier(name),
-                    )
-                    + origin(source),
-                )
             ]
             ranges = self._ranges(session, source)
         return SourceSchema(
             columns=tuple(known.of(column) for column in columns),
             expressions=tuple(typed_expressions),
+            undelivered=tuple(undelivered),
             estimated_rows=known.rows,
             estimated_bytes=known.size_bytes,
             ranges=ranges,
@@ -225,11 +207,8 @@ class PostgresConnector:
         few = scan.only is not None and scan.only.keys is not None
         if ranges is None or ranges.count == 1 or few:
             return ()
-        with self._adopted(source_of(scan), scan.pin) as session:
-            try:
-                return conditions_of(session, source_of(scan), ranges)
-            except psycopg.Error as cause:
-                raise self._told(cause) from cause
+        with self._asked(source_of(scan), scan.pin) as session:
+            return conditions_of(session, source_of(scan), ranges)
 
     def _verify(self, scan: Scan, brought: Scan, *, counts: bool) -> None:
         """Count what ranges brought once more, as `options.verify_count` says or else `counts`."""
@@ -320,6 +299,11 @@ class PostgresConnector:
                 password=self.password,
                 sslmode=config.sslmode,
                 connect_timeout=CONNECT_TIMEOUT_S,
+                # A server that is gone without a word is noticed within half a minute.
+                keepalives_idle=15,
+                keepalives_interval=5,
+                keepalives_count=3,
+                tcp_user_timeout=30_000,
                 application_name="datarecs",
                 autocommit=True,
                 row_factory=tuple_row,
@@ -353,27 +337,52 @@ class PostgresConnector:
         with ending(session):
             yield session
 
-    def _columns(self, session: Session, query: sql.Composable) -> list[SourceColumn]:
-        """Described by the server; `prepare` refuses a second statement in the text."""
+    @contextmanager
+    def _asked(self, source: Source, pin: Pin) -> Iterator[Session]:
+        """The same for one statement of the job, which ends by this process's clock, too."""
+        limit = source.limits.statement_timeout
+        with self._adopted(source, pin) as session, deadline(session, limit) as late:
+            try:
+                yield session
+            except psycopg.Error as cause:
+                raise self._too_long() if late.is_set() else self._told(cause) from cause
+
+    def _expression(
+        self, session: Session, source: Source, name: str, expression: str
+    ) -> SourceColumn:
+        asked = sql.SQL("SELECT ({}) AS {} FROM ").format(sql.SQL(expression), sql.Identifier(name))
+        columns, undelivered = self._columns(session, asked + origin(source))
+        for _, native in undelivered:
+            raise SourceUnsupportedError(
+                self.source,
+                f"column {name!r} has the type {native}, which cannot be compared yet; cast it in "
+                "its expression",
+            )
+        return columns[0]
+
+    def _columns(
+        self, session: Session, query: sql.Composable
+    ) -> tuple[list[SourceColumn], list[tuple[str, str]]]:
+        """Described by the server; `prepare` refuses a second statement in the text.
+
+        Columns without a canonical type come apart, with the server's word for it.
+        """
         try:
             cursor = session.execute(query + sql.SQL(" LIMIT 0"), prepare=True)
         except psycopg.Error as cause:
             raise self._told(cause) from cause
-        columns = []
+        columns, others = [], []
         for column in cursor.description or ():
             native = column.type_display
             kind = canonical_type(column.type_code, column.precision, column.scale)
             if kind is None:
-                raise SourceUnsupportedError(
-                    self.source,
-                    f"column {column.name!r} has the type {native}, which cannot be compared yet; "
-                    "map it to an expression with a cast",
-                )
+                others.append((column.name, native))
+                continue
             exact = groups_exactly(column.type_code, kind, session)
             columns.append(
                 SourceColumn(name=column.name, type=kind, native_type=native, groups_exactly=exact)
             )
-        return columns
+        return columns, others
 
     def _copied(
         self, scan: Scan, asked: sql.Composable, width: int, sessions: Sessions | None = None
@@ -382,17 +391,14 @@ class PostgresConnector:
         names = [f"c{number}" for number in range(width)]
         most_rows = int(str(dict(scan.options).get("fetch_size", BATCH_ROWS)))
         with (
-            self._adopted(source_of(scan), scan.pin) as session,
+            self._asked(source_of(scan), scan.pin) as session,
             (sessions or Sessions()).holding(session),
         ):
-            try:
-                self._check_standing(session, source_of(scan))
-                with session.cursor().copy(
-                    sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(asked)
-                ) as copy:
-                    yield from blocks(copy, names, most_rows)
-            except psycopg.Error as cause:
-                raise self._told(cause) from cause
+            self._check_standing(session, source_of(scan))
+            with session.cursor().copy(
+                sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(asked)
+            ) as copy:
+                yield from blocks(copy, names, most_rows)
 
     def _ranges(self, session: Session, source: Source) -> Ranges:
         found = ranges_of(
@@ -427,11 +433,8 @@ class PostgresConnector:
             raise ColumnMissingError(self.source, by, names)
 
     def _counted(self, scan: Scan, asked: sql.Composed) -> int:
-        with self._adopted(source_of(scan), scan.pin) as session:
-            try:
-                row = session.execute(asked).fetchone()
-            except psycopg.Error as cause:
-                raise self._told(cause) from cause
+        with self._asked(source_of(scan), scan.pin) as session:
+            row = session.execute(asked).fetchone()
         return int(str(row[0])) if row else 0
 
     def _typed_batches(
@@ -446,9 +449,7 @@ class PostgresConnector:
         """The server's primary message: it names objects, never values."""
         message = cause.diag.message_primary or "the server gave no reason"
         if isinstance(cause, psycopg.errors.QueryCanceled):
-            return StatementTimeoutError(
-                self.source, "the statement took longer than limits.statement_timeout"
-            )
+            return self._too_long()
         if isinstance(cause, psycopg.errors.LockNotAvailable):
             return QueryFailedError(
                 self.source, "another session kept it locked for 5 s; run again when that has ended"
@@ -460,6 +461,11 @@ class PostgresConnector:
         if isinstance(cause, psycopg.OperationalError):
             return ConnectionFailedError(self.source, "the connection was lost while reading")
         return QueryFailedError(self.source, f"{type(cause).__name__}: the read failed")
+
+    def _too_long(self) -> StatementTimeoutError:
+        return StatementTimeoutError(
+            self.source, "the statement took longer than limits.statement_timeout"
+        )
 
 
 def _why(cause: psycopg.OperationalError, config: PostgresConfig) -> str:

@@ -1,4 +1,4 @@
-"""Sessions of readers: how one ends, and how others are ended from outside.
+"""Sessions of readers: how one ends, how others are ended from outside, and when by themselves.
 
 A session that was closed here is gone from the server, too: whoever opens the next one is not
 counted twice against a login's connections.
@@ -9,12 +9,40 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from threading import Lock
+from datetime import timedelta
+from threading import Event, Lock, Thread
 
 import psycopg
 
+from datarecs_connectors.errors import SnapshotLostError
+from datarecs_core.comparison.scan import ExportedSnapshot
+
 Session = psycopg.Connection[tuple[object, ...]]
 _GONE_WITHIN_S = 5
+_OBEYS_WITHIN_S = 5
+"""The server a timeout of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSnapshot:
+    """Port HeldPin: the transaction that exported the snapshot, kept open."""
+
+    source: str
+    pin: ExportedSnapshot
+    session: Session
+
+    def check(self) -> None:
+        try:
+            self.session.execute("SELECT 1")
+        except psycopg.Error as cause:
+            raise SnapshotLostError(
+                self.source,
+                "the session that held the snapshot was cut; run again, and raise "
+                "snapshot.max_hold where it was held for longer",
+            ) from cause
+
+    def close(self) -> None:
+        hang_up(self.session)
 
 
 @contextmanager
@@ -23,10 +51,46 @@ def ending(session: Session) -> Iterator[Session]:
     try:
         yield session
     finally:
-        _hang_up(session)
+        hang_up(session)
 
 
-def _hang_up(session: Session) -> None:
+@contextmanager
+def deadline(session: Session, limit: timedelta) -> Iterator[Event]:
+    """A statement that this process ends by its own clock; the event is set once it had to.
+
+    The server has its own `statement_timeout` and is given the time to obey it, then asked to
+    cancel, and then the line is cut: it may have been told to forget the time, or be lost.
+    """
+    done, late = Event(), Event()
+
+    def watch() -> None:
+        if done.wait(limit.total_seconds() + _OBEYS_WITHIN_S):
+            return
+        late.set()
+        with suppress(psycopg.Error):
+            session.cancel_safe(timeout=_GONE_WITHIN_S)
+        if not done.wait(_GONE_WITHIN_S):
+            _cut(session)
+
+    watching = Thread(target=watch, name="deadline", daemon=True)
+    watching.start()
+    try:
+        yield late
+    finally:
+        done.set()
+        watching.join()
+
+
+def _cut(session: Session) -> None:
+    with (
+        suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(session.fileno())) as line,
+    ):
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def hang_up(session: Session) -> None:
+    """Close the session and wait until the server has; safe to repeat."""
     if session.closed:
         return
     with socket.socket(fileno=os.dup(session.fileno())) as line, suppress(OSError):

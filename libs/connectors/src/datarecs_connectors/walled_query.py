@@ -25,7 +25,7 @@ from datarecs_connectors.errors import (
 )
 from datarecs_connectors.typed_text import arrow_type
 from datarecs_core.comparison.scan import SourceColumn, SourceSchema
-from datarecs_core.jobs.types import TypeKind
+from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 BATCH_ROWS = 10_000
 _ROWS = "$rows"
@@ -89,7 +89,7 @@ class WalledQuery:
         columns = []
         for each in found:
             kind = canonical_type(_stored(each.type))
-            if kind is None:
+            if kind is None or pat.is_nested(each.type):
                 raise SourceUnsupportedError(
                     self.source,
                     f"column {each.name!r} of its query has the type {each.type}, which cannot be "
@@ -158,6 +158,10 @@ class WalledQuery:
             raise QueryFailedError(
                 self.source, "its query needs more memory than there is; group by fewer values"
             ) from cause
+        except pa.ArrowInvalid as cause:
+            raise QueryFailedError(
+                self.source, "its query reads nested values that no 64 bits hold"
+            ) from cause
         except duckdb.Error as cause:
             raise QueryFailedError(
                 self.source, f"its query failed on some row ({type(cause).__name__})"
@@ -213,10 +217,18 @@ def is_single(column: SourceColumn, schema: SourceSchema) -> bool:
 
 def _held(column: SourceColumn) -> pa.DataType:
     """In which the table holds a column of the source."""
-    kind, digits = column.type, column.type.precision
-    if column.native_type == "uint64":
-        return pa.decimal128(20, 0)
+    return pa.decimal128(20, 0) if column.native_type == "uint64" else _held_as(column.type)
+
+
+def _held_as(kind: CanonicalType) -> pa.DataType:  # noqa: PLR0911  one per kind
+    digits, members = kind.precision, [(name, _held_as(each)) for name, each in kind.members]
     match kind.kind:
+        case TypeKind.ARRAY:
+            return pa.list_(members[0][1])
+        case TypeKind.MAP:
+            return pa.map_(members[0][1], members[1][1])
+        case TypeKind.STRUCT:
+            return pa.struct(members)
         case TypeKind.TIME if digits == _NANOS:
             return pa.time64("ns")
         case TypeKind.INSTANT if digits == _NANOS:

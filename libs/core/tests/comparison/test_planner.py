@@ -19,6 +19,7 @@ from datarecs_core.comparison.planner import (
 from datarecs_core.comparison.scan import SourceColumn
 from datarecs_core.comparison.tolerance import AbsoluteTolerance
 from datarecs_core.errors.run import RunDetail
+from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import (
@@ -432,6 +433,78 @@ def test_a_source_gives_what_its_stages_need_together_and_nothing_else() -> None
 def test_counted_rows_are_read_by_a_small_column() -> None:
     tables = two("a text, c binary, day date, e text")
     assert [each.name for each in planned(tables, counting()).scans[0].columns] == ["day"]
+
+
+def with_undelivered(
+    tables: Sequence[Table],
+    *stages: Stage,
+    **fields: Any,  # noqa: ANN401 - any field of the job
+) -> ComparisonPlan:
+    """Over tables of which the first has a column without a type, and `tags`, whose type it has."""
+    job, schemas = a_job(tables, *stages, **fields), {each.name: each.schema for each in tables}
+    words = (("tags", "list<int>"), ("wide", "decimal256"))
+    schemas["one"] = replace(schemas["one"], undelivered=words)
+    return plan_comparison(
+        PlanRequest(
+            job=job,
+            job_uid=JOB_UID,
+            spec_hash=spec_hash(job),
+            schemas=schemas,
+            pins={table.name: table.pin for table in tables},
+        )
+    )
+
+
+TAGGED = two("tags array<int>, k int, v int")
+STAR = Stage(name="rows", type=StageType.ROW, dimensions=(Dimension(name="k"),), measures="*")
+
+
+@pytest.mark.parametrize("where", ["v > 1", "upper(v) = 'tags'"])
+def test_a_column_that_no_row_brings_matters_to_nobody_who_does_not_name_it(where: str) -> None:
+    sql = rows_by("k", a_measure("v"), where=where)
+    plan = with_undelivered(TAGGED, sql, replace(STAR, except_=("tags", "wide"), name="star"))
+    assert [each.name for each in plan.scans[0].columns] == ["k", "v"]
+    counted = with_undelivered(two("tags array<int>, v text"), counting())
+    assert [each.name for each in counted.scans[0].columns] == ["v"]
+
+
+@pytest.mark.parametrize("column", ["tags", "wide"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda name: {"stage": rows_by(name)},
+        lambda name: {"stage": rows_by("k", a_measure(name))},
+        lambda name: {
+            "stage": aggregate_by("k", a_measure("n", column=name, function=Function.COUNT))
+        },
+        lambda name: {"stage": rows_by("k", a_measure("v"), where=f"{name} IS NULL")},
+        lambda name: {"stage": BY_VALUE, "filter": f"{name} IS NULL"},
+        lambda name: {"stage": BY_VALUE, "cast": {name: types.TEXT}},
+        lambda name: {"stage": rows_by("x"), "columns": {"x": ColumnMapping(column=name)}},
+    ],
+)
+def test_a_column_that_no_row_brings_is_refused_where_it_is_named(asked: Any, column: str) -> None:  # noqa: ANN401  as a job has it
+    fields = asked(column)
+    with pytest.raises(PlanRefusedError, match="of source one has the type") as found:
+        with_undelivered(TAGGED, fields.pop("stage"), sources={"one": fields})
+    assert found.value.faults[0].code is SpecCode.FEATURE_NOT_INSTALLED
+
+
+def test_a_column_that_no_row_brings_is_not_comparable_under_star() -> None:
+    plan = with_undelivered(TAGGED, STAR)
+    told = [(each.name, each.comparable) for each in plan.stages[0].measures]
+    assert told == [("tags", False), ("v", True), ("wide", False)]
+
+
+def test_schemas_tell_of_columns_that_no_row_brings_where_they_have_a_type() -> None:
+    shape = Stage(name="shape", type=StageType.SCHEMA)
+    with pytest.raises(PlanRefusedError, match="'wide' of source one") as found:
+        with_undelivered(TAGGED, shape)
+    assert len(found.value.faults) == 1
+    plan = with_undelivered(TAGGED, shape, schema=SchemaPolicy(ignore=("wide",)))
+    catalogue = plan.stages[0].catalogue
+    assert catalogue is not None
+    assert [each.type for each in catalogue.columns[0]] == ["array<int>", "int", "int"]
 
 
 def test_mapped_columns_have_their_logical_name_alone() -> None:

@@ -179,6 +179,7 @@ REFUSED: Mapping[str, tuple[StagePlan, str]] = {
     ),
     "1 month hashes like 30 days": (stage_of("k int, v interval"), "v has the type interval"),
     "times of day": (stage_of("k int, v time"), "v has the type time"),
+    "nanoseconds": (stage_of("k int, v instant(9)", "k int, v instant"), "v has times finer"),
     "a column that one source lacks": (
         stage_of(
             "k int, v int, w int",

@@ -18,6 +18,7 @@ from datarecs_core.jobs.definition import (
     Measure,
     MeasureDefaults,
     Parameter,
+    Partition,
     ReconciliationJob,
     Results,
     Scope,
@@ -324,6 +325,13 @@ def test_a_second_look_needs_a_source_that_can_move(
     sources: tuple[Source, ...], expected: list[tuple[str, str]]
 ) -> None:
     assert told(replace(JOB, sources=sources, stages=(CONFIRMED,))) == expected
+
+
+def test_databases_alone_are_cut_into_ranges() -> None:
+    by_id = Partition(by="id", count=8)
+    cut = [replace(each, partition=by_id) for each in (LEDGER, EXPORTS)]
+    assert told(replace(JOB, sources=tuple(cut))) == [("DR1006", "spec.sources[1].partition")]
+    assert told(replace(JOB, sources=(cut[0], EXPORTS))) == []
 
 
 def test_broken_parts_are_passed_over_and_their_names_count() -> None:

@@ -126,7 +126,7 @@ class MemoryEngine:
 
 def _whole(scan: Scan) -> Scan:
     """To be read by its source again, where only a part of it was brought."""
-    partial = scan.extract is not None and scan.extract.source_rows is not None
+    partial = scan.extract is not None and scan.extract.is_partial
     return replace(scan, extract=None) if partial else scan
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.ports.outside import Clock
 from datarecs_cli.local.question import Asked
-from datarecs_connectors.extracted import extracted_rows
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
@@ -42,10 +42,8 @@ class LocalSources:
         return opened
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
-        """The rows of a source that is open: those that were brought, where rows were."""
-        if scan.extract is None or scan.groups is not None:
-            return self._opened[scan.source].rows(scan)
-        return extracted_rows(scan, scan.extract)
+        """The rows of a source that is open."""
+        return rows_of(self._opened[scan.source], scan)
 
 
 def _secrets(connection: Connection | None) -> dict[str, str]:

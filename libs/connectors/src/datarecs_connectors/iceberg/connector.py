@@ -5,6 +5,7 @@ Java takes part, so `datarecs compare` by the oracle and Spark see the same rows
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -142,15 +143,15 @@ class IcebergConnector:
         by_name = {field.name: field for field in table.schema.fields}
         fields = [by_name[name] for name in names]
         condition = wanted.condition.holds if wanted.condition else None
-        dead = reader.dead_rows()
-        for file in planned(table, reader.files, condition):
-            for rows, columns in reader.read(file, fields, dead.of(file)):
-                found = dict(zip(names, columns, strict=True))
-                if condition is None:
-                    yield rows, [found[name] for name in asked]
-                    continue
-                kept = kept_rows(wanted, found, rows)
-                yield len(kept), [taken(found[name], kept) for name in asked]
+        with closing(reader.dead_rows()) as dead:
+            for file in planned(table, reader.files, condition):
+                for rows, columns in reader.read(file, fields, dead.of(file)):
+                    found = dict(zip(names, columns, strict=True))
+                    if condition is None:
+                        yield rows, [found[name] for name in asked]
+                        continue
+                    kept = kept_rows(wanted, found, rows)
+                    yield len(kept), [taken(found[name], kept) for name in asked]
 
 
 def iceberg_connector(

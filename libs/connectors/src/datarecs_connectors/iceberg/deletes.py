@@ -36,6 +36,13 @@ from datarecs_connectors.iceberg.snapshots import FrozenTable
 MAX_EQUALITY_ROWS = 20_000_000
 """Of all equality deletes of a snapshot: they stay in memory while the table is read."""
 _PATH, _POSITION = "file_path", "pos"
+_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+}
 Positions = npt.NDArray[np.int64]
 KeyBatches = Callable[[PlannedFile, Sequence[NestedField]], Iterator[pa.RecordBatch]]
 """Reads the given fields of every row of a file, deleted ones included, in its order; at least one
@@ -45,7 +52,7 @@ OpenParquet = Callable[[str], AbstractContextManager[pq.ParquetFile]]
 
 @dataclass(slots=True, kw_only=True)
 class DeadRows:
-    """Reads each delete file once, when the first data file needs it."""
+    """Reads each delete file once, when the first data file needs it; closed after the last."""
 
     table: FrozenTable
     files: TableFiles
@@ -53,6 +60,12 @@ class DeadRows:
     keys: KeyBatches
     _positions: dict[str, Mapping[str, Positions]] = field(default_factory=dict)
     _equalities: dict[str, pa.Table] = field(default_factory=dict)
+    _database: duckdb.DuckDBPyConnection | None = None
+    """Made for the first join; to make one costs more than most joins."""
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
 
     def of(self, planned: PlannedFile) -> Positions:
         """Positions of dead rows in the file, sorted, each once."""
@@ -119,13 +132,26 @@ class DeadRows:
             counted.append(_as_keys([*batch.columns, numbers], len(fields)))
             start += batch.num_rows
         try:
-            return _joined(pa.concat_tables(counted), dead, len(fields))
+            return self._joined(pa.concat_tables(counted), dead, len(fields))
         except duckdb.OutOfMemoryException as cause:
             raise SourceLimitError(
                 self.table.source,
                 "the equality deletes need more memory than there is; rewrite "
                 "the table's deletes (rewrite_data_files) and run again",
             ) from cause
+
+    def _joined(self, rows: pa.Table, dead: pa.Table, keys: int) -> Positions:
+        equal = " AND ".join(f"r.k{at} IS NOT DISTINCT FROM d.k{at}" for at in range(keys))
+        if self._database is None:
+            self._database = duckdb.connect(config=dict(_SETTINGS))
+        self._database.register("held", rows)
+        self._database.register("dead", dead)
+        found = self._database.sql(
+            f"SELECT r.n FROM held r WHERE EXISTS (SELECT 1 FROM dead d WHERE {equal})"  # noqa: S608  numbers alone
+        ).to_arrow_table()
+        self._database.unregister("held")
+        self._database.unregister("dead")
+        return np.asarray(found.column("n").to_numpy(), np.int64)
 
     def _key(self, field_id: int) -> NestedField:
         found = field_of(self.table.metadata, field_id)
@@ -175,20 +201,6 @@ def _as_keys(columns: Sequence[pa.Array], keys: int) -> pa.Table:
     """Key columns, and the rows' numbers where they follow."""
     labels = [f"k{number}" for number in range(keys)]
     return pa.table(list(columns), names=[*labels, *(["n"] if len(columns) > keys else [])])
-
-
-def _joined(rows: pa.Table, dead: pa.Table, keys: int) -> Positions:
-    equal = " AND ".join(f"r.k{at} IS NOT DISTINCT FROM d.k{at}" for at in range(keys))
-    connection = duckdb.connect(config={"threads": "1"})
-    try:
-        connection.register("held", rows)
-        connection.register("dead", dead)
-        found = connection.sql(
-            f"SELECT r.n FROM held r WHERE EXISTS (SELECT 1 FROM dead d WHERE {equal})"  # noqa: S608  numbers alone
-        ).to_arrow_table()
-    finally:
-        connection.close()
-    return np.asarray(found.column("n").to_numpy(), np.int64)
 
 
 def alive(batch: pa.RecordBatch, start: int, dead: Positions) -> pa.RecordBatch:

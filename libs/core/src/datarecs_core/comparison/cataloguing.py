@@ -17,6 +17,7 @@ from datarecs_core.comparison.plan import (
     StagePlan,
 )
 from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.errors.faults import Fault, Path
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import SchemaPolicy
 from datarecs_core.jobs.types import CanonicalType, TypeKind
@@ -39,6 +40,18 @@ def catalogue_of(sources: Sequence[LogicalSource], policy: SchemaPolicy) -> Cata
     return Catalogue(
         policy=policy, columns=tuple(_columns_of(source, policy) for source in sources)
     )
+
+
+def catalogue_faults(
+    sources: Sequence[LogicalSource], catalogue: Catalogue, path: Path
+) -> list[Fault]:
+    """Columns that no one type can be told of, unless they are ignored."""
+    found = []
+    for source, columns in zip(sources, catalogue.columns, strict=True):
+        untyped = source.undelivered.keys() - source.columns.keys() - set(catalogue.policy.ignore)
+        found += [source.naming_fault(column.name, path) for column in columns]
+        found += [source.fault_of(name, path) for name in sorted(untyped)]
+    return [fault for fault in found if fault is not None]
 
 
 def column_dimension(sources: int) -> DimensionPlan:

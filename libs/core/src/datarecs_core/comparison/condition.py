@@ -26,7 +26,13 @@ from datarecs_core.comparison.condition_tree import (
 )
 from datarecs_core.comparison.forms import read_date, read_moment
 
-__all__ = ["ConditionNotCoveredError", "ParsedCondition", "parse_condition"]
+__all__ = [
+    "ConditionNotCoveredError",
+    "ParsedCondition",
+    "may_name",
+    "named_columns",
+    "parse_condition",
+]
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -74,6 +80,25 @@ def parse_condition(sql: str) -> ParsedCondition:
     if reader.peek() is not None:
         raise ConditionNotCoveredError(f"not covered from {reader.next().written!r} on")
     return ParsedCondition(columns=frozenset(reader.columns), holds=condition)
+
+
+def named_columns(sql: str | None) -> frozenset[str] | None:
+    """Columns a condition names; None when only an SQL engine could tell."""
+    if sql is None:
+        return frozenset()
+    try:
+        return parse_condition(sql).columns
+    except ConditionNotCoveredError:
+        return None
+
+
+def may_name(sql: str, column: str) -> bool:
+    """Whether a condition of whatever SQL may mean the column; in a call, `*` means every one."""
+    named = named_columns(sql)
+    if named is not None:
+        return column in named
+    written = re.escape(column.replace("`", "``"))
+    return "*" in sql or re.search(rf"(?<!\w){written}(?!\w)", sql) is not None
 
 
 def _tokens(sql: str) -> list[_Token]:

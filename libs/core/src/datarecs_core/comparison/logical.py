@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from datarecs_core.comparison.condition import named_columns
 from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
@@ -44,6 +45,8 @@ class LogicalSource:
     schema: SourceSchema
     columns: Mapping[str, ScanColumn]
     """In the order of the schema, mapped columns first."""
+    undelivered: Mapping[str, str]
+    """The source's word for the type of a column that no row brings, by logical name."""
     repeated: frozenset[str]
     """Physical names that occur more than once."""
 
@@ -56,7 +59,13 @@ class LogicalSource:
         return self.columns[column].type
 
     def fault_of(self, column: str, path: Path) -> Fault | None:
-        """Why a logical column cannot be used, if so."""
+        """Why rows cannot be compared by a logical column, if so."""
+        if column in self.undelivered:
+            return _undelivered_fault(self.name, column, self.undelivered[column], path)
+        return self.naming_fault(column, path)
+
+    def naming_fault(self, column: str, path: Path) -> Fault | None:
+        """Why the source has no one column of this name, if so."""
         found = self.columns.get(column)
         if found is None:
             known = sorted(self.columns)
@@ -81,7 +90,8 @@ class LogicalSource:
 
     def scan(self, pin: Pin, wanted: frozenset[str]) -> Scan:
         """What to read: the wanted logical columns, or a small one where only rows are counted."""
-        names = sorted(wanted & self.columns.keys()) or sorted(self.columns, key=self._width)[:1]
+        brought = self.columns.keys() - self.undelivered.keys()
+        names = sorted(wanted & brought) or sorted(brought, key=self._width)[:1]
         source = self.source
         return Scan(
             source=source.name,
@@ -123,20 +133,29 @@ def logical_source(source: Source, index: int, schema: SourceSchema) -> LogicalS
             columns[column.name] = ScanColumn(
                 name=column.name, physical=column.name, type=column.type
             )
+    words = dict(schema.undelivered)
+    undelivered = {
+        name: words[mapping.column]
+        for name, mapping in source.columns.items()
+        if mapping.column in words
+    }
+    free = words.keys() - taken - source.columns.keys()
     repeated = Counter(column.name for column in schema.columns)
     return LogicalSource(
         source=source,
         index=index,
         schema=schema,
         columns=columns,
+        undelivered={**undelivered, **{name: words[name] for name in free}},
         repeated=frozenset(name for name, times in repeated.items() if times > 1),
     )
 
 
 def mapping_faults(logical: LogicalSource) -> list[Fault]:
-    """Mappings and casts that name no column of the source."""
+    """Mappings and casts that name no column of the source, filters that name one without rows."""
     at: Path = ("spec", "sources", logical.index)
     physical = [column.name for column in logical.schema.columns]
+    physical += [name for name, _ in logical.schema.undelivered]
     faults = [
         Fault(
             code=SpecCode.UNKNOWN_COLUMN,
@@ -148,4 +167,21 @@ def mapping_faults(logical: LogicalSource) -> list[Fault]:
         if mapping.column is not None and mapping.column not in physical
     ]
     casts = ((name, logical.fault_of(name, (*at, "cast", name))) for name in logical.source.cast)
-    return [*faults, *(fault for _, fault in casts if fault is not None)]
+    faults += [fault for _, fault in casts if fault is not None]
+    if logical.source.kind in READ_AS_FILES:
+        words, named = dict(logical.schema.undelivered), named_columns(logical.source.filter)
+        faults += [
+            _undelivered_fault(logical.name, column, words[column], (*at, "filter"))
+            for column in sorted(words.keys() & (named or ()))
+        ]
+    return faults
+
+
+def _undelivered_fault(source: str, column: str, kind: str, path: Path) -> Fault:
+    return Fault(
+        code=SpecCode.FEATURE_NOT_INSTALLED,
+        path=path,
+        message=f"column {column!r} of source {source} has the type {kind}, which cannot be "
+        "compared yet",
+        hint="leave it out (`except`, `schema.ignore`), or make it a plain column in the source",
+    )

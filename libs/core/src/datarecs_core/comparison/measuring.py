@@ -158,13 +158,19 @@ class StageDraft:
         keys = {each.column or each.name for each in self.stage.dimensions}
         ignored = keys | set(self.stage.except_)
         first = [name for name in self.sources[reference].columns if name not in ignored]
-        others = {name for source in self.sources for name in source.columns}
+        others = {
+            name for source in self.sources for name in (*source.columns, *source.undelivered)
+        }
         return [*first, *sorted(others - ignored - set(first))]
 
     def _every_column(self) -> tuple[MeasurePlan, ...]:
         plans: list[MeasurePlan] = []
         for column in self._star_columns():
-            absent = [source for source in self.sources if column not in source.columns]
+            absent = [
+                source
+                for source in self.sources
+                if column not in source.columns and column not in source.undelivered
+            ]
             if absent and column in self.job.schema.ignore:
                 continue
             plans.append(self._star_measure(column, len(plans), absent=bool(absent)))

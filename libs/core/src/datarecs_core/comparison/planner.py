@@ -10,8 +10,13 @@ from datetime import UTC, datetime
 from typing import assert_never
 from uuid import UUID
 
-from datarecs_core.comparison.cataloguing import catalogue_of, column_dimension, column_measures
-from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
+from datarecs_core.comparison.cataloguing import (
+    catalogue_faults,
+    catalogue_of,
+    column_dimension,
+    column_measures,
+)
+from datarecs_core.comparison.condition import named_columns
 from datarecs_core.comparison.faults import PlanRefusedError
 from datarecs_core.comparison.fingerprints import bucket_dimension, bucket_measures, hashed_rows
 from datarecs_core.comparison.logical import (
@@ -291,12 +296,7 @@ class _Planning:
     def _over_columns(self, draft: StageDraft) -> "_Asked":
         """Groups made of the sources' columns."""
         catalogue = catalogue_of(self.sources, self.job.schema)
-        draft.faults.extend(
-            fault
-            for source, columns in zip(self.sources, catalogue.columns, strict=True)
-            for column in columns
-            if (fault := source.fault_of(column.name, draft.path)) is not None
-        )
+        draft.faults.extend(catalogue_faults(self.sources, catalogue, draft.path))
         return _Asked(
             dimensions=(column_dimension(len(self.sources)),),
             measures=column_measures(self.sources, catalogue),
@@ -320,7 +320,7 @@ class _Planning:
         )
 
     def _where_faults(self, stage: Stage, path: Path) -> list[Fault]:
-        columns = _named_columns(stage.where) or frozenset()
+        columns = named_columns(stage.where) or frozenset()
         faults = (
             source.fault_of(column, (*path, "where"))
             for column in sorted(columns)
@@ -364,16 +364,6 @@ def _absent(path: Path, what: str, hint: str) -> Fault:
     )
 
 
-def _named_columns(where: str | None) -> frozenset[str] | None:
-    """Logical columns a condition names; None when only an SQL engine could tell."""
-    if where is None:
-        return frozenset()
-    try:
-        return parse_condition(where).columns
-    except ConditionNotCoveredError:
-        return None
-
-
 def _wanted_columns(source: LogicalSource, stages: Sequence[StagePlan]) -> frozenset[str]:
     """Logical columns that some stage takes from the rows of a source, and no others."""
     wanted: set[str] = set()
@@ -387,7 +377,7 @@ def _wanted_columns(source: LogicalSource, stages: Sequence[StagePlan]) -> froze
 
 def _in_condition(where: str | None, source: LogicalSource) -> frozenset[str]:
     """Columns that a condition may name; more than those where only an SQL engine could tell."""
-    named = _named_columns(where)
+    named = named_columns(where)
     if named is not None:
         return named
     text = where or ""

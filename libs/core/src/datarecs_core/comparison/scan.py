@@ -57,6 +57,10 @@ class SourceSchema:
     expressions: tuple[SourceColumn, ...] = ()
     """One per declared `columns.L.expr` of the job, named by its logical name, typed by the
     source."""
+    undelivered: tuple[tuple[str, str], ...] = ()
+    """Columns that no row brings, by physical name, and the source's own word for their type: they
+    matter to nobody who does not name them. Those that are not in `columns`, too, have no canonical
+    type."""
     estimated_rows: int | None = None
     estimated_bytes: int | None = None
     ranges: Ranges | None = None
@@ -192,6 +196,11 @@ class Extract:
     has no canonical form, and then the raw bytes."""
     source_rows: int | None = None
     """Rows that the source has behind its filter, where it kept or grouped some; None = `rows`."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the source kept some of its rows, or grouped them."""
+        return self.source_rows is not None
 
     @property
     def all_rows(self) -> int:

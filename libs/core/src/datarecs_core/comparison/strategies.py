@@ -192,6 +192,8 @@ def _column_obstacles(
         yield f"{label} is an expression"
     elif kinds & _FOREIGN:
         yield f"{label} has the type {min(kinds & _FOREIGN)}"
+    elif any(plan.type.is_finer for plan in given):
+        yield f"{label} has times finer than a microsecond"
     elif any(plan.type.kind is TypeKind.DECIMAL and plan.type.scale is None for plan in given):
         yield f"{label} is a number without declared digits"
     elif not (len(kinds) == 1 or kinds <= _EXACT or all(plan.type.is_float for plan in given)):

@@ -61,6 +61,13 @@ class SpecCode(ErrorCode):
         causes="A `..`, a leading slash, a drive letter, a URL, an invisible character.",
         remedy="Write a path below the connection's root, such as `exports/*.parquet`.",
     )
+    WITHOUT_EFFECT = Entry(
+        docs_id="DR1009",
+        meaning="A value is taken and changes nothing yet; a warning.",
+        causes="A promise of the job file that this release does not keep where the job is to run.",
+        remedy="Leave the field out, or keep it for a later release; the message says what happens "
+        "instead.",
+    )
     MISSING_FIELD = Entry(
         docs_id="DR1010",
         meaning="A field that must be given is absent.",

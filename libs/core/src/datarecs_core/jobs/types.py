@@ -32,6 +32,8 @@ NUMBERS = frozenset({TypeKind.INT, TypeKind.DECIMAL, TypeKind.FLOAT64, TypeKind.
 FLOATS = frozenset({TypeKind.FLOAT64, TypeKind.FLOAT32})
 TIMES = frozenset({TypeKind.DATE, TypeKind.TIME, TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
 CLOCK_TIMES = TIMES - {TypeKind.DATE}
+_MICROS = 6
+"""Digits of a second."""
 """The kinds with a fraction of a second."""
 NESTED = frozenset({TypeKind.ARRAY, TypeKind.STRUCT, TypeKind.MAP})
 
@@ -65,7 +67,12 @@ class CanonicalType:
     @property
     def second_digits(self) -> int:
         """Declared digits after the second of a clock time."""
-        return 6 if self.precision is None else self.precision
+        return _MICROS if self.precision is None else self.precision
+
+    @property
+    def is_finer(self) -> bool:
+        """Clock times that may have a fraction of a microsecond."""
+        return self.kind in CLOCK_TIMES and self.second_digits > _MICROS
 
     def __str__(self) -> str:
         if self.kind in NESTED:

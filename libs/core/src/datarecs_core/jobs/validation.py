@@ -17,12 +17,20 @@ from datarecs_core.errors.faults import (
     usable,
 )
 from datarecs_core.errors.spec import SpecCode
-from datarecs_core.jobs.definition import ALL_COLUMNS, ReconciliationJob, Source, Stage
+from datarecs_core.jobs.definition import (
+    ALL_COLUMNS,
+    DEFAULT_PARTITION,
+    ReconciliationJob,
+    Source,
+    Stage,
+)
 from datarecs_core.jobs.parameters import parameter_faults
 from datarecs_core.jobs.stage_rules import stage_faults
 from datarecs_core.jobs.vocabulary import OnUnmatched, SourceKind, StageType
 
 SPEC: Path = ("spec",)
+_CUT_BY_US = frozenset({SourceKind.POSTGRES, SourceKind.JDBC})
+"""Whose rows are cut into ranges; files and topics come in parts of their own."""
 _ROWLESS = frozenset({StageType.SCHEMA, StageType.CUSTOM_SQL})
 """Stages whose groups are no dimension values of source rows: nothing can be limited by them."""
 
@@ -38,6 +46,7 @@ def job_faults(job: ReconciliationJob) -> tuple[Fault, ...]:
         *_duplicates(job.sources, (*SPEC, "sources"), "source"),
         *_duplicates(job.stages, (*SPEC, "stages"), "stage"),
         *_source_reference(job.reference, (*SPEC, "reference"), names),
+        *_partition_faults(job),
         *_parameter_faults(job),
         *_mask_faults(job),
         *_all_stage_faults(job, names),
@@ -74,6 +83,19 @@ def _source_reference(
             hint=did_you_mean(name, known),
             place=place,
         )
+
+
+def _partition_faults(job: ReconciliationJob) -> Iterator[Fault]:
+    """Other kinds have `auto` alone, which says nothing: stored specs spell it out."""
+    for index, source in usable(job.sources):
+        if source.kind not in _CUT_BY_US and source.partition != DEFAULT_PARTITION:
+            yield Fault(
+                code=SpecCode.FIELD_OF_ANOTHER_KIND,
+                path=(*SPEC, "sources", index, "partition"),
+                message=f"a {source.kind} source is not cut into ranges",
+                hint=f"leave it out; it is for kind {', '.join(sorted(_CUT_BY_US))}",
+                place=Place.KEY,
+            )
 
 
 def _parameter_faults(job: ReconciliationJob) -> Iterator[Fault]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from datarecs_application.child_frames import FINISHED, READY, RUN, STOP, Reader
 from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core import crashing
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -68,7 +69,7 @@ class Bench:
         return made
 
     def _in_memory(self, _plan: ComparisonPlan, key: bytes, _directory: Path) -> Engine:
-        return MemoryEngine(lambda scan: self._connectors[scan.source].rows(scan), key=key)
+        return MemoryEngine(lambda scan: rows_of(self._connectors[scan.source], scan), key=key)
 
     def _on_spark(self, plan: ComparisonPlan, key: bytes, directory: Path) -> Engine:
         from datarecs_spark.session import SparkRuntime, SparkSettings  # noqa: PLC0415  seconds

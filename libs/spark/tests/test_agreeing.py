@@ -1,17 +1,18 @@
 """Whole units against decimals: what tasks answer with integers is what core's rules say."""
 
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datarecs_core.comparison.canonical import encode, invalid
 from datarecs_core.comparison.grouping import Cell
 from datarecs_core.comparison.judging import judge_measure
 from datarecs_core.comparison.plan import Cut, InputPlan, MeasurePlan
+from datarecs_core.comparison.results import DifferenceClass
 from datarecs_core.comparison.tolerance import (
     AbsoluteTolerance,
     DurationTolerance,
@@ -21,16 +22,20 @@ from datarecs_core.comparison.tolerance import (
 )
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Function, ToleranceBase
-from datarecs_spark.agreeing import Agreeing, Plain
-from datarecs_spark.decoding import cell
+from datarecs_spark.agreeing import Agreeing
+from datarecs_spark.columns import Values
+from datarecs_spark.decoding import cell, native
 from datarecs_spark.forms import INTEGER, TEXT, Form, FormKind, decimal
-from datarecs_spark.keyless import deltas_of
+from datarecs_spark.keyless import NOBODY, changes_of, deltas_of
 from datarecs_spark.sort_keys import size_key_of
 
-MONEY = decimal(12, 2)
+Plain = tuple[object, bytes | None]
+"""A value as Arrow holds it, NULL as None, and the payload of an INVALID one."""
+MONEY, WIDE = decimal(12, 2), decimal(38, 2)
 FORMS = {
     INTEGER: CanonicalType(kind=TypeKind.INT),
     MONEY: CanonicalType(kind=TypeKind.DECIMAL, precision=12, scale=2),
+    WIDE: CanonicalType(kind=TypeKind.DECIMAL, precision=38, scale=2),
     Form(kind=FormKind.DATE): CanonicalType(kind=TypeKind.DATE),
     Form(kind=FormKind.INSTANT): CanonicalType(kind=TypeKind.INSTANT),
     TEXT: CanonicalType(kind=TypeKind.TEXT),
@@ -38,19 +43,24 @@ FORMS = {
 NULL: Plain = (None, None)
 INVALID: Plain = (None, encode(invalid("ledger", b"\xff"))[5:])
 LIMITS = st.sampled_from(["0", "0.01", "1", "1.5", "50", "99.99", "100"]).map(Decimal)
+SOURCES = range(2, 5)
 
 
 def values_of(form: Form) -> st.SearchStrategy[Plain]:
-    """So few that gaps often lie on the edge of a tolerance."""
-    near = st.sampled_from([-100, -1, 0, 1, 2, 99, 100, 101, 150, 200])
+    """So few that gaps often lie on the edge of a tolerance, and some beyond 64 bits."""
+    near = [-100, -1, 0, 1, 2, 99, 100, 101, 150, 200]
+    plain: st.SearchStrategy[object] = st.sampled_from(near)
     if form == TEXT:
-        plain: st.SearchStrategy[object] = st.sampled_from(["", "a", "b"])
+        plain = st.sampled_from(["", "a", "b"])
+    elif form == INTEGER:
+        plain = st.sampled_from([*near, 2**63 - 1, -(2**63)])
     elif form == MONEY:
-        plain = near.map(lambda unit: Decimal(unit).scaleb(-2))
+        plain = st.sampled_from([Decimal(f"{unit}E-2") for unit in near])
+    elif form == WIDE:
+        far = [10**38 - 1, 1 - 10**38, 10**19, 10**19 + 1]
+        plain = st.sampled_from([Decimal(f"{unit}E-2") for unit in (*near, *far)])
     elif form.kind is FormKind.INSTANT:
-        plain = near.map(lambda unit: unit * 10_000)
-    else:
-        plain = near
+        plain = st.sampled_from([unit * 10_000 for unit in near])
     holes: list[Plain] = [NULL, INVALID]
     return st.integers(0, 9).flatmap(
         lambda one: st.sampled_from(holes) if one > 8 else plain.map(lambda each: (each, None))
@@ -79,39 +89,60 @@ def cuts_of(form: Form) -> st.SearchStrategy[Cut | None]:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[MeasurePlan, Form, Sequence[Plain], int]:
+def questions(draw: st.DrawFn) -> tuple[MeasurePlan, Form, list[list[Plain]], int]:
+    """A measure with its form, places at which some values differ, and the reference."""
     form = draw(st.sampled_from(list(FORMS)))
-    values = draw(st.lists(values_of(form), min_size=2, max_size=4))
-    tolerances = draw(st.lists(tolerances_of(form), min_size=1, max_size=3))
+    sources = draw(st.sampled_from(SOURCES))
+    place = st.lists(values_of(form), min_size=sources, max_size=sources)
+    unequal = place.filter(lambda each: any(one != each[0] for one in each))
     measure = MeasurePlan(
         name="amount",
         index=0,
         function=Function.VALUE,
-        inputs=(InputPlan(column="amount", type=FORMS[form]),) * len(values),
-        tolerances=tuple(tolerances),
+        inputs=(InputPlan(column="amount", type=FORMS[form]),) * sources,
+        tolerances=tuple(draw(st.lists(tolerances_of(form), min_size=1, max_size=3))),
         combine=draw(st.sampled_from(Combine)),
         bound=draw(st.sampled_from(Bound)),
         compare_to=draw(st.sampled_from(CompareTo)),
         cut=draw(cuts_of(form)),
     )
-    return measure, form, values, draw(st.integers(0, len(values) - 1))
+    places = draw(st.lists(unequal, min_size=1, max_size=5))
+    return measure, form, places, draw(st.integers(0, sources - 1))
 
 
 @pytest.mark.case("P60")
 @settings(max_examples=1_000)
 @given(questions())
 def test_whole_units_and_decimals_agree_on_everything(
-    question: tuple[MeasurePlan, Form, Sequence[Plain], int],
+    question: tuple[MeasurePlan, Form, list[list[Plain]], int],
 ) -> None:
-    measure, form, values, reference = question
-    assume(any(value != values[0] for value in values))
-    decimals = [cell(form, *value) for value in values]
-    told = judge_measure(measure, [[Cell(one, one) for one in decimals]], reference)
+    measure, form, places, reference = question
+    values = [
+        Values(
+            pa.array([plain for plain, _ in own], native(form)),
+            pa.array([payload for _, payload in own], pa.binary()),
+        )
+        for own in zip(*places, strict=True)
+    ]
     agreeing = Agreeing(measure, form, sources=len(values), reference=reference)
     found = agreeing.found(values)
-    outside = [] if found.within else [found]
-    assert (found.within, found.own_within) == (told.within, told.own_within)
-    size = None if told.largest_delta is None else size_key_of(told.largest_delta)
-    assert deltas_of(found.place.units, reference, form.scale).size_key == size
-    assert agreeing.class_of(outside) == told.difference_class
-    assert (agreeing.odd_one_out(found) if outside else None) == told.odd_one_out
+    base = found.units[reference].numbers
+    size_keys = deltas_of(changes_of(found.units, reference), base, form.scale).size_keys
+    assert size_keys is not None
+    for at, place in enumerate(places):
+        decimals = [cell(form, *value) for value in place]
+        told = judge_measure(measure, [[Cell(one, one) for one in decimals]], reference)
+        own_within = tuple(bool(each[at]) for each in found.own_within)
+        assert (found.within[at], own_within) == (told.within, told.own_within)
+        size = None if told.largest_delta is None else size_key_of(told.largest_delta)
+        assert size_keys[at].as_py() == size
+        if not told.within:
+            odd = NOBODY if told.odd_one_out is None else told.odd_one_out
+            kinds = (
+                (found.is_invalid, DifferenceClass.INVALID),
+                (found.is_null, DifferenceClass.NULL_MISMATCH),
+                (found.is_cut, DifferenceClass.PRECISION),
+            )
+            first = [kind for flags, kind in kinds if flags[at]]
+            assert [*first, DifferenceClass.OUTSIDE][0] == told.difference_class
+            assert found.odd[at] == odd

@@ -38,6 +38,15 @@ def of(kind: FormKind) -> Form:
     return Form(kind=kind)
 
 
+def finer(kind: FormKind) -> Form:
+    return Form(kind=kind, precision=22, scale=3)
+
+
+DAY = D(86_400_000_000)
+MOMENTS: list[object] = [
+    *(D("0.000"), D("0.001"), D("-0.001"), D("500000.000"), D("1000000.010"), D(LAST) + D("0.999")),
+    *(DAY - D("0.001"), D(FIRST), None),
+]
 POOLS: list[tuple[Form, list[object]]] = [
     (INTEGER, [0, -1, 10, 100, 2**63 - 1, -(2**63), None]),
     (decimal(38, 2), [D("0.00"), D("-0.01"), D("1.10"), D("100.00"), D("9" * 36 + ".99"), None]),
@@ -53,6 +62,8 @@ POOLS: list[tuple[Form, list[object]]] = [
     (of(FormKind.TIME), [0, 1, 86_399_999_999, 500_000, None]),
     (of(FormKind.INSTANT), [0, -1, 500_000, FIRST, LAST, None]),
     (of(FormKind.LOCAL), [0, 1_000_000, FIRST, LAST, None]),
+    *((finer(kind), MOMENTS) for kind in (FormKind.INSTANT, FormKind.LOCAL)),
+    (finer(FormKind.TIME), [D("0.000"), D("0.001"), D("1000000.010"), DAY - D("0.001"), None]),
 ]
 NAMES = [str(form.kind) + str(form.scale or "") for form, _ in POOLS]
 

@@ -18,6 +18,7 @@ from datarecs_spark.forms import (
 )
 
 INSTANT = Form(kind=FormKind.INSTANT)
+FINER = Form(kind=FormKind.INSTANT, precision=22, scale=3)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,7 @@ def test_a_text_is_its_value(form: Form, written: str, value: Value) -> None:
         (NUMBER, number(Decimal("1" * 60))),
         (TEXT, text("é")),
         (INSTANT, Value(Tag.INSTANT, Decimal(10**15))),
+        (FINER, Value(Tag.INSTANT, Decimal("-1.001"))),
     ],
 )
 def test_what_arrow_holds_is_the_value(form: Form, value: Value) -> None:
@@ -56,7 +58,7 @@ def test_what_arrow_holds_is_the_value(form: Form, value: Value) -> None:
 
 @pytest.mark.parametrize("content", [Decimal("0.5"), Decimal("Infinity")])
 def test_a_time_that_no_column_holds_is_an_error_and_not_rounded(content: Decimal) -> None:
-    with pytest.raises(ArithmeticError, match="finer than a microsecond"):
+    with pytest.raises(ArithmeticError, match="finer than its column"):
         represented(Value(Tag.INSTANT, content), INSTANT)
 
 

@@ -17,6 +17,8 @@ from datarecs_spark.forms import form_of, summed_form
         ("float64 float32", "DOUBLE"),
         ("float64 int", "STRING"),
         ("instant instant", "BIGINT"),
+        ("instant(9) instant", "DECIMAL(22,3)"),
+        ("time(7) time", "DECIMAL(22,3)"),
         ("uuid uuid", "BINARY"),
     ],
 )

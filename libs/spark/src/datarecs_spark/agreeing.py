@@ -1,17 +1,20 @@
-"""Agreement in whole units: the engine's own arithmetic of tolerances.
+"""Agreement in whole units: the engine's own arithmetic of tolerances, a column at a time.
 
 A number or time is the integer that its form counts in, a limit is multiplied out once, and every
-question is a comparison of products of integers, which have no size that ends. Core's rules say
-the same with decimals; both are held against each other, and neither calls the other.
+question is a comparison of products of integers, which have no size that ends (`whole_units`).
+Core's rules say the same with decimals; both are held against each other, and neither calls the
+other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from functools import reduce
 from itertools import combinations
 from typing import NamedTuple, assert_never
 
+import numpy as np
+
 from datarecs_core.comparison.plan import MeasurePlan
-from datarecs_core.comparison.results import DifferenceClass
 from datarecs_core.comparison.tolerance import (
     AbsoluteTolerance,
     DurationTolerance,
@@ -21,34 +24,30 @@ from datarecs_core.comparison.tolerance import (
 )
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, ToleranceBase
 from datarecs_core.values import EXACT
-from datarecs_spark.forms import Form, FormKind
+from datarecs_spark.columns import Flags, Numbers, Values
+from datarecs_spark.forms import MICROS_DIGITS, Form, FormKind
+from datarecs_spark.keyless import NOBODY
+from datarecs_spark.whole_units import Integers, Units, cut_by, times, units_of
 
-Plain = tuple[object, bytes | None]
-"""A value as Arrow holds it, NULL as None, and the payload of an INVALID one."""
-Units = int | None
-"""None for what cannot be subtracted: NULL and INVALID."""
-_DAY_MICROS = 86_400_000_000
-_SECOND_DIGITS = 6
 _MIN_SOURCES_FOR_ODD = 3
-_NULL: Plain = (None, None)
-_Holds = Callable[[Sequence[int], int | None], bool]
-"""Of a set's values and the reference's value."""
-
-
-class Place(NamedTuple):
-    """One value per source, and the integers behind them."""
-
-    values: Sequence[Plain]
-    units: Sequence[Units]
+_Holds = Callable[[Sequence[Integers], Units], Flags]
+"""Of a set's numbers and the reference's."""
 
 
 class Found(NamedTuple):
-    """What tolerances say of a place."""
+    """What tolerances say, place by place."""
 
-    place: Place
-    within: bool
-    own_within: tuple[bool, ...]
+    units: Sequence[Units]
+    within: Flags
+    own_within: Sequence[Flags]
     """Per declared tolerance, taken alone."""
+    odd: Numbers
+    """The one source outside to every other while the others agree; NOBODY of fewer than three."""
+    is_invalid: Flags
+    is_null: Flags
+    """Some value is NULL, and some other is not."""
+    is_cut: Flags
+    """Equal once both sides are cut to the coarser declaration."""
 
 
 class Agreeing:
@@ -64,10 +63,7 @@ class Agreeing:
     def __init__(self, measure: MeasurePlan, form: Form, *, sources: int, reference: int) -> None:
         self.measure, self.form, self.reference = measure, form, reference
         self.tolerances = [_compiled(each, form, measure.bound) for each in measure.tolerances]
-        self.is_exact = all(isinstance(each, ExactTolerance) for each in measure.tolerances)
-        self.every = (True,) * len(self.tolerances)
-        self.none = (False,) * len(self.tolerances)
-        self.together = all if measure.combine is Combine.ALL else any
+        self.together = _every if measure.combine is Combine.ALL else _any
         self.pairs = list(combinations(range(sources), 2))
         self.sets = _sets(measure.compare_to, sources, reference)
 
@@ -75,88 +71,71 @@ class Agreeing:
     def covers(form: Form) -> bool:
         return form.kind not in {FormKind.DOUBLE, FormKind.NUMBER}
 
-    def units(self, plain: Plain) -> Units:
-        """The integer behind a value; times in microseconds."""
-        value, payload = plain
-        if value is None or payload is not None:
-            return None
-        if isinstance(value, Decimal):
-            return int(EXACT.scaleb(value, self.form.scale))
-        if self.form.kind is FormKind.DATE and isinstance(value, int):
-            return value * _DAY_MICROS
-        counted = self.form.kind is FormKind.INTEGER or self.form.is_moment
-        return value if counted and isinstance(value, int) else None
+    def found(self, values: Sequence[Values]) -> Found:
+        """How places stand to the tolerances, from the values of every source.
 
-    def found(self, values: Sequence[Plain]) -> Found:
-        """How one value per source, not all of them equal, stands to the tolerances."""
-        place = Place(values, [self.units(each) for each in values])
-        sets = [self.none]
-        if _NULL not in values:
-            sets = [self._own(each, place) for each in self.sets]
-        if len(sets) == 1:
-            return Found(place, self.together(sets[0]), sets[0])
-        own = tuple(map(all, zip(*sets, strict=True)))
-        return Found(place, all(map(self.together, sets)), own)
-
-    def _own(self, chosen: Sequence[int], place: Place) -> tuple[bool, ...]:
-        """Per tolerance, whether it lets the set pass."""
-        values = [place.values[each] for each in chosen]
-        if values.count(values[0]) == len(values):
-            return self.every
-        if self.is_exact:
-            return self.none
-        found = [unit for each in chosen if (unit := place.units[each]) is not None]
-        if len(found) < len(chosen):
-            return self.none
-        base = place.units[self.reference]
-        return tuple(holds(found, base) for holds in self.tolerances)
-
-    def odd_one_out(self, found: Found) -> int | None:
-        """The one source outside to every other while the others agree; of three or more."""
-        if len(found.place.values) < _MIN_SOURCES_FOR_ODD:
-            return None
-        apart = {pair for pair in self.pairs if not self.together(self._own(pair, found.place))}
-        for index in range(len(found.place.values)):
-            if apart == {pair for pair in self.pairs if index in pair}:
-                return index
-        return None
-
-    def largest(self, places: Sequence[Found]) -> Decimal | None:
-        """The largest |other - reference| of all places, as a number or in microseconds."""
-        sizes = [
-            abs(unit - base)
-            for each in places
-            if (base := each.place.units[self.reference]) is not None
-            for index, unit in enumerate(each.place.units)
-            if unit is not None and index != self.reference
+        At no place are all of them equal.
+        """
+        invalid = [each.is_invalid for each in values]
+        counted = [units_of(self.form, each.plain) for each in values]
+        units = [
+            Units(numbers, known & ~broken)
+            for (numbers, known), broken in zip(counted, invalid, strict=True)
         ]
-        return Decimal(max(sizes)).scaleb(-self.form.scale, EXACT) if sizes else None
+        is_null = _any(each.is_null for each in values)
+        sets = [self._own(each, values, units) for each in self.sets]
+        within = _every(self.together(own) for own in sets) & ~is_null
+        return Found(
+            units=units,
+            within=within,
+            own_within=[_every(each) & ~is_null for each in zip(*sets, strict=True)],
+            odd=self._odd(values, units),
+            is_invalid=_any(invalid),
+            is_null=is_null,
+            is_cut=self._equal_once_cut(units),
+        )
 
-    def class_of(self, outside: Sequence[Found]) -> DifferenceClass:
-        """The first that fits all places outside."""
-        if not outside:
-            return DifferenceClass.WITHIN
-        if any(payload is not None for each in outside for _, payload in each.place.values):
-            return DifferenceClass.INVALID
-        if any(_NULL in each.place.values for each in outside):
-            return DifferenceClass.NULL_MISMATCH
-        if all(self._equal_once_cut(each.place.units) for each in outside):
-            return DifferenceClass.PRECISION
-        return DifferenceClass.OUTSIDE
+    def _own(
+        self, chosen: Sequence[int], values: Sequence[Values], units: Sequence[Units]
+    ) -> list[Flags]:
+        """Per tolerance, whether it lets the set pass."""
+        first, *others = (values[each] for each in chosen)
+        equal = ~_any(first.differs(each) for each in others)
+        known = _every(units[each].known for each in chosen)
+        numbers = [units[each].numbers for each in chosen]
+        return [
+            equal | (known & holds(numbers, units[self.reference])) for holds in self.tolerances
+        ]
 
-    def _equal_once_cut(self, units: Sequence[Units]) -> bool:
-        cut = self.measure.cut
+    def _odd(self, values: Sequence[Values], units: Sequence[Units]) -> Numbers:
+        odd = np.full(len(values[0].plain), NOBODY)
+        if len(values) < _MIN_SOURCES_FOR_ODD:
+            return odd
+        apart = {pair: ~self.together(self._own(pair, values, units)) for pair in self.pairs}
+        for index in range(len(values)):
+            odd[_every(flags == (index in pair) for pair, flags in apart.items())] = index
+        return odd
+
+    def _equal_once_cut(self, units: Sequence[Units]) -> Flags:
+        cut, known = self.measure.cut, _every(each.known for each in units)
         if cut is None or cut.float32:
-            return False
-        known = [unit for unit in units if unit is not None]
-        if len(known) < len(units):
-            return False
+            return np.zeros_like(known)
         if cut.second_digits is not None:
-            unit = 10 ** (_SECOND_DIGITS - cut.second_digits)
-            return len({each // unit for each in known}) == 1
-        unit = 10 ** max(self.form.scale - (cut.scale or 0), 0)
-        # Towards zero: digits are cut off, whatever the sign.
-        return len({abs(each) // unit * (1 if each > 0 else -1) for each in known}) == 1
+            unit = 10 ** (MICROS_DIGITS + self.form.scale - cut.second_digits)
+            left = [cut_by(each.numbers, unit) for each in units]
+        else:
+            unit = 10 ** max(self.form.scale - (cut.scale or 0), 0)
+            # Towards zero: digits are cut off, whatever the sign.
+            left = [cut_by(np.abs(each.numbers), unit) * np.sign(each.numbers) for each in units]
+        return known & _every(left[0] == each for each in left[1:])
+
+
+def _every(told: Iterable[Flags]) -> Flags:
+    return reduce(np.logical_and, told)
+
+
+def _any(told: Iterable[Flags]) -> Flags:
+    return reduce(np.logical_or, told)
 
 
 def _sets(compare_to: CompareTo, sources: int, reference: int) -> list[tuple[int, ...]]:
@@ -176,30 +155,33 @@ def _compiled(tolerance: Tolerance, form: Form, bound: Bound) -> _Holds:
     edge = 0 if bound is Bound.INCLUSIVE else 1
     match tolerance:
         case ExactTolerance():
-            return lambda _values, _reference: False
+            return lambda numbers, _: np.zeros(len(numbers[0]), np.bool_)
         case AbsoluteTolerance(limit=limit) | DurationTolerance(microseconds=limit):
             places, whole = _written(limit)
             factor, most = 10**places, whole * 10**form.scale - edge
-            return lambda values, _: (max(values) - min(values)) * factor <= most
+            return lambda numbers, _: times(_gap(numbers), factor) <= most
         case PercentageTolerance(limit=limit, base=base):
             places, whole = _written(limit)
             factor = 100 * 10**places
 
-            def holds(values: Sequence[int], reference: int | None) -> bool:
-                size = _base(base, values, reference)
-                gap = (max(values) - min(values)) * factor
-                return size is not None and gap <= whole * size - edge
+            def holds(numbers: Sequence[Integers], reference: Units) -> Flags:
+                size, known = _base(base, numbers, reference)
+                return known & (times(_gap(numbers), factor) <= times(size, whole) - edge)
 
             return holds
         case _:
             assert_never(tolerance)
 
 
-def _base(base: ToleranceBase, values: Sequence[int], reference: int | None) -> int | None:
+def _gap(numbers: Sequence[Integers]) -> Integers:
+    return reduce(np.maximum, numbers) - reduce(np.minimum, numbers)
+
+
+def _base(base: ToleranceBase, numbers: Sequence[Integers], reference: Units) -> Units:
     if base is ToleranceBase.REFERENCE:
-        return None if reference is None else abs(reference)
-    chosen = max if base is ToleranceBase.MAX_ABS else min
-    return chosen(abs(value) for value in values)
+        return Units(np.abs(reference.numbers), reference.known)
+    chosen = np.maximum if base is ToleranceBase.MAX_ABS else np.minimum
+    return Units(reduce(chosen, map(np.abs, numbers)), np.ones(len(numbers[0]), np.bool_))
 
 
 def _written(limit: Decimal) -> tuple[int, int]:

@@ -27,8 +27,8 @@ _TAGS = {
 }
 _DAYS = "-719162 AND 2932896"
 _YEAR_0 = "-719528 AND -719163"
-_MOMENTS = "-62135596800000000 AND 253402300799999999"
-"""The years 1 to 9999, which Spark writes as we do."""
+_MOMENTS = (-62135596800000000, 253402300800000000)
+"""The first of the years 1 to 9999, which Spark writes as we do, and the first after them."""
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:,$*#()|-]*")
 ENCODED_NULL = "X'0000000000'"
 VALID, BROKEN = "v", "x"
@@ -90,12 +90,27 @@ def _moment_text(form: Form, value: str) -> str:
     if form.kind is FormKind.DATE:
         written = f"CAST(date_from_unix_date(CAST({value} AS INT)) AS STRING)"
         return f"CASE WHEN {value} BETWEEN {_DAYS} THEN {written} END"
-    moment = f"CAST(timestamp_micros({value}) AS STRING)"
+    moment = _finer_text(value) if form.is_finer else f"CAST(timestamp_micros({value}) AS STRING)"
     if form.kind is FormKind.TIME:
-        return f"CASE WHEN {value} BETWEEN 0 AND 86399999999 THEN substr({moment}, 12) END"
+        return f"CASE WHEN {value} >= 0 AND {value} < 86400000000 THEN substr({moment}, 12) END"
     zone = "Z" if form.kind is FormKind.INSTANT else ""
     written = f"concat(replace({moment}, ' ', 'T'), '{zone}')"
-    return f"CASE WHEN {value} BETWEEN {_MOMENTS} THEN {written} END"
+    first, after = _MOMENTS
+    return f"CASE WHEN {value} >= {first} AND {value} < {after} THEN {written} END"
+
+
+def _finer_text(value: str) -> str:
+    """As Spark writes a timestamp, with up to nine digits of the second."""
+    rest = f"pmod({value}, 1000000L)"
+    second = f"CAST(timestamp_micros(CAST({value} - {rest} AS BIGINT)) AS STRING)"
+    digits = f"lpad(CAST(CAST({rest} * 1000L AS BIGINT) AS STRING), 9, '0')"
+    fraction = f"concat('.', trim(TRAILING '0' FROM {digits}))"
+    return f"concat({second}, IF({rest} = 0, '', {fraction}))"
+
+
+def _micros_text(form: Form, value: str) -> str:
+    written = f"CAST({value} AS STRING)"
+    return plain_number(written) if form.is_finer else written
 
 
 def invalid_text(payload: str) -> str:
@@ -133,7 +148,7 @@ def _payload(form: Form, value: str) -> str:
         case FormKind.BOOL:
             return f"IF({value}, X'01', X'00')"
         case FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
-            return f"CAST(CAST({value} AS STRING) AS BINARY)"
+            return f"CAST({_micros_text(form, value)} AS BINARY)"
         case FormKind.DATE:
             return f"CAST({_any_date(value)} AS BINARY)"
         case _:
@@ -184,7 +199,7 @@ def sort_key(form: Form, value: str) -> str:
         case FormKind.DECIMAL | FormKind.NUMBER:
             return number_order(text_of(form, value))
         case _:
-            return number_order(f"CAST({value} AS STRING)")
+            return number_order(_micros_text(form, value))
 
 
 def size_key(written: str) -> str:

@@ -6,7 +6,7 @@ merging, so retries and partitionings cannot matter.
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -33,22 +33,21 @@ class MeasureTally:
     """`canonical.size_key` of the largest |delta|."""
 
     def see(
-        self, own_within: Sequence[bool], *, within: bool, kind: DifferenceClass, groups: int = 1
+        self, not_own: Sequence[int], *, outside: int, kinds: Mapping[DifferenceClass, int]
     ) -> None:
-        """Count groups that are alike, by what each tolerance alone says of them."""
-        self.unequal += groups
-        self.outside += 0 if within else groups
-        self.classes[kind.value] += groups
-        for at, holds in enumerate(own_within):
-            if not holds:
-                self.not_own[at] += groups
+        """Count groups: those that each tolerance alone would not let pass, and those by class."""
+        self.unequal += sum(kinds.values())
+        self.outside += outside
+        self.classes.update({kind.value: groups for kind, groups in kinds.items() if groups})
+        self.not_own.update({at: groups for at, groups in enumerate(not_own) if groups})
 
     def count(self, judged: MeasureJudgement) -> None:
         """Count a group that core's rules judged, where it is not equal."""
         if judged.equal:
             return
         kind = judged.difference_class or DifferenceClass.OUTSIDE
-        self.see(judged.own_within, within=judged.within, kind=kind)
+        not_own = [int(not holds) for holds in judged.own_within]
+        self.see(not_own, outside=int(not judged.within), kinds={kind: 1})
         if judged.largest_delta is not None:
             self.reach(size_key_of(judged.largest_delta))
 

@@ -1,12 +1,17 @@
 """Values of forms in Python: from Arrow and from texts to canonical values, and back to Arrow.
 
-Only the Arrow steps meet single values: `python_columns` before grouping, `judging` after it.
+Only the Arrow steps meet single values: `python_columns` before grouping, `judging` after it, where
+texts and encodings are made by columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from datarecs_core.comparison.canonical import (
     NULL,
@@ -17,23 +22,14 @@ from datarecs_core.comparison.canonical import (
     number,
     number_text,
 )
+from datarecs_core.values import EXACT
 from datarecs_spark.canonical import tag_of
+from datarecs_spark.columns import Values
 from datarecs_spark.forms import Form, FormKind
+from datarecs_spark.whole_units import unit_texts, units_of
 
-_WRITTEN_OUT = frozenset(
-    {
-        FormKind.INTEGER,
-        FormKind.DECIMAL,
-        FormKind.DOUBLE,
-        FormKind.NUMBER,
-        FormKind.TEXT,
-        FormKind.JSON,
-        FormKind.DATE,
-    }
-)
-"""Forms whose encoding holds the canonical text."""
 _ENCODED_NULL = encode(NULL)
-FINER = "a time finer than a microsecond, or none at all"
+FINER = "a time finer than its column, or none at all"
 """In the message of a failed step: what no column of Spark holds."""
 _NATIVE = {
     "BIGINT": pa.int64(),
@@ -46,7 +42,7 @@ _NATIVE = {
 
 def native(form: Form) -> pa.DataType:
     """The Arrow type in which Spark hands over a column of the form."""
-    if form.kind is FormKind.DECIMAL:
+    if form.precision:
         return pa.decimal128(form.precision, form.scale)
     return _NATIVE[form.sql_type]
 
@@ -99,45 +95,81 @@ def cell(form: Form, plain: object, payload: bytes | None) -> Value:
     return NULL if plain is None else decoded(form, plain)
 
 
-def texts(
-    form: Form, plain: Sequence[object], payloads: Sequence[bytes | None] | None
-) -> list[str | None]:
-    """Canonical texts of what Arrow holds; payloads where some value may be INVALID."""
-    if payloads is not None:
-        return [canonical_text(cell(form, *each)) for each in zip(plain, payloads, strict=True)]
-    if form.kind in {FormKind.TEXT, FormKind.INTEGER}:
-        return [None if each is None else str(each) for each in plain]
-    known = {each: canonical_text(cell(form, each, None)) for each in set(plain)}
-    return [known[each] for each in plain]
+def texts(form: Form, values: Values) -> pa.Array:
+    """Canonical texts of what Arrow holds."""
+    match form.kind:
+        case FormKind.TEXT | FormKind.JSON:
+            written = values.plain
+        case FormKind.INTEGER | FormKind.DECIMAL:
+            written = _number_texts(form, values.plain)
+        case _:
+            written = _by_value(lambda each: canonical_text(cell(form, each, None)), values.plain)
+    if values.payloads is None:
+        return written
+    broken = values.payloads.drop_null().to_pylist()
+    told = pa.array([canonical_text(invalid_of(each)) for each in broken], pa.string())
+    return pc.replace_with_mask(written, pc.is_valid(values.payloads), told)
 
 
-def encodings(
-    form: Form,
-    plain: Sequence[object],
-    payloads: Sequence[bytes | None] | None,
-    written: Sequence[str | None],
-) -> list[bytes]:
+def _number_texts(form: Form, values: pa.Array) -> pa.Array:
+    numbers, known = units_of(form, values)
+    unknown = pa.scalar(None, pa.string())
+    return pc.if_else(pa.array(known), unit_texts(numbers, form.scale), unknown)
+
+
+def lossless_texts(form: Form, written: pa.Array) -> pa.Array:
+    """Canonical texts of what `canonical.lossless` wrote."""
+    return _by_value(lambda each: canonical_text(from_text(form, each)), written)
+
+
+def _by_value(told: Callable[[Any], str | None], values: pa.Array) -> pa.Array:
+    """What is said of each value, asked once however often it occurs; NULL of NULL."""
+    found = values.dictionary_encode()
+    known = [told(each) for each in found.dictionary.to_pylist()]
+    return pa.array(known, pa.string()).take(found.indices)
+
+
+def encodings(form: Form, values: Values, written: pa.Array) -> pa.Array:
     """Canonical encodings of the same values, whose texts are known."""
-    if payloads is not None:
-        return [encode(cell(form, *each)) for each in zip(plain, payloads, strict=True)]
-    if form.kind in _WRITTEN_OUT:
-        return encoded_texts(tag_of(form), written)
-    known = {each: encode(cell(form, each, None)) for each in set(plain)}
-    return [known[each] for each in plain]
+    plain = values.plain
+    match form.kind:
+        case FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
+            payloads = _number_texts(form, plain)
+        case FormKind.BINARY | FormKind.UUID:
+            payloads = plain
+        case FormKind.BOOL:
+            payloads = pc.if_else(plain, b"\1", b"\0")
+        case _:
+            payloads = written
+    encoded = encoded_payloads(tag_of(form), payloads)
+    if values.payloads is None:
+        return encoded
+    broken = encoded_payloads(Tag.INVALID, values.payloads)
+    return pc.if_else(pc.is_valid(values.payloads), broken, encoded)
 
 
-def encoded_texts(tag: Tag, written: Sequence[str | None]) -> list[bytes]:
-    """`canonical.encode` of values of one tag whose payload is their text."""
-    head = bytes((tag,))
-    raw = [None if each is None else each.encode() for each in written]
-    return [_ENCODED_NULL if each is None else head + len(each).to_bytes(4) + each for each in raw]
+def encoded_payloads(tag: Tag, payloads: pa.Array) -> pa.Array:
+    """`canonical.encode` of values of one tag, from their payloads as bytes or UTF-8."""
+    sizes = pc.fill_null(pc.binary_length(payloads), 0)
+    heads = fixed_width(sizes.to_numpy().astype(">u4"))
+    encoded = pc.binary_join_element_wise(bytes((tag,)), heads, payloads.cast(pa.binary()), b"")
+    return pc.fill_null(encoded, _ENCODED_NULL)
+
+
+def fixed_width(rows: NDArray[Any]) -> pa.Array:
+    """The bytes of each row."""
+    width = rows.nbytes // max(len(rows), 1)
+    offsets = pa.py_buffer(np.arange(len(rows) + 1, dtype=np.int32) * width)
+    return pa.Array.from_buffers(
+        pa.binary(), len(rows), [None, offsets, pa.py_buffer(rows.tobytes())]
+    )
 
 
 def represented(value: Value, form: Form) -> object:
     """What Arrow holds for a value of the form.
 
     Raises:
-        ArithmeticError: a time that is infinite or has a fraction of a microsecond.
+        ArithmeticError: a time that is infinite or finer than the form.
     """
     content = value.content
     if not isinstance(content, Decimal):
@@ -150,6 +182,7 @@ def represented(value: Value, form: Form) -> object:
         case FormKind.DECIMAL:
             return content
         case _:
-            if not content.is_finite() or content != content.to_integral_value():
+            counted = EXACT.scaleb(content, form.scale)
+            if not content.is_finite() or counted != counted.to_integral_value():
                 raise ArithmeticError(FINER)
-            return int(content)
+            return content if form.is_finer else int(content)

@@ -31,7 +31,8 @@ class FormKind(StrEnum):
     TIME = "time"
     INSTANT = "instant"
     LOCAL = "local"
-    """Microseconds since midnight or 1970, like TIME and INSTANT."""
+    """Microseconds since midnight or 1970, like TIME and INSTANT; a decimal where some source's are
+    finer."""
 
 
 _SQL_TYPES = {
@@ -60,13 +61,19 @@ _OF_TYPE = {
     TypeKind.LOCAL_TIMESTAMP: FormKind.LOCAL,
 }
 MOMENTS = frozenset({FormKind.DATE, FormKind.TIME, FormKind.INSTANT, FormKind.LOCAL})
+MICROS_DIGITS = 6
+"""Of a second."""
+_FINER = 3
+"""Digits of a microsecond, down to nanoseconds."""
+_MOMENT_DIGITS = 19
+"""Of microseconds in 64 bits."""
 _INT_DIGITS = 20
 """Of the widest integer there is, an unsigned one of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form with its digits, which decimals alone have."""
+    """A form with its digits, which decimals and times finer than microseconds have."""
 
     kind: FormKind
     precision: int = 0
@@ -74,7 +81,7 @@ class Form:
 
     @property
     def sql_type(self) -> str:
-        if self.kind is FormKind.DECIMAL:
+        if self.precision:
             return f"DECIMAL({self.precision},{self.scale})"
         return _SQL_TYPES[self.kind]
 
@@ -86,6 +93,11 @@ class Form:
     @property
     def is_moment(self) -> bool:
         return self.kind in MOMENTS
+
+    @property
+    def is_finer(self) -> bool:
+        """Times with a fraction of a microsecond."""
+        return self.is_moment and self.scale > 0
 
     @property
     def is_number(self) -> bool:
@@ -113,7 +125,9 @@ def form_of(types: Sequence[CanonicalType], *, wide_integers: bool = False) -> F
     first = types[0]
     if not first.is_number:
         kind = _OF_TYPE.get(first.kind)
-        return None if kind is None else Form(kind=kind)
+        if kind is None or not any(each.is_finer for each in types):
+            return None if kind is None else Form(kind=kind)
+        return Form(kind=kind, precision=_MOMENT_DIGITS + _FINER, scale=_FINER)
     if all(each.is_float for each in types):
         return DOUBLE
     if all(each.kind is TypeKind.INT for each in types) and not wide_integers:

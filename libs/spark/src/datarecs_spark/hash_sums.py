@@ -46,6 +46,5 @@ def repeated(hashes: Hashes) -> tuple[int, Hashes]:
     """How many hashes occur once, and the others, each told once and in order; sorts in place."""
     hashes.sort()
     again = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-    ends = (np.searchsorted(hashes, again, side) for side in ("right", "left"))
-    rows = np.subtract(*ends).sum(dtype=np.int64)
-    return len(hashes) - int(rows), again
+    first, behind = (np.searchsorted(hashes, again, place) for place in ("left", "right"))
+    return len(hashes) - int((behind - first).sum()), again

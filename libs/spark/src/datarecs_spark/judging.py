@@ -13,19 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_core.comparison.agreement import MIN_SOURCES_FOR_ODD
-from datarecs_core.comparison.judging import ROWS_MEASURE
-from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.agreement import odd_presence
+from datarecs_core.comparison.plan import PRESENCE, StagePlan
+from datarecs_core.comparison.results import DifferenceClass
 from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import EXACT
+from datarecs_spark.columns import Flags, Numbers
 from datarecs_spark.counted import Counted
 from datarecs_spark.decoding import cell
 from datarecs_spark.forms import Form
-from datarecs_spark.keyless import keyless_of, missing
+from datarecs_spark.keyless import NOBODY, Differences, Given, kinds_of
 from datarecs_spark.layout import Layout
-from datarecs_spark.open_groups import Flags, Numbers, OpenGroups, Waiting
+from datarecs_spark.open_groups import OpenGroups, Waiting
 from datarecs_spark.several import Several
-from datarecs_spark.unequal import Columns, Found, Unequal
+from datarecs_spark.unequal import Columns, Meeting, Unequal
+from datarecs_spark.whole_units import unit_texts
 
 _INT_DIGITS = 19
 """Of an integer of 64 bits."""
@@ -40,8 +42,8 @@ class JudgedGroups:
     differs: Flags
     repeated: Flags
     """Some source has the key several times, as `repeated_in` has it."""
-    found: Sequence[Found]
-    """Differences by row of `keys`."""
+    found: Sequence[Differences]
+    """Of rows of `keys`; differences within tolerances only where the stage stores them."""
 
 
 class Judge:
@@ -54,7 +56,7 @@ class Judge:
         self.layout, self.stage, self.key, self.counted = layout, layout.stage, key, counted
         names = frozenset(columns)
         self._measures = [Unequal(layout, each, names, key) for each in layout.measures]
-        self._several = Several(layout, self._measures)
+        self._several = Several(layout)
         self._waiting = Waiting(layout)
 
     def add(self, rows: pa.RecordBatch) -> JudgedGroups | None:
@@ -68,85 +70,115 @@ class Judge:
         return None if groups is None else self._judged(groups)
 
     def _judged(self, groups: OpenGroups) -> JudgedGroups:
-        everywhere = np.array([mask == self.stage.everywhere for mask in groups.masks])
-        single = everywhere
+        everywhere = groups.masks == self.stage.everywhere
+        lacking, unlike = ~everywhere, np.zeros_like(everywhere)
         if self.layout.pairs_rows:
-            single = everywhere & (groups.sizes == 1).all(axis=1)
+            unlike = everywhere & (groups.sizes != groups.sizes[:, :1]).any(axis=1)
+        if self.stage.type is StageType.CUSTOM_SQL:
+            # Keys of a query must be unique: refused when all is counted.
+            lacking, unlike = (groups.sizes != 1).any(axis=1), np.zeros_like(everywhere)
         found = [
-            *self._missing(groups, ~everywhere),
-            *self._single(groups, single),
-            *self._of_several(groups, everywhere & ~single),
+            *self._missing(groups, np.flatnonzero(lacking)),
+            *self._matched(groups, np.flatnonzero(~lacking & ~unlike)),
+            *self._unlike(groups, np.flatnonzero(unlike)),
         ]
+        repeated = repeated_in(self.stage, groups.sizes)
         differs = np.zeros(len(groups), dtype=np.bool_)
-        differs[[at for at, each in found if not each.within]] = True
-        kinds, kind_of = np.unique(groups.sizes, axis=0, return_inverse=True)
-        told = [repeated_in(self.stage, sizes) for sizes in kinds.tolist()]
-        repeated = [told[kind] for kind in kind_of.tolist()]
+        for each in found:
+            differs[each.groups[~each.within]] = True
         self._count(groups, repeated, differs, found)
         self._count_alone(groups, ~everywhere)
         return JudgedGroups(
             keys=groups.first.select(self.layout.key_names),
             differs=differs,
-            repeated=np.array(repeated) != 0,
+            repeated=repeated != 0,
             found=found,
         )
 
-    def _missing(self, groups: OpenGroups, lacking: Flags) -> Iterator[Found]:
-        """Groups of the same sizes share what is stored of them, and come one after another."""
-        at = np.flatnonzero(lacking)
-        kinds, kind_of = np.unique(groups.sizes[at], axis=0, return_inverse=True)
-        for kind, sizes in enumerate(kinds.tolist()):
-            own = at[kind_of == kind].tolist()
-            yield from zip(own, repeat(missing(tuple(sizes), groups.masks[own[0]])))
-
-    def _single(self, groups: OpenGroups, single: Flags) -> Iterator[Found]:
-        """Groups with one row of every source: a row for each, or one that holds all."""
-        at = np.flatnonzero(single)
+    def _missing(self, groups: OpenGroups, at: Numbers) -> Iterator[Differences]:
         if not len(at):
             return
-        places: list[Numbers] = [groups.starts[at]] * len(self.layout.sources)
-        if self.layout.pairs_rows:
-            wanted = single[groups.group_of_row]
-            copies = [groups.numbers(f"c{index}") for index in self.layout.sources]
-            places = [np.flatnonzero(wanted & (own > 0)) for own in copies]
+        masks, mask_of = np.unique(groups.masks[at], return_inverse=True)
+        odd = [odd_presence(mask, len(self.layout.sources)) for mask in masks.tolist()]
+        yield Differences(
+            measure=PRESENCE,
+            groups=at,
+            presence=groups.masks[at],
+            kinds=kinds_of(DifferenceClass.MISSING, len(at)),
+            within=np.zeros(len(at), np.bool_),
+            odd=np.array([NOBODY if each is None else each for each in odd])[mask_of],
+            values=tuple(
+                Given(index, unit_texts(sizes, 0), sizes > 0)
+                for index, sizes in enumerate(groups.sizes[at].T)
+            ),
+        )
+
+    def _matched(self, groups: OpenGroups, at: Numbers) -> Iterator[Differences]:
+        """Groups with as many rows of every source."""
+        if not len(at):
+            return
+        meeting = self._meeting(groups, at)
         for measure in self._measures:
             tally = self.counted.tally(measure.plan.index)
-            for place, difference in measure.found(groups.rows, places, tally):
-                yield int(at[place]), difference
+            found = measure.found(groups.rows, meeting, tally)
+            if found is not None:
+                yield found
 
-    def _of_several(self, groups: OpenGroups, several: Flags) -> Iterator[Found]:
-        for at in np.flatnonzero(several).tolist():
-            sizes = groups.sizes[at].tolist()
-            if self.stage.type is StageType.CUSTOM_SQL:
-                # Keys of a query must be unique: refused when all is counted.
-                yield at, missing(tuple(sizes), groups.masks[at])
-                continue
-            judged = self._several.judged(groups.rows_of(at), sizes).all_measures
-            plans = (*self.stage.measures, ROWS_MEASURE)
-            for plan, (index, each) in zip(plans, enumerate(judged), strict=False):
-                self.counted.tally(index).count(each)
-                if not each.equal:
-                    yield at, keyless_of(self.stage, plan, each, self.key)
+    def _meeting(self, groups: OpenGroups, at: Numbers) -> Meeting:
+        """Rows of one tuple each: a row for every source, or one that holds all."""
+        sources = self.layout.sources
+        if not self.layout.pairs_rows:
+            return Meeting(rows=[groups.starts[at]] * len(sources), groups=at, matched=at)
+        several = groups.sizes[at, 0] > 1
+        wanted = np.zeros(len(groups), np.bool_)
+        wanted[at[~several]] = True
+        chosen = wanted[groups.group_of_row]
+        rows = [np.flatnonzero(chosen & (groups.numbers(f"c{index}") > 0)) for index in sources]
+        parts = [(at[~several], np.stack(rows, axis=1))]
+        for group in at[several].tolist():
+            met = self._several.met(groups.rows_of(group)) + groups.starts[group]
+            parts.append((np.full(len(met), group), met))
+        met = np.concatenate([rows for _, rows in parts])
+        return Meeting(
+            rows=list(met.T), groups=np.concatenate([own for own, _ in parts]), matched=at
+        )
+
+    def _unlike(self, groups: OpenGroups, at: Numbers) -> Iterator[Differences]:
+        if len(at):
+            yield from self._several.unlike(at, groups.sizes[at], self.counted)
 
     def _count(
-        self,
-        groups: OpenGroups,
-        repeated: Sequence[int],
-        differs: Flags,
-        found: Sequence[Found],
+        self, groups: OpenGroups, repeated: Numbers, differs: Flags, found: Sequence[Differences]
     ) -> None:
-        odd = _common_odds(found) if len(self.layout.sources) >= MIN_SOURCES_FOR_ODD else {}
-        odds = map(odd.get, range(len(groups)))
+        kinds = {
+            "mask": groups.masks,
+            "repeated": repeated,
+            "differs": differs,
+            "odd": self._common_odds(len(groups), found),
+        }
+        told = (
+            pa.table(kinds).group_by(list(kinds), use_threads=False).aggregate([([], "count_all")])
+        )
+        for kind in told.to_pylist():
+            odd = None if kind["odd"] == NOBODY else kind["odd"]
+            place = (kind["mask"], kind["repeated"], kind["differs"], odd)
+            self.counted.groups[place] += kind["count_all"]
         self.counted.opened += len(groups)
-        self.counted.groups.update(zip(groups.masks, repeated, differs.tolist(), odds, strict=True))
         for index, size in enumerate(groups.sizes.sum(axis=0).tolist()):
             self.counted.grouped[index] += size
 
+    def _common_odds(self, groups: int, found: Sequence[Differences]) -> Numbers:
+        """By group the source that all its breaks name; NOBODY where they name none, or several."""
+        most, least = np.full(groups, NOBODY), np.full(groups, len(self.layout.sources))
+        for each in found:
+            at, odd = each.groups[~each.within], each.odd[~each.within]
+            most[at], least[at] = np.maximum(most[at], odd), np.minimum(least[at], odd)
+        return np.where(most == least, most, NOBODY)
+
     def _count_alone(self, groups: OpenGroups, lacking: Flags) -> None:
         """The finite amounts of every source in groups that another lacks, by presence."""
-        masks = np.array(groups.masks, dtype=np.uint64)
-        for mask in set(masks[lacking].tolist()):
-            chosen = masks == mask
+        for mask in np.unique(groups.masks[lacking]).tolist():
+            chosen = groups.masks == mask
             rows = groups.rows.filter(pa.array(chosen[groups.group_of_row]))
             present = [index for index in self.layout.sources if mask >> index & 1]
             for index in present:
@@ -160,20 +192,14 @@ class Judge:
                         self.counted.add_alone((each.plan.index, index, mask), amount)
 
 
-def repeated_in(stage: StagePlan, sizes: Sequence[int]) -> int:
-    """Bits of the sources that have the key several times; asked where rows have keys."""
+def repeated_in(stage: StagePlan, sizes: Numbers) -> Numbers:
+    """Bits of the sources that have a key several times; asked where rows have keys.
+
+    Of rows per source, or per group and source.
+    """
     if stage.type not in (StageType.ROW, StageType.CUSTOM_SQL):
-        return 0
-    return sum(1 << index for index, size in enumerate(sizes) if size > 1)
-
-
-def _common_odds(found: Sequence[Found]) -> dict[int, int | None]:
-    """By group the source that all its breaks name; None where they name none, or several."""
-    named: dict[int, int | None] = {}
-    for at, each in found:
-        if not each.within:
-            named[at] = each.odd if named.get(at, each.odd) == each.odd else None
-    return named
+        return np.zeros(sizes.shape[:-1], np.int64)
+    return (sizes > 1) @ (1 << np.arange(sizes.shape[-1]))
 
 
 def added(form: Form, columns: Columns, rows: pa.RecordBatch, copies: str | None) -> Decimal:

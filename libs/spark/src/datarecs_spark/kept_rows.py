@@ -6,12 +6,13 @@ shuffled. Only forms without companions come here; everything else, and every fa
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted, read_counted
@@ -29,6 +30,14 @@ MOST_KEPT = 50_000
 """Rows of all sources up to which one task is quicker than several."""
 MOST_APART = 20_000_000
 """Up to which several tasks are asked: every one reads all of them."""
+
+
+_BATCH_VALUES = 600_000
+"""That are judged at a time: of many rows, or of few with many columns."""
+_BATCH_BYTES = 2**26
+"""Of their texts, about."""
+_COPIES_DIGITS = 18
+"""Of how often a source has a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,7 @@ def is_plain(layout: Layout) -> bool:
 def judged(
     task: KernelTask, plan: SinkPlan, attempt: str, share: KeyShare = WHOLE
 ) -> Judged | None:
-    """Judge what the kernel kept; None where DuckDB cannot hold it.
+    """Judge what the kernel kept; None where DuckDB or Arrow cannot hold it.
 
     Args:
         task: done; its kept rows lie in its directory.
@@ -100,12 +109,15 @@ def judged(
     try:
         with connected(task, f"spill-{attempt}") as connection:
             return _Kept(task, plan, connection, share).judged(attempt)
-    except duckdb.Error:
+    except (duckdb.Error, pa.ArrowException):
         return None
 
 
 class _Kept:
-    """Kept rows of all sources as one table, `kept`."""
+    """Kept rows of all sources as the tables `tuples` and `groups`.
+
+    A tuple is a row that occurs so often in each source, a group is what has the same key.
+    """
 
     def __init__(
         self,
@@ -118,54 +130,77 @@ class _Kept:
         self.fields = (*self.layout.keys, *compared_fields(self.layout))
         self.keys = [each.name for each in self.layout.keys]
         self.names = [each.name for each in self.fields]
-        parts = [self._source(task, index) for index in self.layout.sources]
-        rows = " UNION ALL ".join(parts)
+        self.sizes, self.copies = self._each("n"), self._each("c")
+        rows = " UNION ALL ".join(self._source(task, index) for index in self.layout.sources)
         if share.of > 1:
             # Of values in their form: whatever a source's own type, equal keys are in one share.
             rows = f"FROM ({rows}) WHERE hash({', '.join(self.keys)}) % {share.of} = {share.at}"
-        connection.execute(f"CREATE TEMP TABLE kept AS {rows}")
+        connection.execute(f"CREATE TEMP TABLE tuples AS {self._tuples(rows)}")
+        connection.execute(f"CREATE TEMP TABLE groups AS {self._groups()}")
+
+    def _each(self, prefix: str) -> list[str]:
+        return [f"{prefix}{index}" for index in self.layout.sources]
 
     def _source(self, task: KernelTask, index: int) -> str:
         columns = ", ".join(f"{_column(each, index)} AS {each.name}" for each in self.fields)
         path = sql_text(str(Path(task.directory) / kept_file(index)))
         return f"SELECT {index} AS {SOURCE}, {columns} FROM read_parquet({path})"  # noqa: S608 - made of quoted names and literals
 
+    def _tuples(self, rows: str) -> str:
+        """`grouping.tuples` in this engine's words."""
+        names = ", ".join(self.names)
+        copies = ", ".join(
+            f"count(*) FILTER (WHERE {SOURCE} = {index}) AS {copies}"
+            for index, copies in enumerate(self.copies)
+        )
+        return f"SELECT {names}, {copies} FROM ({rows}) GROUP BY {names}"  # noqa: S608 - made of this module's names
+
+    def _groups(self) -> str:
+        """Rows per source, whether not all tuples are alike in all sources, and the first tuple."""
+        keys = "".join(f"{key}, " for key in self.keys)
+        sizes = ", ".join(
+            f"CAST(sum({copies}) AS BIGINT) AS {size}"
+            for copies, size in zip(self.copies, self.sizes, strict=True)
+        )
+        unequal = " OR ".join(f"{copies} <> {self.copies[0]}" for copies in self.copies[1:])
+        by = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        return (
+            f"SELECT {keys}{sizes}, bool_or({unequal}) AS {OPEN}, min(rowid) AS start"  # noqa: S608 - made of this module's names
+            f" FROM tuples{by}"
+        )
+
     def judged(self, attempt: str) -> Judged:
-        sink = SinkTask(self.plan, self._columns(), attempt)
-        for batch in self.connection.sql(self._opened()).to_arrow_reader(10_000):
+        columns = [OPEN, *self.sizes, FIRST, *self.names, *self.copies, WEIGHT]
+        sink = SinkTask(self.plan, columns, attempt)
+        opened = self.connection.sql(self._opened(columns))
+        most = min(_BATCH_VALUES // len(columns), int(_BATCH_BYTES / self._row_bytes()))
+        for batch in opened.to_arrow_reader(max(1, most)):
             sink.take(batch)
         return Judged(counted=sink.finish(), tallies=tuple(self._tallies()))
 
-    def _columns(self) -> list[str]:
-        sizes, copies = self._each("n"), self._each("c")
-        return [OPEN, *sizes, FIRST, *self.names, *copies, WEIGHT]
+    def _row_bytes(self) -> float:
+        """Of the texts of a row on average, at least 1."""
+        sizes = {FormKind.TEXT: "strlen", FormKind.BINARY: "octet_length"}
+        wide = [
+            f"{sizes[each.form.kind]}({each.name})"
+            for each in self.fields
+            if each.form.kind in sizes
+        ]
+        added = " + ".join(["count(*) * 0", *(f"coalesce(avg({size}), 0)" for size in wide)])
+        ((found,),) = self.connection.execute(f"SELECT {added} FROM tuples").fetchall()  # noqa: S608 - made of this module's names
+        return max(1.0, float(found))
 
-    def _each(self, prefix: str) -> list[str]:
-        return [f"{prefix}{index}" for index in self.layout.sources]
-
-    def _opened(self) -> str:
-        """`grouping.tuples` and `opening.opened_tuples` in this engine's words."""
-        copies = ", ".join(
-            f"count(*) FILTER (WHERE {SOURCE} = {index}) AS c{index}"
-            for index in self.layout.sources
-        )
-        names = ", ".join(self.names)
-        unequal = " OR ".join(f"c{index} <> c0" for index in self.layout.sources[1:])
-        key = f"PARTITION BY {', '.join(self.keys)}" if self.keys else ""
-        sizes = ", ".join(
-            f"CAST(sum(c{index}) OVER ({key}) AS BIGINT) AS n{index}"
-            for index in self.layout.sources
-        )
-        apart = (FIRST, *self.names, *self._each("c"))
-        told = ", ".join(f"CASE WHEN {OPEN} THEN {each} END AS {each}" for each in apart)
+    def _opened(self, columns: Sequence[str]) -> str:
+        """`opening.opened_tuples` in this engine's words, in these columns."""
+        alike = [f"tuples.{key} IS NOT DISTINCT FROM groups.{key}" for key in self.keys]
+        sizes = ", ".join(self.sizes)
         order = ", ".join((OPEN, *self.keys, f"{FIRST} DESC"))
         return (
-            f"WITH tuples AS (SELECT {names}, {copies} FROM kept GROUP BY {names}),"  # noqa: S608 - made of this module's names
-            f" marked AS (SELECT *, bool_or({unequal}) OVER ({key}) AS {OPEN},"
-            f" row_number() OVER ({key} ORDER BY c0) = 1 AS {FIRST}, {sizes} FROM tuples),"
-            f" apart AS (SELECT {OPEN}, {', '.join(self._each('n'))}, {told}"
-            f" FROM marked WHERE {OPEN} OR {FIRST})"
-            f" SELECT *, count(*) AS {WEIGHT} FROM apart GROUP BY ALL ORDER BY {order}"
+            f"SELECT {', '.join(columns)} FROM (SELECT tuples.*, {OPEN}, {sizes},"  # noqa: S608 - made of this module's names
+            f" tuples.rowid = start AS {FIRST}, 1::BIGINT AS {WEIGHT}"
+            f" FROM tuples JOIN groups ON {' AND '.join(alike) or 'TRUE'} WHERE {OPEN}"
+            f" UNION ALL BY NAME SELECT {OPEN}, {sizes}, count(*) AS {WEIGHT}"
+            f" FROM groups WHERE NOT {OPEN} GROUP BY ALL) ORDER BY {order}"
         )
 
     def _tallies(self) -> list[SourceTally]:
@@ -176,14 +211,19 @@ class _Kept:
             if each.plan.has_total and each.field is not None
         }
         null = " OR ".join(f"{key} IS NULL" for key in self.keys) or "FALSE"
-        counts = [SOURCE, "count(*)", f"count(*) FILTER (WHERE {null})"]
-        told = ", ".join([*counts, *(f"sum({column})" for column in added.values())])
-        found = self.connection.execute(f"SELECT {told} FROM kept GROUP BY {SOURCE}").fetchall()  # noqa: S608 - made of this module's names
-        tallies = {
-            source: _tally(rows, nulls, [*zip(added, (each or 0 for each in totals), strict=True)])
-            for source, rows, nulls, *totals in found
-        }
-        return [tallies.get(index, SourceTally()) for index in self.layout.sources]
+        return [self._tally(copies, null, added) for copies in self.copies]
+
+    def _tally(self, copies: str, null: str, added: Mapping[int, str]) -> SourceTally:
+        counts = [f"sum({copies})", f"sum({copies}) FILTER (WHERE {null})"]
+        sums = [
+            f"sum({column} * {copies}::DECIMAL({_COPIES_DIGITS}, 0))" for column in added.values()
+        ]
+        told = ", ".join([*counts, *sums])
+        ((rows, nulls, *totals),) = self.connection.execute(
+            f"SELECT {told} FROM tuples WHERE {copies} > 0"  # noqa: S608 - made of this module's names
+        ).fetchall()
+        exact = [*zip(added, (each or 0 for each in totals), strict=True)]
+        return _tally(int(rows or 0), int(nulls or 0), exact)
 
 
 def _column(field: Field, index: int) -> str:

@@ -7,6 +7,7 @@ Numbers come back, never rows.
 """
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -212,7 +213,9 @@ def narrow(task: KernelTask) -> KernelAnswer:
     Raises:
         OSError: the disk is full, which it would be for Spark as well.
     """
-    from datarecs_spark import kernel_frames  # noqa: PLC0415 - Polars is imported in a task alone
+    # Polars looks for it once, when it is imported, which it is in a task alone.
+    os.environ.setdefault("POLARS_MAX_THREADS", str(task.threads))  # noqa: TID251 - written, not read
+    from datarecs_spark import kernel_frames  # noqa: PLC0415 - as above
 
     if task.version != KERNEL_VERSION:
         return KernelAnswer(given_up=f"the kernel has version {KERNEL_VERSION}")

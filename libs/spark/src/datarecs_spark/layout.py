@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from datarecs_core.comparison.condition import may_name
 from datarecs_core.comparison.fingerprints import hashed_rows
 from datarecs_core.comparison.plan import (
     DimensionPlan,
@@ -270,6 +271,10 @@ def check_covered(stage: StagePlan) -> None:
                 raise NotCoveredError(stage=stage.name, field=label, what=what)
     for measure in stage.measures:
         _check_rounding(stage, measure)
+    for column in (column for scan in stage.scans for column in scan.columns):
+        if stage.where and column.type.is_finer and may_name(stage.where, column.name):
+            what = f"a condition over {column.type}, times finer than a microsecond,"
+            raise NotCoveredError(stage=stage.name, field=f"where: {column.name}", what=what)
 
 
 def _check_rounding(stage: StagePlan, plan: MeasurePlan) -> None:

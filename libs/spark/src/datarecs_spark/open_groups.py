@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from datarecs_spark.columns import Numbers
 from datarecs_spark.layout import Layout
 from datarecs_spark.opening import FIRST
-
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +23,7 @@ class OpenGroups:
     """First row of each group."""
     sizes: Numbers
     """Rows per group and source."""
-    masks: list[int]
+    masks: Numbers
     """Presence."""
 
     def __len__(self) -> int:
@@ -82,9 +79,7 @@ class Waiting:
             [first.column(f"n{at}").to_numpy(zero_copy_only=False) for at in self.layout.sources],
             axis=1,
         )
-        everywhere = self.layout.stage.everywhere
-        masks = [everywhere] * len(starts)
-        if not self.layout.always_present:
-            bits = np.uint64(1) << np.arange(sizes.shape[1], dtype=np.uint64)
-            masks = ((sizes > 0) * bits).sum(axis=1, dtype=np.uint64).tolist()
+        masks = (sizes > 0) @ (1 << np.arange(sizes.shape[1]))
+        if self.layout.always_present:
+            masks = np.full(len(starts), self.layout.stage.everywhere)
         return OpenGroups(rows=rows, starts=starts, sizes=sizes, masks=masks)

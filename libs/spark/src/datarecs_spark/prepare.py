@@ -27,7 +27,7 @@ from datarecs_spark.canonical import (
     text_literal,
     text_of,
 )
-from datarecs_spark.forms import NUMBER, Form, FormKind, form_of
+from datarecs_spark.forms import MICROS_DIGITS, NUMBER, Form, FormKind, form_of
 from datarecs_spark.layout import Field, Role
 from datarecs_spark.python_columns import PythonColumn, python_step
 from datarecs_spark.read import INVALID, Delivered
@@ -125,6 +125,8 @@ def _typed(kind: CanonicalType, form: Form, column: str) -> str:  # noqa: PLR091
             return f"(CAST({column} AS DOUBLE) + 0D)"
         case TypeKind.DATE:
             return f"CAST(unix_date({column}) AS BIGINT)"
+        case _ if form.is_finer:
+            return column
         case TypeKind.INSTANT:
             return f"unix_micros({column})"
         case TypeKind.LOCAL_TIMESTAMP:
@@ -215,7 +217,7 @@ def _on_input(form: Form, value: str, rules: Rules) -> str:
     if form.kind is FormKind.TEXT:
         return _text(value, rules)
     clock = form.kind in {FormKind.INSTANT, FormKind.LOCAL, FormKind.TIME}
-    if clock and rules.precision is not None and rules.precision < 6:  # noqa: PLR2004 - microseconds
+    if clock and rules.precision is not None and rules.precision < MICROS_DIGITS + form.scale:
         return cut_moment(value, rules.precision, rules.rounding)
     return value
 
@@ -228,15 +230,16 @@ def _text(value: str, rules: Rules) -> str:
 
 def cut_moment(value: str, second_digits: int, rounding: Rounding) -> str:
     """Microseconds with so many digits of the second; truncation goes to the earlier moment."""
-    unit = 10 ** (6 - second_digits)
-    rest = f"pmod({value}, {unit}L)"
+    finer = second_digits - MICROS_DIGITS
+    unit = f"{'0.'.ljust(finer + 1, '0')}1BD" if finer > 0 else f"{10**-finer}L"
+    rest = f"pmod({value}, {unit})"
     if rounding is Rounding.TRUNCATE:
         return f"({value} - {rest})"
     up = (
         f"2 * {rest} > {unit} OR (2 * {rest} = {unit} AND "
-        f"pmod(({value} - {rest}) DIV {unit}L, 2L) = 1)"
+        f"pmod(({value} - {rest}) DIV {unit}, 2L) = 1)"
     )
-    return f"({value} - {rest} + IF({up}, {unit}L, 0L))"
+    return f"({value} - {rest} + IF({up}, {unit}, 0L))"
 
 
 def _in_form(form: Form, value: str, wanted: Form) -> str:

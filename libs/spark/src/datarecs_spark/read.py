@@ -17,6 +17,7 @@ import pyarrow.types as pat
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
+from datarecs_core.comparison.condition import may_name
 from datarecs_core.comparison.scan import (
     GROUP_ROWS,
     Extract,
@@ -26,11 +27,12 @@ from datarecs_core.comparison.scan import (
     ScanColumn,
 )
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.jobs.types import TypeKind
+from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_spark.canonical import name, text_literal
 from datarecs_spark.conditions import ConditionRefusedError, check, filtered
 from datarecs_spark.errors import SourceFailedError
+from datarecs_spark.forms import form_of
 
 INVALID = "$invalid."
 """Begins the name of a companion column."""
@@ -41,10 +43,14 @@ _SIMPLE = (
     (pat.is_float64, st.DoubleType()),
     (pat.is_float32, st.FloatType()),
     (pat.is_string, st.StringType()),
+    (pat.is_large_string, st.StringType()),
+    (pat.is_string_view, st.StringType()),
     (pat.is_binary, st.BinaryType()),
+    (pat.is_large_binary, st.BinaryType()),
+    (pat.is_binary_view, st.BinaryType()),
     (pat.is_fixed_size_binary, st.BinaryType()),
     (pat.is_date, st.DateType()),
-    # Spark reads the numbers inside; times of day have no type of its own.
+    # Spark reads the numbers inside; times of day and nanoseconds have no type of its own.
     (pat.is_time, st.LongType()),
 )
 _FROM_FOLDER = {
@@ -198,7 +204,10 @@ def _extracted(session: SparkSession, scan: Scan, extract: Extract) -> Delivered
     wanted = [
         column.name for column in scan.columns if groups is None or column.name in groups.dimensions
     ]
-    columns = [f"{_stored(schema, label, files)} AS {name(label)}" for label in wanted]
+    columns = [
+        f"{_stored(schema, label, files, scan.column(label).type)} AS {name(label)}"
+        for label in wanted
+    ]
     if groups is not None:
         columns += map(name, (GROUP_ROWS, *(each.name for each in groups.partials)))
     companions = [name(f"{INVALID}{column}") for column in sorted(checked)]
@@ -217,6 +226,7 @@ def _pinned(session: SparkSession, scan: Scan) -> Delivered:
     rows, schema = _rows(session, files, merged=merged)
     rows = rows.selectExpr("*", *_folders(scan, files, schema))
     if scan.filter is not None:
+        _check_finer(scan, scan.filter)
         try:
             rows = filtered(rows, scan.filter)
         except ConditionRefusedError as cause:
@@ -245,6 +255,18 @@ def _pinned(session: SparkSession, scan: Scan) -> Delivered:
     )
 
 
+def _check_finer(scan: Scan, condition: str) -> None:
+    """Spark has no type of times finer than a microsecond, so no condition is right about them."""
+    for column in scan.schema.columns:
+        if column.type.is_finer and may_name(condition, column.name):
+            raise SourceFailedError(
+                RunDetail.SOURCE_UNSUPPORTED,
+                scan.source,
+                f"its filter names {column.name!r}, whose times are finer than a microsecond: no "
+                "condition of Spark's is right about them",
+            )
+
+
 def _if_valid(value: str) -> str:
     return f"CASE WHEN is_valid_utf8({value}) THEN {value} END"
 
@@ -263,9 +285,9 @@ def _rows(
 
 
 def _spark_type(kind: pa.DataType) -> st.DataType | None:
-    """None for what Spark cannot read: nanoseconds (INT96 among them), nested and exotic types."""
+    """None for what Spark cannot read: nested and exotic types."""
     if getattr(kind, "unit", None) == "ns":
-        return None
+        return st.LongType()
     if pat.is_decimal128(kind):
         return st.DecimalType(kind.precision, kind.scale)
     if pat.is_timestamp(kind):
@@ -273,8 +295,11 @@ def _spark_type(kind: pa.DataType) -> st.DataType | None:
     return next((found for fits, found in _SIMPLE if fits(kind)), None)
 
 
-def _stored(schema: pa.Schema, column: str, files: _Files) -> str:
-    """A column of the files; milliseconds of a day become microseconds."""
+def _stored(schema: pa.Schema, column: str, files: _Files, wanted: CanonicalType) -> str:
+    """A column of the files; milliseconds of a day become microseconds.
+
+    Times whose type is finer are a decimal of microseconds, however they are stored.
+    """
     at = schema.get_all_field_indices(column)
     if not at:
         raise SourceFailedError(
@@ -290,8 +315,17 @@ def _stored(schema: pa.Schema, column: str, files: _Files) -> str:
             f"column {column!r} has the type {kind}, which Spark cannot read; cast it in the "
             "source, or leave it out",
         )
-    factor = " * 1000" if pat.is_time(kind) and kind.unit == "ms" else ""
-    return f"{name(column)}{factor}"
+    value = name(column)
+    if pat.is_time(kind) and kind.unit == "ms":
+        value = f"{value} * 1000"
+    if not wanted.is_finer:
+        return value
+    if pat.is_timestamp(kind) and kind.unit != "ns":
+        value = f"unix_micros(CAST({value} AS TIMESTAMP))"
+    nanos = f"CAST({value} AS DECIMAL(19,0)) * 0.001BD"
+    micros = nanos if kind.unit == "ns" else value
+    form = form_of([wanted])
+    return f"CAST({micros} AS {form.sql_type})" if form is not None else value
 
 
 def _value(column: ScanColumn, files: _Files, schema: pa.Schema) -> str:
@@ -305,7 +339,7 @@ def _value(column: ScanColumn, files: _Files, schema: pa.Schema) -> str:
     physical = column.physical or column.name
     if schema.get_field_index(physical) < 0 and physical in _folder_names(files):
         return name(physical)
-    return _stored(schema, physical, files)
+    return _stored(schema, physical, files, column.type)
 
 
 def _wide(scan: Scan, schema: pa.Schema) -> frozenset[str]:

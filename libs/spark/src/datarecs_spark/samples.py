@@ -4,10 +4,13 @@ Per measure and class as many of the largest and of the smallest break ids as th
 final choice among all tasks' candidates is core's.
 """
 
+from itertools import product
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _SIZE = "$size"
+_RANKED = ["break_id", _SIZE]
 _BY_ID = [("break_id", "ascending")]
 _BY_SIZE = [(_SIZE, "descending"), ("break_id", "ascending")]
 _SLACK = 4
@@ -24,45 +27,34 @@ class BestRows:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def see(self, table: pa.Table, sizes: pa.Array) -> None:
+    def see(self, table: pa.Table, sizes: pa.Array | pa.ChunkedArray) -> None:
         """Stored rows and the keys of their sizes, NULL where nothing was subtracted."""
         if not self._per_class:
             return
-        rows = table.append_column(_SIZE, sizes)
-        kinds = rows.group_by(["measure", "class"]).aggregate([])
-        for kind in kinds.to_pylist():
-            name = (kind["measure"], kind["class"])
-            own = rows.filter(
-                pc.and_(
-                    pc.equal(rows.column("measure"), name[0]),
-                    pc.equal(rows.column("class"), name[1]),
-                )
-            )
-            before = self._found.get(name)
-            known = own if before is None else pa.concat_tables([before, own])
-            self._found[name] = self._cut(known)
+        for rows in table.append_column(_SIZE, sizes).to_batches():
+            measures, classes = rows.column("measure"), rows.column("class")
+            for name in product(measures.unique().to_pylist(), classes.unique().to_pylist()):
+                is_own = pc.and_(pc.equal(measures, name[0]), pc.equal(classes, name[1]))
+                self._add(name, rows, pc.indices_nonzero(is_own))
+
+    def _add(self, name: tuple[str, str], rows: pa.RecordBatch, at: pa.Array) -> None:
+        """Only what is chosen is copied with all of its columns."""
+        own = rows.take(at.take(self._best(rows.select(_RANKED).take(at))))
+        known = pa.Table.from_batches([own])
+        if name in self._found:
+            known = pa.concat_tables([self._found[name], known]).combine_chunks()
+        if known.num_rows > _SLACK * self._per_class:
+            known = known.take(self._best(known.select(_RANKED)))
+        if known.num_rows:
+            self._found[name] = known
 
     def table(self) -> pa.Table:
         """All candidates, as stored rows."""
         return pa.concat_tables(self._found.values()).drop_columns([_SIZE])
 
-    def _cut(self, rows: pa.Table) -> pa.Table:
-        if rows.num_rows <= _SLACK * self._per_class:
-            return rows
-        large = rows.filter(pc.is_valid(rows.column(_SIZE)))
-        chosen = [
-            rows.sort_by(_BY_ID).slice(0, self._per_class),
-            large.sort_by(_BY_SIZE).slice(0, self._per_class),
-        ]
-        return _distinct(pa.concat_tables(chosen))
-
-
-def _distinct(rows: pa.Table) -> pa.Table:
-    """Each break once."""
-    seen: set[str] = set()
-    kept = []
-    for at, name in enumerate(rows.column("break_id").to_pylist()):
-        if name not in seen:
-            seen.add(name)
-            kept.append(at)
-    return rows.take(kept)
+    def _best(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+        """Places of the smallest ids and of the largest sizes."""
+        large = pc.indices_nonzero(pc.is_valid(rows.column(_SIZE)))
+        by_size = pc.select_k_unstable(rows.take(large), self._per_class, _BY_SIZE)
+        by_id = pc.select_k_unstable(rows, self._per_class, _BY_ID)
+        return pa.concat_arrays([by_id, large.take(by_size)]).unique()

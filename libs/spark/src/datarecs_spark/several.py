@@ -1,127 +1,105 @@
-"""Groups that every source has, some with several rows: put side by side, one after another.
+"""Groups that every source has, some with several rows: which of their rows meet.
 
-What every source has cancels, the rest meets in canonical order and is judged as `unequal` does.
-Apart from `unequal` because rows must be ordered here before values can meet.
+What every source has cancels, the rest meets in canonical order. Apart from `unequal` because only
+here rows must be ordered, one group after another, before values can meet.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from datarecs_core.comparison.canonical import NULL, canonical_order, encode_tuple, text
-from datarecs_core.comparison.grouping import Cell, Group
-from datarecs_core.comparison.judging import (
-    GroupJudgement,
-    MeasureJudgement,
-    equal_measure,
-    judge_group,
-    judge_measure,
-    matched_group,
-    not_comparable,
-)
+from datarecs_core.comparison.canonical import canonical_order, encode_tuple
+from datarecs_core.comparison.judging import ROWS_MEASURE
+from datarecs_core.comparison.plan import ROWS
+from datarecs_core.comparison.results import DifferenceClass
 from datarecs_core.jobs.vocabulary import NanRule
-from datarecs_spark.agreeing import Plain
+from datarecs_spark.agreeing import Agreeing
+from datarecs_spark.columns import Numbers, Values
+from datarecs_spark.counted import Counted
 from datarecs_spark.decoding import cell
-from datarecs_spark.forms import Form
+from datarecs_spark.forms import INTEGER
 from datarecs_spark.grouping import compared_measures
+from datarecs_spark.keyless import NO_DELTAS, Differences, Given, changes_of, deltas_of, kinds_of
 from datarecs_spark.layout import Layout
-from datarecs_spark.unequal import Columns, Unequal
+from datarecs_spark.whole_units import largest_of, unit_key, unit_texts
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 """As Arrow gives it, by column."""
-Place = tuple[Row, ...]
-"""One row of every source, at the same place of the canonical order."""
 
 
 class Several:
     """Such groups of one stage."""
 
-    def __init__(self, layout: Layout, measures: Sequence[Unequal]) -> None:
-        self.layout, self.stage, self.measures = layout, layout.stage, measures
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
         self._copies = [f"c{index}" for index in layout.sources]
-        self._ordered = [
-            (field, measures[measure.index]) for measure, field in compared_measures(layout)
-        ]
+        self._ordered = compared_measures(layout)
+        sources, reference = len(layout.sources), layout.stage.reference
+        self._rows = Agreeing(ROWS_MEASURE, INTEGER, sources=sources, reference=reference)
 
-    def judged(self, rows: pa.RecordBatch, sizes: list[int]) -> GroupJudgement:
-        """Of one group: its rows in the columns of `opening`, and how many each source has."""
-        if len(set(sizes)) > 1:
-            group = Group((), [[()] * size for size in sizes])
-            return judge_group(self.stage, group, self.stage.everywhere)
-        places = self._paired(rows.to_pylist())
-        return matched_group(self.stage, [_compared(each, places) for each in self.measures])
-
-    def _paired(self, rows: Sequence[Row]) -> list[Place]:
-        """What is left of every source once equal rows have cancelled, in canonical order."""
-        found = sorted((self._named(row) for row in rows), key=itemgetter(0))
-        left: list[list[Row]] = [[] for _ in self.layout.sources]
-        for _, alike in groupby(found, key=itemgetter(1)):
+    def met(self, rows: pa.RecordBatch) -> Numbers:
+        """Of one group of as many rows in every source: a line per place, a row per source."""
+        told = [self._named(at, row) for at, row in enumerate(rows.to_pylist())]
+        left: list[list[int]] = [[] for _ in self.layout.sources]
+        for _, alike in groupby(sorted(told, key=itemgetter(0)), key=itemgetter(1)):
             named = list(alike)
             copies = [sum(row[label] for *_, row in named) for label in self._copies]
             common = 0 if named[0][2] else min(copies)
             for label, kept in zip(self._copies, left, strict=True):
                 cancelling = common
-                for *_, row in named:
+                for *_, at, row in named:
                     cancelled = min(row[label], cancelling)
                     cancelling -= cancelled
-                    kept.extend([row] * (row[label] - cancelled))
-        return list(zip(*left, strict=True))
+                    kept.extend([at] * (row[label] - cancelled))
+        return np.array(left, np.int64).T
 
-    def _named(self, row: Row) -> tuple[object, bytes, bool, Row]:
+    def _named(self, at: int, row: _Row) -> tuple[object, bytes, bool, int, _Row]:
         """What sorts a row, its values' encoding, whether it equals no other, and the row."""
         values, before, strict = [], [], False
-        for field, measure in self._ordered:
+        for measure, field in self._ordered:
             value = cell(field.form, row[field.name], row.get(field.payload))
             values.append(value)
             strict |= value.is_nan and measure.plan.rules.nan is NanRule.UNEQUAL
             if field.changes:
                 written = row[field.raw_order]
                 before.append((written is not None, written))
-        return (
-            ([canonical_order(value) for value in values], before),
-            encode_tuple(values),
-            strict,
-            row,
+        order = ([canonical_order(value) for value in values], before)
+        return order, encode_tuple(values), strict, at, row
+
+    def unlike(self, groups: Numbers, sizes: Numbers, counted: Counted) -> Iterator[Differences]:
+        """What is stored of groups with other numbers of rows in some source: nothing is paired.
+
+        Args:
+            groups: their places.
+            sizes: rows per group and source.
+            counted: where they are counted.
+        """
+        stage, many = self.layout.stage, len(groups)
+        found = self._rows.found([Values(pa.array(each)) for each in sizes.T])
+        changes = changes_of(found.units, stage.reference)
+        everywhere = np.ones(many, np.bool_)
+        rows = Differences(
+            measure=ROWS,
+            groups=groups,
+            presence=np.full(many, stage.everywhere),
+            kinds=kinds_of(DifferenceClass.MULTIPLICITY, many),
+            within=~everywhere,
+            odd=found.odd,
+            values=tuple(
+                Given(index, unit_texts(each, 0), everywhere) for index, each in enumerate(sizes.T)
+            ),
+            deltas=deltas_of(changes, sizes[:, stage.reference], 0),
         )
-
-
-def _compared(measure: Unequal, places: Sequence[Place]) -> MeasureJudgement:
-    plan, form = measure.plan, measure.form
-    if not measure.columns:
-        return not_comparable(len(plan.tolerances))
-    columns = measure.columns[0]
-    values = [[_plain(row, columns) for row in each] for each in places]
-    unequal = [at for at, each in enumerate(values) if any(one != each[0] for one in each)]
-    strict = measure.agreeing is None and plan.rules.nan is NanRule.UNEQUAL
-    if not unequal and not strict:
-        return equal_measure(len(plan.tolerances))
-    if measure.agreeing is None:
-        cells = [[_cell(form, row, columns) for row in each] for each in places]
-        return judge_measure(plan, cells, measure.stage.reference)
-    found = [measure.agreeing.found(values[at]) for at in unequal]
-    outside = [at for at, each in enumerate(found) if not each.within]
-    first = (outside or [0])[0]
-    return MeasureJudgement(
-        equal=False,
-        within=not outside,
-        own_within=tuple(map(all, zip(*(each.own_within for each in found), strict=True))),
-        difference_class=measure.agreeing.class_of([found[at] for at in outside]),
-        shown=tuple(_cell(form, row, columns) for row in places[unequal[first]]),
-        odd_one_out=measure.agreeing.odd_one_out(found[first]) if outside else None,
-        largest_delta=measure.agreeing.largest(found),
-    )
-
-
-def _plain(row: Row, columns: Columns) -> Plain:
-    return row[columns.value], None if columns.payload is None else row[columns.payload]
-
-
-def _cell(form: Form, row: Row, columns: Columns) -> Cell:
-    value = cell(form, *_plain(row, columns))
-    if columns.before is None:
-        return Cell(value, value)
-    before = row[columns.before]
-    return Cell(NULL if before is None else text(before), value)
+        for at, plan in enumerate((*stage.measures, ROWS_MEASURE)):
+            not_own = [many] * len(plan.tolerances)
+            counted.tally(at).see(not_own, outside=many, kinds={DifferenceClass.MULTIPLICITY: many})
+            if plan is not ROWS_MEASURE:
+                yield replace(rows, measure=plan.name, values=(), deltas=NO_DELTAS)
+        largest = max(largest_of(each.numbers) for each in changes.values())
+        counted.tally(len(stage.measures)).reach(unit_key(largest, 0))
+        yield rows

@@ -11,7 +11,8 @@ from datarecs_spark.canonical import BROKEN, VALID
 
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 _SPECIAL = {"-Inf": "0", "0": "2", "Inf": "4", "NaN": "5"}
-_SHIFT = 1000
+KEY_SHIFT, KEY_DIGITS = 1000, 4
+"""Added to the exponent with which a size key begins, and the digits that gives."""
 
 
 def size_key_of(size: Decimal) -> str:
@@ -19,22 +20,14 @@ def size_key_of(size: Decimal) -> str:
     if size == 0:
         return "0"
     digits = decimal_text(size).replace(".", "").strip("0")
-    return f"{size.adjusted() + _SHIFT:04}{digits}"
-
-
-def unit_key(units: int, scale: int) -> str:
-    """`size_key_of` a number of units of 10^-scale."""
-    if units == 0:
-        return "0"
-    digits = str(units)
-    return f"{len(digits) - 1 - scale + _SHIFT:04}{digits.rstrip('0')}"
+    return f"{size.adjusted() + KEY_SHIFT:0{KEY_DIGITS}}{digits}"
 
 
 def size_of(key: str) -> Decimal:
     """The number behind a size key."""
     if key == "0":
         return Decimal(0)
-    exponent, digits = int(key[:4]) - _SHIFT, key[4:]
+    exponent, digits = int(key[:KEY_DIGITS]) - KEY_SHIFT, key[KEY_DIGITS:]
     return Decimal(f"{digits}E{exponent - len(digits) + 1}")
 
 

@@ -24,6 +24,12 @@ _MOMENTS = {
     FormKind.LOCAL: pa.timestamp("us"),
 }
 _MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator")
+REPEATED = [
+    *("stage", "measure", "outcome", "class", "presence", "odd_one_out"),
+    *(f"{label}.key_value.key" for label in _MAPS),
+]
+"""Columns of few values, which files say once; ids, keys and texts are other ones in nearly every
+row."""
 
 
 def schema_of(layout: Layout) -> pa.Schema:
@@ -60,9 +66,9 @@ def _key_type(layout: Layout, field: Field) -> pa.DataType:
 
 
 def _is_text(layout: Layout, field: Field) -> bool:
-    """Masked keys have no other form; UUIDs and times of day none that every reader knows."""
-    plan = layout.stage.dimensions[layout.keys.index(field)]
-    return plan.mask is not None or field.form.kind in {FormKind.UUID, FormKind.TIME}
+    """Masked keys have no other form; UUIDs and some times none that every reader knows."""
+    plan, form = layout.stage.dimensions[layout.keys.index(field)], field.form
+    return plan.mask is not None or form.is_finer or form.kind in {FormKind.UUID, FormKind.TIME}
 
 
 def typed_keys(layout: Layout, columns: pa.RecordBatch, texts: pa.Array) -> pa.StructArray:

@@ -23,7 +23,7 @@ from datarecs_spark.counted import Counted
 from datarecs_spark.judging import JudgedGroups, repeated_in
 from datarecs_spark.layout import Layout
 from datarecs_spark.samples import BestRows
-from datarecs_spark.stored import differences_of, native_of, schema_of
+from datarecs_spark.stored import REPEATED, differences_of, native_of, schema_of
 from datarecs_spark.written import Writer
 
 SHOWN_KEYS = 3
@@ -93,7 +93,7 @@ class Stores:
     def add_equal(self, sizes: Sequence[int], groups: int) -> None:
         """Count groups that are equal everywhere, each with so many rows per source."""
         stage = self.layout.stage
-        repeated = repeated_in(stage, sizes)
+        repeated = int(repeated_in(stage, np.array(sizes)))
         self.counted.groups[stage.everywhere, repeated, False, None] += groups
         for index, size in enumerate(sizes):
             self.counted.grouped[index] += size * groups
@@ -102,17 +102,15 @@ class Stores:
         """Keep what is stored of open groups."""
         keys = self._writer.keys(groups.keys)
         if self.layout.stage.duplicates is DuplicatePolicy.ERROR:
-            hashes = {keys.hash_of(at).hex() for at in np.flatnonzero(groups.repeated).tolist()}
+            hashes = {each.hex() for each in keys.hashes.filter(groups.repeated).to_pylist()}
             # The smallest few, whatever the partitioning.
             self.counted.repeated_keys = sorted({*self.counted.repeated_keys, *hashes})[:SHOWN_KEYS]
         if self._scope is not None:
             self._scope.write(groups.keys.filter(pa.array(groups.differs)))
-        wanted = self.layout.stage.caps.deltas
-        found = [(at, each) for at, each in groups.found if wanted or not each.within]
-        if not found:
+        if not any(map(len, groups.found)):
             return
-        written = self._writer.written(keys, found)
-        self.counted.stored += len(found)
+        written = self._writer.written(keys, groups.found)
+        self.counted.stored += written.rows.num_rows
         self.counted.digest = (self.counted.digest + written.digest) % 2**256
         self._best.see(written.rows, written.sizes)
         self._parts.write(written.rows)
@@ -129,7 +127,9 @@ class Part:
         if not rows.num_rows:
             return
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self.path, self.schema, compression="zstd")
+            self._writer = pq.ParquetWriter(
+                self.path, self.schema, compression="zstd", use_dictionary=REPEATED
+            )
         self._writer.write(rows)
 
     def close(self) -> list[str]:

@@ -1,34 +1,45 @@
-"""What measures say of groups with one row a source: found by columns, judged where unequal.
+"""What measures say of groups that every source has, once it is known which of their rows meet.
 
-Equality is asked of whole columns; only values that differ become Python's, one after another, and
-meet `agreeing`, or core's rules where they are floats or numbers wider than any decimal.
+Columns all the way: equality, tolerances (`agreeing`) and what is stored of values that differ.
+Floats and numbers wider than any decimal meet core's rules instead, group by group.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_core.comparison.canonical import NULL, canonical_text, text
+from datarecs_core.comparison.canonical import NULL, text
 from datarecs_core.comparison.differences import masked
 from datarecs_core.comparison.grouping import Cell
 from datarecs_core.comparison.judging import judge_measure
 from datarecs_core.comparison.results import DifferenceClass
 from datarecs_core.jobs.vocabulary import NanRule
-from datarecs_spark.agreeing import Agreeing, Plain
+from datarecs_spark.agreeing import Agreeing, Found
+from datarecs_spark.columns import Flags, Numbers, Runs, Values, distinct, flags_of
 from datarecs_spark.counted import MeasureTally
-from datarecs_spark.decoding import cell, from_text, texts
+from datarecs_spark.decoding import cell, lossless_texts, texts
 from datarecs_spark.forms import Form, FormKind
-from datarecs_spark.keyless import NO_DELTAS, KeylessDifference, Texts, deltas_of, keyless_of
+from datarecs_spark.keyless import (
+    KINDS,
+    NO_DELTAS,
+    NOBODY,
+    By,
+    Deltas,
+    Differences,
+    Given,
+    changes_of,
+    deltas_of,
+    judged_differences,
+    kinds_of,
+)
 from datarecs_spark.layout import Layout, MeasureLayout
-from datarecs_spark.open_groups import Flags, Numbers
-
-Found = tuple[int, KeylessDifference]
-"""A place, and what is stored of it."""
+from datarecs_spark.whole_units import Units, largest_of, unit_key
 
 
 class Columns(NamedTuple):
@@ -39,8 +50,20 @@ class Columns(NamedTuple):
     before: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Rows of all sources that meet, place by place; a group's places stand next to each other."""
+
+    rows: Sequence[Numbers]
+    """Per source."""
+    groups: Numbers
+    """Of each place."""
+    matched: Numbers
+    """All groups that are compared; of some every row may have cancelled."""
+
+
 class Unequal:
-    """One measure of a stage; groups have one row of every source."""
+    """One measure of a stage."""
 
     def __init__(
         self, layout: Layout, measure: MeasureLayout, names: frozenset[str], key: bytes
@@ -58,126 +81,189 @@ class Unequal:
             self.agreeing = Agreeing(self.plan, self.form, sources=sources, reference=reference)
 
     def found(
-        self, rows: pa.RecordBatch, places: Sequence[Numbers], tally: MeasureTally
-    ) -> Iterator[Found]:
-        """Places at which sources differ.
+        self, rows: pa.RecordBatch, meeting: Meeting, tally: MeasureTally
+    ) -> Differences | None:
+        """What is stored of groups in which sources differ; None where it is nothing.
 
         Args:
             rows: of open groups.
-            places: per source the rows that meet, place by place.
+            meeting: which of them meet.
             tally: of the measure; counts what is found.
         """
         if not self.columns:
-            yield from self._not_comparable(len(places[0]), tally)
-            return
-        at = np.flatnonzero(self._differs(rows, places))
+            return self._not_comparable(meeting.matched, tally)
+        at = np.flatnonzero(self._differs(self._values(rows, meeting.rows)))
         if not len(at):
-            return
-        shown = [
-            self._shown(columns, rows.take(pa.array(own[at])))
-            for columns, own in zip(self.columns, places, strict=True)
-        ]
+            return None
+        runs, places = Runs(meeting.groups[at]), [own[at] for own in meeting.rows]
         if self.agreeing is None:
-            yield from self._by_rules(at.tolist(), shown, tally)
-        else:
-            yield from self._by_units(self.agreeing, at.tolist(), shown, tally)
+            return self._by_rules(rows, places, runs, tally)
+        return self._by_units(self.agreeing, rows, places, runs, tally)
 
-    def _not_comparable(self, places: int, tally: MeasureTally) -> Iterator[Found]:
-        kind, own = DifferenceClass.NOT_COMPARABLE, (False,) * len(self.plan.tolerances)
-        tally.see(own, within=False, kind=kind, groups=places)
-        difference = KeylessDifference(self.plan.name, self.stage.everywhere, kind)
-        return ((at, difference) for at in range(places))
+    def _not_comparable(self, groups: Numbers, tally: MeasureTally) -> Differences:
+        kind, many = DifferenceClass.NOT_COMPARABLE, len(groups)
+        tally.see([many] * len(self.plan.tolerances), outside=many, kinds={kind: many})
+        return Differences(
+            measure=self.plan.name,
+            groups=groups,
+            presence=np.full(many, self.stage.everywhere),
+            kinds=kinds_of(kind, many),
+            within=np.zeros(many, np.bool_),
+            odd=np.full(many, NOBODY),
+        )
 
-    def _differs(self, rows: pa.RecordBatch, places: Sequence[Numbers]) -> Flags:
+    def _values(self, rows: pa.RecordBatch, places: Sequence[Numbers]) -> list[Values]:
+        return [
+            Values(
+                rows.column(each.value), None if each.payload is None else rows.column(each.payload)
+            ).take(own)
+            for each, own in zip(self.columns, places, strict=True)
+        ]
+
+    def _before(
+        self, rows: pa.RecordBatch, places: Sequence[Numbers], written: Sequence[pa.Array]
+    ) -> list[pa.Array]:
+        """Texts before rules, of texts after them."""
+        found = []
+        for each, own, after in zip(self.columns, places, written, strict=True):
+            if each.before is None:
+                found.append(after)
+                continue
+            before = rows.column(each.before).take(pa.array(own))
+            found.append(lossless_texts(self.form, before) if self.is_lossless else before)
+        return found
+
+    def _differs(self, values: Sequence[Values]) -> Flags:
         """Whether values differ, or equal nothing, at each place."""
-        met = [(each, pa.array(own)) for each, own in zip(self.columns, places, strict=True)]
-        values = [rows.column(each.value).take(own) for each, own in met]
-        payloads = [rows.column(each.payload).take(own) for each, own in met if each.payload]
-        told = [_distinct(one[0], other) for one in (values, payloads) for other in one[1:]]
+        first, *others = values
+        told = [first.differs(each) for each in others]
         if self.plan.rules.nan is NanRule.UNEQUAL:
-            told.append(_is_nan(self.form, values[0]))
+            told.append(_is_nan(self.form, first.plain))
         return reduce(np.logical_or, told)
-
-    def _shown(self, columns: Columns, rows: pa.RecordBatch) -> "_Shown":
-        values = rows.column(columns.value).to_pylist()
-        payloads = None if columns.payload is None else rows.column(columns.payload).to_pylist()
-        written = texts(self.form, values, payloads)
-        before = written if columns.before is None else rows.column(columns.before).to_pylist()
-        if columns.before is not None and self.is_lossless:
-            before = [
-                None if each is None else canonical_text(from_text(self.form, each))
-                for each in before
-            ]
-        plain = list(zip(values, payloads or repeat(None), strict=False))
-        return _Shown(plain, written, before)
 
     def _by_units(
         self,
         agreeing: Agreeing,
-        at: Sequence[int],
-        shown: Sequence["_Shown"],
+        rows: pa.RecordBatch,
+        places: Sequence[Numbers],
+        runs: Runs,
         tally: MeasureTally,
-    ) -> Iterator[Found]:
-        plain, written, before = (zip(*parts, strict=True) for parts in zip(*shown, strict=True))
-        for place, values, after, first in zip(at, plain, written, before, strict=True):
-            found = agreeing.found(values)
-            odd, kind = None, DifferenceClass.WITHIN
-            if not found.within:
-                odd, kind = agreeing.odd_one_out(found), agreeing.class_of([found])
-            deltas = deltas_of(found.place.units, self.stage.reference, self.form.scale)
-            tally.see(found.own_within, within=found.within, kind=kind)
-            tally.reach(deltas.size_key)
-            yield (
-                place,
-                KeylessDifference(
-                    self.plan.name,
-                    self.stage.everywhere,
-                    kind,
-                    found.within,
-                    odd,
-                    self._masked(enumerate(after)),
-                    self._changed(first, after),
-                    *(deltas if self.has_deltas else NO_DELTAS),
-                ),
-            )
+    ) -> Differences:
+        values = self._values(rows, places)
+        found = agreeing.found(values)
+        kinds, changes = _kinds(found, runs), changes_of(found.units, self.stage.reference)
+        within = runs.all_of(found.within)
+        self._count(found, kinds, changes, runs, tally)
+        wanted = np.flatnonzero(~within | self.stage.caps.deltas)
+        shown = runs.first_of(~found.within)[wanted]
+        after = [texts(self.form, each.take(shown)) for each in values]
+        before = self._before(rows, [own[shown] for own in places], after)
+        return Differences(
+            measure=self.plan.name,
+            groups=runs.groups[wanted],
+            presence=np.full(len(wanted), self.stage.everywhere),
+            kinds=kinds[wanted],
+            within=within[wanted],
+            odd=np.where(found.within, NOBODY, found.odd)[shown],
+            values=self._shown(after),
+            raw=self._changed(before, after),
+            deltas=self._deltas(found.units, changes, shown) if self.has_deltas else NO_DELTAS,
+        )
 
-    def _changed(self, before: Sequence[str | None], after: Sequence[str | None]) -> Texts:
-        if before == after:
-            return ()
-        pairs = enumerate(zip(before, after, strict=True))
-        return self._masked((index, one) for index, (one, other) in pairs if one != other)
+    def _count(
+        self,
+        found: Found,
+        kinds: Numbers,
+        changes: Mapping[int, Units],
+        runs: Runs,
+        tally: MeasureTally,
+    ) -> None:
+        numbers = np.bincount(kinds, minlength=len(KINDS)).tolist()
+        tally.see(
+            [int(np.count_nonzero(~runs.all_of(each))) for each in found.own_within],
+            outside=int(np.count_nonzero(~runs.all_of(found.within))),
+            kinds=dict(zip(KINDS, numbers, strict=True)),
+        )
+        if any(each.known.any() for each in changes.values()):
+            largest = max(largest_of(each.numbers) for each in changes.values())
+            tally.reach(unit_key(largest, self.form.scale))
 
-    def _masked(self, written: Iterable[tuple[int, str | None]]) -> Texts:
+    def _deltas(self, units: Sequence[Units], changes: Mapping[int, Units], at: Numbers) -> Deltas:
+        shown = {index: Units(*(each[at] for each in own)) for index, own in changes.items()}
+        return deltas_of(shown, units[self.stage.reference].numbers[at], self.form.scale)
+
+    def _shown(self, written: Sequence[pa.Array]) -> By:
+        return tuple(
+            Given(index, self._masked(each), np.ones(len(each), np.bool_))
+            for index, each in enumerate(written)
+        )
+
+    def _changed(self, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> By:
+        return tuple(
+            Given(index, self._masked(one), distinct(one, other))
+            for index, (one, other) in enumerate(zip(before, after, strict=True))
+            if one is not other
+        )
+
+    def _masked(self, written: pa.Array) -> pa.Array:
         if self.plan.mask is None:
-            return tuple(written)
-        return tuple((index, masked(self.key, self.plan.mask, each)) for index, each in written)
+            return written
+        told = [masked(self.key, self.plan.mask, each) for each in written.to_pylist()]
+        return pa.array(told, pa.string())
 
     def _by_rules(
-        self, at: Sequence[int], shown: Sequence["_Shown"], tally: MeasureTally
-    ) -> Iterator[Found]:
-        for place, *cells in zip(at, *(each.cells(self.form) for each in shown), strict=True):
-            judged = judge_measure(self.plan, [cells], self.stage.reference)
-            if not judged.equal:
-                tally.count(judged)
-                yield place, keyless_of(self.stage, self.plan, judged, self.key)
+        self,
+        rows: pa.RecordBatch,
+        places: Sequence[Numbers],
+        runs: Runs,
+        tally: MeasureTally,
+    ) -> Differences | None:
+        values = self._values(rows, places)
+        after = [texts(self.form, each) for each in values]
+        before = self._before(rows, places, after)
+        cells = list(
+            zip(
+                *(_cells(self.form, *own) for own in zip(values, after, before, strict=True)),
+                strict=True,
+            )
+        )
+        found = []
+        for group, (start, end) in zip(runs.groups.tolist(), pairwise(runs.edges), strict=True):
+            judged = judge_measure(self.plan, cells[start:end], self.stage.reference)
+            tally.count(judged)
+            if not judged.equal and (self.stage.caps.deltas or not judged.within):
+                found.append((group, judged))
+        return judged_differences(self.stage, self.plan, found, self.key) if found else None
 
 
-class _Shown(NamedTuple):
-    """Values of one source where sources differ, place by place."""
+def _kinds(found: Found, runs: Runs) -> Numbers:
+    """By group the first class that fits all of its places outside."""
+    within = found.within
+    told = (
+        (DifferenceClass.WITHIN, runs.all_of(within)),
+        (DifferenceClass.INVALID, ~runs.all_of(within | ~found.is_invalid)),
+        (DifferenceClass.NULL_MISMATCH, ~runs.all_of(within | ~found.is_null)),
+        (DifferenceClass.PRECISION, runs.all_of(within | found.is_cut)),
+    )
+    return np.select(
+        [flags for _, flags in told],
+        [KINDS.index(kind) for kind, _ in told],
+        KINDS.index(DifferenceClass.OUTSIDE),
+    )
 
-    plain: Sequence[Plain]
-    written: Sequence[str | None]
-    """Canonical texts."""
-    before: Sequence[str | None]
-    """Texts before rules."""
 
-    def cells(self, form: Form) -> Iterator[Cell]:
-        for plain, written, before in zip(*self, strict=True):
-            value = cell(form, *plain)
-            if before == written:
-                yield Cell(value, value)
-            else:
-                yield Cell(NULL if before is None else text(before), value)
+def _cells(form: Form, values: Values, written: pa.Array, before: pa.Array) -> Iterator[Cell]:
+    """Values as core's rules take them; texts before rules where they are others."""
+    payloads = repeat(None) if values.payloads is None else values.payloads.to_pylist()
+    told = zip(
+        values.plain.to_pylist(), payloads, written.to_pylist(), before.to_pylist(), strict=False
+    )
+    for plain, payload, after, first in told:
+        value = cell(form, plain, payload)
+        if first == after:
+            yield Cell(value, value)
+        else:
+            yield Cell(NULL if first is None else text(first), value)
 
 
 def columns_of(
@@ -201,13 +287,6 @@ def columns_of(
     )
 
 
-def _distinct(one: pa.Array, other: pa.Array) -> Flags:
-    """SQL's IS DISTINCT FROM; two NaN are distinct here, and equal to core's rules."""
-    unequal = pc.fill_null(pc.not_equal(one, other), fill_value=True)
-    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
-    return _flags(pc.and_not(unequal, both_null))
-
-
 def _is_nan(form: Form, values: pa.Array) -> Flags:
     match form.kind:
         case FormKind.DOUBLE:
@@ -216,8 +295,4 @@ def _is_nan(form: Form, values: pa.Array) -> Flags:
             found = pc.equal(values, "NaN")
         case _:
             return np.zeros(len(values), dtype=np.bool_)
-    return _flags(pc.fill_null(found, fill_value=False))
-
-
-def _flags(told: pa.Array) -> Flags:
-    return np.asarray(told.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return flags_of(pc.fill_null(found, fill_value=False))

@@ -1,62 +1,53 @@
 """Stored rows of differences, made a batch at a time: keys once per group, texts as columns.
 
 The ids, hashes and digest of `core.comparison.differences` byte for byte, without an object per row
-in between; a test holds both against each other.
+in between but the bytes that are hashed; a test holds both against each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from itertools import accumulate, chain
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from datarecs_core.comparison.canonical import NULL, Tag, encode, encode_tuple, text
 from datarecs_core.comparison.differences import BREAK_ID_LENGTH, masked
 from datarecs_core.comparison.results import Outcome
-from datarecs_spark.decoding import encoded_texts, encodings, texts
-from datarecs_spark.keyless import KeylessDifference
+from datarecs_spark.columns import Values
+from datarecs_spark.decoding import encoded_payloads, encodings, fixed_width, texts
+from datarecs_spark.keyless import KINDS, NOBODY, By, Differences
 from datarecs_spark.layout import Layout
 from datarecs_spark.stored import schema_of, typed_keys
-from datarecs_spark.unequal import Found
 
 _BLOCK = 64
 """Of SHA-256."""
+_DIGEST = 32
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", dtype=np.uint8)
-_WORTH = np.array([16, 8, 4, 2, 1], dtype=np.uint8)
-"""Of the bits of a letter."""
+_BYTES, _SHIFTS = np.divmod(np.arange(BREAK_ID_LENGTH) * 5, 8)
+_SHIFTS = 11 - _SHIFTS
+"""Where the five bits of a letter begin, and how far right they move as bits of two bytes."""
 _PADS = (0x36, 0x5C)
 _KEY_HASH = 16
-_NULL, _TEXT, _NUMBER = encode(NULL), bytes((Tag.TEXT,)), bytes((Tag.NUMBER,))
 _ID_HEAD = encode_tuple([NULL] * 7)[:2] + encode(text("x" * BREAK_ID_LENGTH))[:-BREAK_ID_LENGTH]
 """What the digest says before a break id: seven values, the first of them a text so long."""
+_NO_BYTES = pa.scalar(b"", pa.binary())
 
-Names = Mapping[Any, bytes] | Sequence[bytes]
-"""Encoded names of sources, by what stands for them."""
-_Pairs = Sequence[tuple[Any, str | None]]
+Digests = NDArray[np.uint8]
+"""A line of 32 bytes each."""
+Keyed = Callable[[bytes, Iterable[bytes]], Digests]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     rows: pa.Table
-    sizes: pa.Array
+    sizes: pa.ChunkedArray
     """What orders them by size (`sort_keys`)."""
     digest: int
     """Sum of their hashes."""
-
-
-class _Kind(NamedTuple):
-    """What differences of one measure, class and presence have in common."""
-
-    of_id: bytes
-    """Before the group, in break ids."""
-    of_digest: bytes
-    """Between break id and group, in the digest."""
-    outcome: str
-    difference_class: str
 
 
 class Writer:
@@ -64,209 +55,192 @@ class Writer:
 
     def __init__(self, layout: Layout, key: bytes) -> None:
         """The key is the tenant's."""
-        stage = layout.stage
-        self.layout, self.key, self.keyed = layout, key, keyed(key)
+        self.layout, self.stage, self.key, self.keyed = layout, layout.stage, key, keyed(key)
         self.schema = schema_of(layout)
-        self._sources = pa.array(stage.sources, pa.string())
-        self._names = [encode(text(source)) for source in stage.sources]
-        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._sources = pa.array(self.stage.sources, pa.string())
+        self._classes = pa.array([each.value for each in KINDS], pa.string())
 
     def keys(self, columns: pa.RecordBatch) -> "GroupKeys":
         """Of groups, from the layout's key columns."""
         return GroupKeys(self.layout, self.key, self.keyed, columns)
 
-    def written(self, keys: "GroupKeys", found: Sequence[Found]) -> Written:
-        """Rows for differences of these groups."""
-        groups = [at for at, _ in found]
-        differences = [each for _, each in found]
-        kinds = [self._kind(each) for each in differences]
-        encoded, kept = keys.encoded, keys.kept
-        ids = _letters(
-            [self.keyed(kind.of_id + encoded[at]) for kind, at in zip(kinds, groups, strict=True)]
-        )
-        told = zip(groups, kinds, ids, self._said(differences), strict=True)
-        hashes = (_hashed(name, kind.of_digest, kept[at], said) for at, kind, name, said in told)
+    def written(self, keys: "GroupKeys", found: Sequence[Differences]) -> Written:
+        """Rows for differences of these groups; there are some."""
+        rows = [self._rows(keys, each) for each in found]
+        heads = [self._heads(each) for each in found]
+        sizes = [_or_null(each.deltas.size_keys, pa.string(), len(each)) for each in found]
+        digests = (_digest(one, head) for one, head in zip(rows, heads, strict=True))
         return Written(
-            rows=self._table(keys.columns, pa.array(groups, pa.int64()), kinds, ids, differences),
-            sizes=pa.array([each.size_key for each in differences], pa.string()),
-            digest=sum(hashes),
+            rows=pa.Table.from_batches(rows),
+            sizes=pa.chunked_array(sizes),
+            digest=sum(digests),
         )
 
-    def _kind(self, each: KeylessDifference) -> "_Kind":
-        about = (each.measure, each.presence, each.kind, each.within, each.odd)
-        found = self._kinds.get(about)
-        if found is None:
-            stage = self.layout.stage
-            outcome = (Outcome.WITHIN if each.within else Outcome.BREAK).value
-            odd = None if each.odd is None else stage.sources[each.odd]
-            told = (each.measure, outcome, each.kind.value, each.presence, odd)
-            named, *others = map(_encoded_head, (stage.name, *told))
-            found = self._kinds[about] = _Kind(
-                of_id=b"break" + stage.job_uid.bytes + named + others[0],
-                of_digest=b"".join((named, *others)),
-                outcome=outcome,
-                difference_class=each.kind.value,
-            )
-        return found
+    def _heads(self, each: Differences) -> pa.Array:
+        """What the digest says between break ids and keys: few texts, of rows that are alike."""
+        sources, stage = self.stage.sources, self.stage.name
+        alike = (each.presence * len(KINDS) + each.kinds) * (len(sources) + 1) + each.odd
+        _, first, place = np.unique(alike * 2 + each.within, return_index=True, return_inverse=True)
+        heads = []
+        for at in first:
+            outcome = Outcome.WITHIN if each.within[at] else Outcome.BREAK
+            odd = None if each.odd[at] == NOBODY else sources[each.odd[at]]
+            told = (stage, each.measure, outcome.value, KINDS[each.kinds[at]].value)
+            heads.append(_encoded_head(*told, str(each.presence[at]), odd))
+        return pa.array(heads, pa.binary()).take(pa.array(place))
 
-    def _said(self, differences: Iterable[KeylessDifference]) -> Iterator[bytes]:
-        """What the digest says of values; differences that groups share come one after another."""
-        last, said = None, b""
-        for each in differences:
-            if each is not last:
-                last = each
-                said = _said(self._names, each.values, each.raw, each.deltas)
-            yield said
-
-    def _table(
-        self,
-        keys: Mapping[str, pa.Array],
-        groups: pa.Array,
-        kinds: Sequence["_Kind"],
-        ids: Sequence[bytes],
-        differences: Sequence[KeylessDifference],
-    ) -> pa.Table:
-        odd = pa.array([each.odd for each in differences], pa.int64())
+    def _rows(self, keys: "GroupKeys", each: Differences) -> pa.RecordBatch:
+        rows, groups = len(each), pa.array(each.groups)
+        head = b"break" + self.stage.job_uid.bytes + _encoded_head(self.stage.name, each.measure)
+        odd = pa.array(each.odd, mask=each.odd == NOBODY)
+        outcomes = (Outcome.WITHIN.value, Outcome.BREAK.value)
         columns = {
-            "break_id": pa.array(ids, pa.binary()).cast(pa.string()),
-            "stage": pa.repeat(self.layout.stage.name, len(differences)),
-            "measure": [each.measure for each in differences],
-            "outcome": [each.outcome for each in kinds],
-            "class": [each.difference_class for each in kinds],
-            "presence": [each.presence for each in differences],
+            "break_id": _letters(self.keyed(head, keys.encoded.take(groups).to_pylist())),
+            "stage": pa.repeat(self.stage.name, rows),
+            "measure": pa.repeat(each.measure, rows),
+            "outcome": pc.if_else(pa.array(each.within), *outcomes),
+            "class": self._classes.take(pa.array(each.kinds)),
+            "presence": pa.array(each.presence),
             "odd_one_out": self._sources.take(odd),
-            **{name: column.take(groups) for name, column in keys.items()},
-            "values": self._map([each.values for each in differences]),
-            "raw_values": self._map([each.raw for each in differences]),
-            "deltas": self._map([each.deltas for each in differences]),
-            "delta_percent": self._map([each.percents for each in differences]),
-            "locator": self._map([()] * len(differences)),
-            "sort_delta": [each.size for each in differences],
+            **{name: column.take(groups) for name, column in keys.columns.items()},
+            "values": self._map(each.values, rows),
+            "raw_values": self._map(each.raw, rows),
+            "deltas": self._map(each.deltas.deltas, rows),
+            "delta_percent": self._map(each.deltas.percents, rows),
+            "locator": self._map((), rows),
+            "sort_delta": _or_null(each.deltas.sizes, pa.float64(), rows),
         }
-        return pa.table(columns, schema=self.schema)
+        ordered = [columns[name] for name in self.schema.names]
+        return pa.RecordBatch.from_arrays(ordered, schema=self.schema)
 
-    def _map(self, rows: Sequence[Sequence[tuple[int, str | None]]]) -> pa.Array:
+    def _map(self, given: By, rows: int) -> pa.MapArray:
         """Texts by name of the source."""
-        offsets = pa.array([0, *accumulate(map(len, rows))], pa.int32())
-        flat = list(chain.from_iterable(rows))
-        names = self._sources.take(pa.array([index for index, _ in flat], pa.int64()))
-        items = pa.array([written for _, written in flat], pa.string())
-        return pa.MapArray.from_arrays(offsets, names, items)
+        held = np.zeros((rows, len(given)), np.bool_)
+        for at, each in enumerate(given):
+            held[:, at] = each.where
+        row, column = np.nonzero(held)
+        offsets = np.insert(np.cumsum(held.sum(axis=1), dtype=np.int32), 0, 0)
+        names = self._sources.take(
+            pa.array(np.array([each.source for each in given], np.int64)[column])
+        )
+        texts = pa.chunked_array([each.texts for each in given], pa.string())
+        items = texts.combine_chunks().take(pa.array(column * rows + row))
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, items)
 
 
 def digest_of(rows: pa.Table) -> int:
     """The sum of the hashes of stored rows, as they were added up when they were written."""
     labels = ("stage", "measure", "outcome", "class", "presence", "odd_one_out")
-    heads = list(zip(*(rows.column(label).to_pylist() for label in labels), strict=True))
-    known = {head: b"".join(map(_encoded_head, head)) for head in set(heads)}
-    pairs = [rows.column(label).to_pylist() for label in ("values", "raw_values", "deltas")]
-    names = {name: encode(text(name)) for each in chain(*pairs) for name, _ in each}
-    ids = (name.encode() for name in rows.column("break_id").to_pylist())
-    told = zip(ids, heads, rows.column("key_encoded").to_pylist(), *pairs, strict=True)
-    return sum(
-        _hashed(name, known[head], kept, _said(names, *said)) for name, head, kept, *said in told
+    total = 0
+    for batch in rows.to_batches():
+        told = zip(*(batch.column(label).to_pylist() for label in labels), strict=True)
+        heads = [_encoded_head(*named, str(presence), odd) for *named, presence, odd in told]
+        total += _digest(batch, pa.array(heads, pa.binary()))
+    return total
+
+
+def _digest(rows: pa.RecordBatch, heads: pa.Array) -> int:
+    """The sum of the hashes of stored rows, with what is said between ids and keys."""
+    messages = pc.binary_join_element_wise(
+        _ID_HEAD,
+        rows.column("break_id").cast(pa.binary()),
+        heads,
+        rows.column("key_encoded"),
+        _said(rows.column("values"), Tag.TEXT),
+        _said(rows.column("raw_values"), Tag.TEXT),
+        _said(rows.column("deltas"), Tag.NUMBER),
+        b"",
     )
+    hashes = b"".join([sha256(each).digest() for each in messages.to_pylist()])
+    # Added up four bytes at a time: so many sums of 32 bits do not outgrow 64.
+    parts = np.frombuffer(hashes, ">u4").reshape(-1, _DIGEST // 4).sum(axis=0, dtype=np.uint64)
+    return sum(int(part) << 32 * at for at, part in enumerate(parts[::-1]))
 
 
-def _encoded_head(part: str | int | None) -> bytes:
-    return _NULL if part is None else encode(text(str(part)))
+def _said(maps: pa.MapArray, tag: Tag) -> pa.Array:
+    """`encode_tuple` of names and texts, or numbers, of each row."""
+    names = maps.keys.dictionary_encode()
+    encoded = encoded_payloads(Tag.TEXT, names.dictionary).take(names.indices)
+    pairs = pc.binary_join_element_wise(encoded, encoded_payloads(tag, maps.items), b"")
+    sizes = 2 * np.diff(maps.offsets.to_numpy())
+    joined = pc.binary_join(pa.ListArray.from_arrays(maps.offsets, pairs), _NO_BYTES)
+    return pc.binary_join_element_wise(fixed_width(sizes.astype(">u2")), joined, b"")
 
 
-def _hashed(name: bytes, head: bytes, kept: bytes, said: bytes) -> int:
-    return int.from_bytes(sha256(b"".join((_ID_HEAD, name, head, kept, said))).digest())
+def _encoded_head(*parts: str | None) -> bytes:
+    return b"".join(encode(NULL if each is None else text(each)) for each in parts)
 
 
-def _said(names: Names, values: _Pairs, raw: _Pairs, deltas: _Pairs) -> bytes:
-    """What the digest says of values."""
-    return b"".join(
-        (*_parts(names, values, _TEXT), *_parts(names, raw, _TEXT), *_parts(names, deltas, _NUMBER))
-    )
-
-
-def _parts(names: Names, pairs: _Pairs, tag: bytes) -> Iterator[bytes]:
-    """`encode_tuple` of names and texts, or numbers."""
-    yield (2 * len(pairs)).to_bytes(2)
-    for key, written in pairs:
-        yield names[key]
-        if written is None:
-            yield _NULL
-        else:
-            raw = written.encode()
-            yield tag
-            yield len(raw).to_bytes(4)
-            yield raw
+def _or_null(column: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind) if column is None else column
 
 
 class GroupKeys:
     """Keys of groups in all forms that are stored."""
 
-    def __init__(
-        self, layout: Layout, key: bytes, keyed: Callable[[bytes], bytes], columns: pa.RecordBatch
-    ) -> None:
+    def __init__(self, layout: Layout, key: bytes, keyed: Keyed, columns: pa.RecordBatch) -> None:
         self.layout, self.keyed, self.plain = layout, keyed, columns
         dimensions = layout.stage.dimensions
-        encoded, shown = [], []
+        encoded, self.shown = [], []
         for field, dimension in zip(layout.keys, dimensions, strict=True):
-            values = columns.column(field.name).to_pylist()
-            payloads = None
-            if field.may_be_invalid:
-                payloads = columns.column(field.payload).to_pylist()
-            written = texts(field.form, values, payloads)
-            encoded.append(encodings(field.form, values, payloads, written))
-            shown.append([masked(key, dimension.mask, each) for each in written])
-        self.shown = _rows(shown, columns.num_rows)
+            payloads = columns.column(field.payload) if field.may_be_invalid else None
+            values = Values(columns.column(field.name), payloads)
+            written = texts(field.form, values)
+            encoded.append(encodings(field.form, values, written))
+            if dimension.mask is not None:
+                told = [masked(key, dimension.mask, each) for each in written.to_pylist()]
+                written = pa.array(told, pa.string())
+            self.shown.append(written)
         self.encoded = self._joined(encoded)
         """`encode_tuple`, before masks."""
         self.kept = self.encoded
         """The same as it is stored."""
         if any(each.mask is not None for each in dimensions):
-            self.kept = self._joined([encoded_texts(Tag.TEXT, each) for each in shown])
+            self.kept = self._joined([encoded_payloads(Tag.TEXT, each) for each in self.shown])
 
-    def _joined(self, encoded: Sequence[Sequence[bytes]]) -> list[bytes]:
-        count = len(encoded).to_bytes(2)
-        return [count + b"".join(each) for each in _rows(encoded, self.plain.num_rows)]
+    def _joined(self, encoded: Sequence[pa.Array]) -> pa.Array:
+        counts = pa.repeat(len(encoded).to_bytes(2), self.plain.num_rows)
+        return pc.binary_join_element_wise(counts, *encoded, b"")
 
-    def hash_of(self, group: int) -> bytes:
+    @cached_property
+    def hashes(self) -> pa.Array:
         """`differences.key_hash`."""
-        return self.keyed(b"key" + self.encoded[group])[:_KEY_HASH]
+        digests = self.keyed(b"key", self.encoded.to_pylist())
+        return fixed_width(digests[:, :_KEY_HASH])
 
     @cached_property
     def columns(self) -> dict[str, pa.Array]:
         """By name of the stored column, one row per group."""
-        text_column = pa.array(self.shown, pa.list_(pa.string()))
-        hashes = [self.hash_of(group) for group in range(self.plain.num_rows)]
-        found = {
-            "key_text": text_column,
-            "key_encoded": pa.array(self.kept, pa.binary()),
-            "key_hash": pa.array(hashes, pa.binary()),
-        }
+        rows, parts = self.plain.num_rows, len(self.shown)
+        every = pa.chunked_array(self.shown, pa.string()).combine_chunks()
+        by_row = np.arange(parts * rows).reshape(parts, rows).T.ravel()
+        offsets = pa.array(np.arange(rows + 1) * parts, pa.int32())
+        key_texts = pa.ListArray.from_arrays(offsets, every.take(pa.array(by_row)))
+        found = {"key_text": key_texts, "key_encoded": self.kept, "key_hash": self.hashes}
         if self.layout.keys:
-            found["key"] = typed_keys(self.layout, self.plain, text_column)
+            found["key"] = typed_keys(self.layout, self.plain, key_texts)
         return found
 
 
-def _rows(columns: Sequence[Sequence[Any]], rows: int) -> list[tuple[Any, ...]]:
-    return list(zip(*columns, strict=True)) or [()] * rows
-
-
-def keyed(key: bytes) -> Callable[[bytes], bytes]:
-    """HMAC-SHA-256 with the key's half of the work done once."""
+def keyed(key: bytes) -> Keyed:
+    """HMAC-SHA-256 of messages that begin alike, with the key's half of the work done once."""
     block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
     inner, outer = (sha256(bytes(each ^ pad for each in block)) for pad in _PADS)
 
-    def digest(message: bytes) -> bytes:
-        inside, outside = inner.copy(), outer.copy()
-        inside.update(message)
-        outside.update(inside.digest())
-        return outside.digest()
+    def digests(head: bytes, messages: Iterable[bytes]) -> Digests:
+        begun, found = inner.copy(), []
+        begun.update(head)
+        for message in messages:
+            inside, outside = begun.copy(), outer.copy()
+            inside.update(message)
+            outside.update(inside.digest())
+            found.append(outside.digest())
+        return np.frombuffer(b"".join(found), np.uint8).reshape(-1, _DIGEST)
 
-    return digest
+    return digests
 
 
-def _letters(digests: Sequence[bytes]) -> list[bytes]:
+def _letters(digests: Digests) -> pa.Array:
     """`differences.break_id` of these digests."""
-    raw = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(len(digests), -1)
-    bits = np.unpackbits(raw, axis=1)[:, : BREAK_ID_LENGTH * len(_WORTH)]
-    letters = _LETTERS[bits.reshape(-1, BREAK_ID_LENGTH, len(_WORTH)) @ _WORTH]
-    told = letters.tobytes()
-    return [told[at : at + BREAK_ID_LENGTH] for at in range(0, len(told), BREAK_ID_LENGTH)]
+    pairs = digests[:, _BYTES].astype(np.uint16) << 8 | digests[:, _BYTES + 1]
+    return fixed_width(_LETTERS[pairs >> _SHIFTS & 31]).view(pa.string())

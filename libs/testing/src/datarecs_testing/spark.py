@@ -22,7 +22,7 @@ from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.results import Difference, StageResults
 from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, Scan
 from datarecs_core.comparison.translating import Invalid
-from datarecs_core.jobs.types import CanonicalType, TypeKind
+from datarecs_core.jobs.types import CLOCK_TIMES, CanonicalType, TypeKind
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_spark.stored import read_differences
@@ -41,6 +41,13 @@ _ARROW = {
     TypeKind.INSTANT: pa.timestamp("us", tz="UTC"),
     TypeKind.LOCAL_TIMESTAMP: pa.timestamp("us"),
 }
+_FINER = {
+    TypeKind.TIME: pa.time64("ns"),
+    TypeKind.INSTANT: pa.timestamp("ns", tz="UTC"),
+    TypeKind.LOCAL_TIMESTAMP: pa.timestamp("ns"),
+}
+_MICROS = 6
+"""Digits of a second."""
 _SPLIT_ROWS = 4
 """From so many rows on a pinned table lies in two files."""
 
@@ -193,7 +200,13 @@ def _column(table: Table, at: int, *, without_invalid: bool = False) -> pa.Array
         return pa.array([None if value is None else _text(value) for value in plain], pa.string())
     if kind.kind is TypeKind.DECIMAL:
         return pa.array(plain, pa.decimal128(kind.precision or 0, kind.scale or 0))
+    if kind.kind in CLOCK_TIMES and kind.second_digits > _MICROS:
+        return pa.array(map(_nanos, plain), pa.int64()).cast(_FINER[kind.kind])
     return pa.array(plain, _ARROW[kind.kind])
+
+
+def _nanos(micros: object) -> int | None:
+    return int(micros * 1000) if isinstance(micros, Decimal) else None
 
 
 def _bytes(value: object, *, without_invalid: bool) -> bytes | None:

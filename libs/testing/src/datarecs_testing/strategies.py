@@ -89,6 +89,7 @@ POOLS: dict[str, tuple[object, ...]] = {
         datetime(2026, 3, 29, 1, 30, 0, 1, tzinfo=UTC),
         datetime(2026, 10, 25, 0, 30, 1, tzinfo=UTC),
     ),
+    "instant(9)": (D("-500.001"), D("1774747800000000"), D("1774747800000000.5"), D("0.001")),
     "local_timestamp": (
         datetime(2026, 3, 29, 2, 30),  # noqa: DTZ001 - naive on purpose
         datetime(2026, 10, 25, 2, 30),  # noqa: DTZ001 - naive on purpose
@@ -108,6 +109,7 @@ _COMPARABLE = {
     "decimal(10,2)": ("decimal(20,4)", "float64", "int"),
     "float64": ("float32", "decimal(10,2)"),
     "int": ("decimal(10,2)",),
+    "instant": ("instant(9)",),
 }
 _ROUNDS: tuple[int | Literal["none"], ...] = ("none", 0, 2)
 GROUPING = (StageType.ROW, StageType.AGGREGATE)

@@ -1,0 +1,111 @@
+"""Whole units as columns: the integers behind numbers and times, of 64 bits where those hold them.
+
+What outgrows 64 bits becomes Python's integers in an array of the same shape, so that arithmetic is
+exact whatever the size and its code is one.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from datarecs_spark.columns import Flags, flags_of
+from datarecs_spark.forms import Form, FormKind
+from datarecs_spark.sort_keys import KEY_DIGITS, KEY_SHIFT
+
+Integers = NDArray[Any]
+"""Of 64 bits, or Python's."""
+_DAY_MICROS = 86_400_000_000
+_ROOM = 2**62
+"""Below it the difference of two numbers has 64 bits as well."""
+_EXACT_DOUBLES = 2**53
+_EXACT_POWERS = 22
+"""Of ten, as a double holds them."""
+
+
+class Units(NamedTuple):
+    """One number a place, 0 where it is not known: for NULL, and for what no one subtracts."""
+
+    numbers: Integers
+    known: Flags
+
+
+def units_of(form: Form, values: pa.Array) -> Units:
+    """The integers behind values of a form; times in microseconds, or finer where the form is."""
+    known = flags_of(pc.is_valid(values))
+    if form.precision:
+        numbers = _unscaled(values)
+    elif form.kind is FormKind.INTEGER or form.is_moment:
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    else:
+        return Units(np.zeros(len(values), np.int64), np.zeros_like(known))
+    numbers = np.where(known, numbers, 0)
+    return Units(times(numbers, _DAY_MICROS if form.kind is FormKind.DATE else 1), known)
+
+
+def _unscaled(values: pa.Array) -> Integers:
+    """Without its point a decimal is an integer of 128 bits, the lower half of them first."""
+    words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
+    own = words[values.offset : values.offset + len(values)]
+    low, high = own[:, 0], own[:, 1]
+    if np.array_equal(high, low >> 63):
+        return low
+    return np.asarray(high.astype(object) * 2**64 + low.view(np.uint64).astype(object))
+
+
+def largest_of(numbers: Integers) -> int:
+    """The largest |number|; 0 of none."""
+    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
+
+
+def times(numbers: Integers, factor: int) -> Integers:
+    """Exact products with a factor that is not negative; two of them can be subtracted."""
+    if max(largest_of(numbers), 1) * factor < _ROOM:
+        return numbers * factor
+    return numbers.astype(object) * factor
+
+
+def cut_by(numbers: Integers, unit: int) -> Integers:
+    """How many whole units there are, as numbers are floored."""
+    return (numbers if unit < _ROOM else numbers.astype(object)) // unit
+
+
+def doubles_of(numbers: Integers, scale: int) -> NDArray[np.float64]:
+    """The nearest doubles of so many units of 10^-scale."""
+    if largest_of(numbers) < _EXACT_DOUBLES and scale <= _EXACT_POWERS:
+        return np.asarray(numbers, np.float64) / float(10**scale)
+    return np.asarray(numbers.astype(object) / 10**scale, np.float64)
+
+
+def unit_texts(numbers: Integers, scale: int) -> pa.Array:
+    """`decimal_text` of so many units of 10^-scale."""
+    if not scale:
+        return _written(numbers)
+    digits = pc.ascii_lpad(_written(np.abs(numbers)), scale + 1, "0")
+    pointed = pc.utf8_replace_slice(digits, -scale, -scale, ".")
+    signs = pc.if_else(pa.array(numbers < 0, pa.bool_()), "-", "")
+    shortest = pc.ascii_rtrim(pc.ascii_rtrim(pointed, "0"), ".")
+    return pc.binary_join_element_wise(signs, shortest, "")
+
+
+def unit_keys(numbers: Integers, scale: int) -> pa.Array:
+    """`sort_keys.size_key_of` so many units of 10^-scale, which are not negative."""
+    digits = _written(numbers)
+    exponents = pc.add(pc.binary_length(digits), KEY_SHIFT - 1 - scale).cast(pa.string())
+    heads = pc.ascii_lpad(exponents, KEY_DIGITS, "0")
+    keys = pc.binary_join_element_wise(heads, pc.ascii_rtrim(digits, "0"), "")
+    return pc.if_else(pa.array(numbers == 0, pa.bool_()), "0", keys)
+
+
+def unit_key(number: int, scale: int) -> str:
+    """The same of one number."""
+    (found,) = unit_keys(np.array([number]), scale).to_pylist()
+    return str(found)
+
+
+def _written(numbers: Integers) -> pa.Array:
+    if numbers.dtype == np.int64:
+        return pa.array(numbers).cast(pa.string())
+    return pa.array([str(each) for each in numbers.tolist()], pa.string())

@@ -1,0 +1,39 @@
+"""Candidates of a report: the largest and the smallest ids of each class, however rows arrive."""
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datarecs_spark.samples import BestRows
+from datarecs_spark.sort_keys import size_key_of
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["a", "b"]), st.none() | st.decimals(0, 3, places=1)), max_size=60
+)
+
+
+@pytest.mark.case("P61")
+@given(rows=ROWS, step=st.integers(1, 20), per_class=st.integers(0, 3))
+def test_no_batch_hides_what_would_be_shown(
+    rows: list[tuple[str, Decimal | None]], step: int, per_class: int
+) -> None:
+    best = BestRows(per_class)
+    keys = [None if size is None else size_key_of(size) for _, size in rows]
+    ids = [f"{7 * at % 61:02}" for at in range(len(rows))]
+    classes = [kind for kind, _ in rows]
+    told = pa.table({"break_id": ids, "measure": ["m"] * len(rows), "class": classes})
+    for start in range(0, len(rows), step):
+        sizes = pa.array(keys[start : start + step], pa.string())
+        best.see(told.slice(start, step), sizes)
+    found = set(best.table().column("break_id").to_pylist()) if best else set()
+    for kind in "ab":
+        own = [each for each in zip(ids, keys, classes, strict=True) if each[2] == kind]
+        sized = [(key, name) for name, key, _ in own if key is not None]
+        by_size = sorted(sized, key=lambda each: each[1])
+        by_size.sort(key=lambda each: each[0], reverse=True)
+        wanted = {name for name, *_ in sorted(own)[:per_class]}
+        assert wanted | {name for _, name in by_size[:per_class]} <= found
+    assert len(found) <= 2 * 4 * per_class

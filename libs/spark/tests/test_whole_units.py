@@ -1,0 +1,66 @@
+"""Whole units as columns: texts, size keys and doubles are those of the decimals they stand for."""
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datarecs_core.documents import decimal_text
+from datarecs_core.values import EXACT
+from datarecs_spark.forms import INTEGER, Form, FormKind, decimal
+from datarecs_spark.sort_keys import size_key_of
+from datarecs_spark.whole_units import (
+    cut_by,
+    doubles_of,
+    times,
+    unit_keys,
+    unit_texts,
+    units_of,
+)
+
+MOST = 10**38 - 1
+UNITS = st.lists(st.integers(-MOST, MOST) | st.integers(-10_000, 10_000), min_size=1, max_size=5)
+SCALES = st.integers(0, 38)
+
+
+def decimals(units: list[int], scale: int) -> list[Decimal]:
+    return [Decimal(each).scaleb(-scale, EXACT) for each in units]
+
+
+@given(units=UNITS, scale=SCALES)
+def test_a_decimal_is_its_units_and_its_units_say_it(units: list[int], scale: int) -> None:
+    values = decimals(units, scale)
+    column = pa.array([None, *values], pa.decimal128(38, scale))
+    numbers, known = units_of(decimal(38, scale), column.slice(1))
+    assert numbers.tolist() == units
+    assert known.all()
+    assert unit_texts(numbers, scale).to_pylist() == list(map(decimal_text, values))
+    sizes = np.abs(numbers)
+    keys = [size_key_of(each.copy_abs()) for each in values]
+    assert unit_keys(sizes, scale).to_pylist() == keys
+    assert doubles_of(numbers, scale).tolist() == list(map(float, values))
+
+
+@given(units=UNITS, factor=st.integers(0, 10**20), unit=st.integers(1, 10**20))
+def test_no_size_makes_arithmetic_inexact(units: list[int], factor: int, unit: int) -> None:
+    column = pa.array(decimals(units, 0), pa.decimal128(38, 0))
+    numbers = units_of(decimal(38, 0), column).numbers
+    assert times(numbers, factor).tolist() == [each * factor for each in units]
+    assert cut_by(numbers, unit).tolist() == [each // unit for each in units]
+
+
+@pytest.mark.parametrize(
+    ("form", "plain", "units"),
+    [
+        (INTEGER, [2**63 - 1, None, -(2**63)], [2**63 - 1, 0, -(2**63)]),
+        (Form(kind=FormKind.DATE), [1, None, -5_000_000_000], [86_400_000_000, 0, -432 * 10**18]),
+        (Form(kind=FormKind.INSTANT), [-500, None, 7], [-500, 0, 7]),
+    ],
+)
+def test_what_is_null_is_not_known(form: Form, plain: list[int | None], units: list[int]) -> None:
+    numbers, known = units_of(form, pa.array(plain, pa.int64()))
+    assert numbers.tolist() == units
+    assert known.tolist() == [True, False, True]

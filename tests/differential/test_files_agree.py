@@ -1,0 +1,226 @@
+"""Parquet files as others write them: oracle and Spark give one proof, byte by byte."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_application.comparison import Answer, Means, Question, answer
+from datarecs_application.ports.comparing import Connector, Engine
+from datarecs_connectors.extracted import rows_of
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.faults import PlanRefusedError
+from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.run_json import Sealing, proof_document
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_memory.engine import MemoryEngine
+from datarecs_spark.errors import NotCoveredError
+from datarecs_spark.session import SparkRuntime
+from datarecs_specs.documents import job_of
+from datarecs_testing.clock import ManualClock
+from datarecs_testing.tables import NOON
+from datarecs_testing.telling import SilentTold
+
+pytestmark = pytest.mark.spark
+
+Ask = Callable[..., Answer]
+Tables = tuple[pa.Table, pa.Table]
+SECOND = 1_000_000_000
+ROWS = 40
+NANOS = pa.timestamp("ns", tz="UTC")
+
+
+@pytest.fixture
+def ask(spark_runtime: SparkRuntime, tmp_path: Path) -> Ask:
+    """The answer to a job over two tables, by a strategy of Spark or by the oracle."""
+
+    def asked(tables: Tables, spec: dict[str, Any], strategy: Strategy | None) -> Answer:
+        opened: dict[str, Connector] = {}
+        for name, table in zip(("one", "two"), tables, strict=True):
+            pq.write_table(table, tmp_path / f"{name}.parquet")
+        sources = [
+            {"name": name, "kind": "parquet", "connection": "c", "path": f"{name}.parquet"}
+            for name in ("one", "two")
+        ]
+        job = job_of("files", {"sources": sources, **spec})
+        if strategy is not None:
+            job = replace(job, execution=replace(job.execution, strategy=strategy))
+
+        def connect(source: Source) -> Connector:
+            opened[source.name] = open_connector(
+                source,
+                None,
+                {},
+                surroundings=Surroundings(
+                    roots=(tmp_path,),
+                    policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
+                    now=lambda: NOON,
+                    any_path=True,
+                ),
+            )
+            return opened[source.name]
+
+        def engine(plan: ComparisonPlan) -> Engine:
+            if strategy is None:
+                return MemoryEngine(lambda scan: rows_of(opened[scan.source], scan))
+            directory = tmp_path / f"differences-{strategy}"
+            made: Engine = spark_runtime.engine(plan, key=COMPARE_KEY, directory=directory)
+            return made
+
+        means = Means(
+            connect=connect,
+            engine=engine,
+            clock=ManualClock(),
+            extracts=str(tmp_path / f"extracts-{strategy}"),
+        )
+        question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
+        return answer(question, means, SilentTold())
+
+    return asked
+
+
+def agreed(ask: Ask, tables: Tables, spec: dict[str, Any]) -> Answer:
+    """What the oracle says, once Spark has said the same by every strategy."""
+    oracle = ask(tables, spec, None)
+    for strategy in (Strategy.FULL, Strategy.NARROW):
+        assert proof(ask(tables, spec, strategy)) == proof(oracle)
+    return oracle
+
+
+def proof(found: Answer) -> bytes:
+    sealing = Sealing(versions={}, key_id="k1")
+    return canonical_json(proof_document(found.plan, found.outcome, sealing=sealing))
+
+
+def rows(measures: object, **fields: object) -> dict[str, object]:
+    return {"name": "rows", "type": "row", "dimensions": ["id"], "measures": measures, **fields}
+
+
+def moments(*, later: int = 0) -> pa.Table:
+    """Times around a microsecond, some of them later by so many nanoseconds."""
+    ticks = [
+        None if at % 13 == 0 else (at - 20) * SECOND + at * 137 + (later if at % 5 == 0 else 0)
+        for at in range(ROWS)
+    ]
+    clock = [None if tick is None else tick % (86_400 * SECOND) for tick in ticks]
+    return pa.table(
+        {
+            "id": range(ROWS),
+            "part": [f"p{at % 3}" for at in range(ROWS)],
+            "at": pa.array(ticks, NANOS),
+            "local": pa.array(ticks, pa.timestamp("ns")),
+            "clock": pa.array(clock, pa.time64("ns")),
+        }
+    )
+
+
+def test_nanoseconds_are_values_keys_and_results_of_functions(ask: Ask) -> None:
+    times = [{"name": name} for name in ("at", "local", "clock")]
+    functions = [
+        {"name": f"{each['name']}_{function}", "column": each["name"], "function": function}
+        for each in times
+        for function in ("min", "max", "count", "count_distinct")
+    ]
+    spec = {
+        "stages": [
+            rows(times),
+            {**rows("*"), "name": "keys", "dimensions": ["at", "clock"]},
+            {"name": "parts", "type": "aggregate", "dimensions": ["part"], "measures": functions},
+            {"name": "bytes", "type": "digest", "dimensions": ["id"], "measures": "*"},
+        ]
+    }
+    found = agreed(ask, (moments(), moments(later=1)), spec)
+    first = found.outcome.stages[0].results
+    assert first is not None
+    assert [measure.outside for measure in first.measures] == [7, 7, 7]
+    assert first.measures[0].max_abs_delta == Decimal("0.001")
+    assert agreed(ask, (moments(), moments()), spec).outcome.verdict is Verdict.MATCHED
+
+
+def test_nanoseconds_meet_microseconds_tolerances_and_rules(ask: Ask) -> None:
+    coarse = moments()
+    for name, kind in (("at", pa.timestamp("us", tz="UTC")), ("local", pa.timestamp("us"))):
+        ticks = coarse.column(name).cast(pa.int64()).to_pylist()
+        cut = pa.array([None if tick is None else tick // 1000 for tick in ticks], kind)
+        coarse = coarse.set_column(coarse.column_names.index(name), name, cut)
+    lasting = {"tolerances": [{"type": "DURATION", "value": "PT0.000001S"}]}
+    spec: dict[str, Any] = {
+        "stages": [
+            rows([{"name": "at"}, {"name": "local"}]),
+            rows([{"name": "at", **lasting}], name="near"),
+        ]
+    }
+    found = agreed(ask, (moments(), coarse), spec)
+    plain, near = (each.results for each in found.outcome.stages)
+    assert plain is not None
+    assert near is not None
+    assert plain.measures[0].precision == plain.measures[0].outside > 0
+    assert near.measures[0].outside == 0
+    for rounding in ("truncate", "half_even"):
+        for precision in ("declared_min", "us", "ms"):
+            rule = {"timestamps": {"precision": precision, "rounding": rounding}}
+            agreed(ask, (moments(later=499), coarse), {**spec, "normalize": rule})
+
+
+def test_a_condition_over_nanoseconds_is_refused_by_name(ask: Ask) -> None:
+    """Spark has no type for them, so it would answer about other times."""
+    where = rows([{"name": "at"}], where="at >= TIMESTAMP '1970-01-01T00:00:00Z'")
+    tables = (moments(), moments())
+    assert ask(tables, {"stages": [where]}, None).outcome.verdict is Verdict.MATCHED
+    with pytest.raises(Exception, match="rows") as caught:
+        ask(tables, {"stages": [where]}, Strategy.FULL)
+    assert isinstance(caught.value.__cause__, NotCoveredError)
+
+
+def nested(*, tag: int = 1) -> pa.Table:
+    return (
+        moments()
+        .append_column("tags", pa.array([[tag, None]] * ROWS))
+        .append_column("place", pa.array([{"x": 1, "y": [{"z": "a"}]}] * ROWS))
+    )
+
+
+def test_nested_columns_matter_to_nobody_who_does_not_name_them(ask: Ask) -> None:
+    spec = {
+        "stages": [
+            {"name": "shape", "type": "schema"},
+            {"name": "how-many", "type": "counts"},
+            rows("*", **{"except": ["tags", "place"]}),
+        ]
+    }
+    assert agreed(ask, (nested(), nested(tag=2)), spec).outcome.verdict is Verdict.MATCHED
+    other = nested().drop_columns(["place"])
+    found = agreed(ask, (nested(), other), spec)
+    shape, counts, same = (each.verdict for each in found.outcome.stages)
+    assert (shape, counts, same) == (Verdict.UNMATCHED, Verdict.MATCHED, Verdict.MATCHED)
+
+
+def test_a_nested_column_under_star_is_not_comparable(ask: Ask) -> None:
+    found = agreed(ask, (nested(), nested()), {"stages": [rows("*")]})
+    results = found.outcome.stages[0].results
+    assert results is not None
+    outside = {each.name for each in results.measures if each.outside}
+    assert outside == {"tags", "place"}
+    assert found.outcome.verdict is Verdict.UNMATCHED
+    with pytest.raises(PlanRefusedError, match=r"'tags' of source one has the type list<.*except"):
+        ask((nested(), nested()), {"stages": [rows([{"name": "tags"}])]}, None)
+
+
+def test_rows_of_files_that_are_nested_throughout_are_counted(ask: Ask) -> None:
+    only = nested().select(["tags"])
+    spec = {"stages": [{"name": "how-many", "type": "counts"}]}
+    found = agreed(ask, (only, only.slice(1)), spec)
+    results = found.outcome.stages[0].results
+    assert results is not None
+    assert results.counts.source_row_counts == (ROWS, ROWS - 1)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_cli.local.engines import EngineChoice, cells_of, chosen
+from datarecs_cli.local.engines import EngineChoice, cells_of, chosen, heap_of
 from datarecs_cli.main import run
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan, StrategyChoice
 from datarecs_core.comparison.scan import FileList, PinnedFile, Scan, ScanColumn, SourceSchema
@@ -531,3 +531,10 @@ def test_small_questions_are_answered_without_spark(
 def test_cells_are_counted_where_every_source_says_its_rows() -> None:
     assert cells_of(a_plan(1_000, columns=3)) == 6_000
     assert cells_of(a_plan(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "heap"), [(0.5, "512m"), (0.75, "512m"), (2, "1024m"), (8, "4096m")]
+)
+def test_java_gets_half_of_a_runs_memory(memory_gib: float, heap: str) -> None:
+    assert heap_of(int(memory_gib * 2**30)) == heap

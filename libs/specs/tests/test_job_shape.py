@@ -168,6 +168,22 @@ def test_a_duration_is_a_length() -> None:
             "{name: a, kind: jdbc, connection: f, relation: x, snapshot: {ref: main}}",
             ["DR1006 spec.sources[0].snapshot"],
         ),
+        (
+            "{name: a, kind: csv, connection: f, path: x, partition: {by: id}}",
+            ["DR1006 spec.sources[0]"],
+        ),
+        (
+            "{name: a, kind: parquet, connection: f, path: x, partition_by: none}",
+            ["DR1006 spec.sources[0]"],
+        ),
+        (
+            "{name: a, kind: json, connection: f, path: x, partition: {count: 8}}",
+            ["DR1006 spec.sources[0]"],
+        ),
+        (
+            "{name: a, kind: iceberg, connection: f, relation: x.y, partition: {by: day}}",
+            ["DR1006 spec.sources[0]"],
+        ),
         ("{name: a, kind: csv, path: x}", ["DR1010 spec.sources[0]"]),
         ("{name: a, kind: csv, connection: f, path: ../x}", ["DR1008 spec.sources[0].path"]),
         ("{kind: csv, connection: f, path: x}", ["DR1010 spec.sources[0]"]),
@@ -206,6 +222,21 @@ def test_an_option_names_the_kinds_it_belongs_to() -> None:
         ).encode()
     )
     assert decoded.faults[0].hint == "it is an option of kind postgres, jdbc"
+
+
+def test_a_partition_of_files_is_placed_at_its_key() -> None:
+    written = "{name: a, kind: csv, connection: f, path: x, partition_by: id}"
+    (decoded,) = decode_yaml(text(source=written).encode())
+    (found,) = decoded.faults
+    assert (found.line, found.column) == (6, 7 + written.index("partition_by"))
+    assert found.pointer == "/spec/sources/0/partition"
+    assert found.hint == "leave it out; it is for kind jdbc, postgres"
+
+
+def test_a_partition_that_says_nothing_is_every_kinds() -> None:
+    """Specs stored before, with all defaults spelled out, stay readable."""
+    written = "{name: a, kind: csv, connection: f, path: x, partition: {by: auto}}"
+    assert source(written) == source("{name: a, kind: csv, connection: f, path: x}")
 
 
 def test_options_at_their_default_are_left_to_the_connector() -> None:

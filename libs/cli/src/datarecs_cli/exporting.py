@@ -18,6 +18,9 @@ from tempfile import TemporaryDirectory
 from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_cli.output import csv_text, exact_json
 from datarecs_core.comparison.plan import PRESENCE
+from datarecs_core.comparison.sealed import SealedRun, SealedStage
+from datarecs_reports.differences import DifferenceFilter, all_differences
+from datarecs_reports.stored_rows import parts_of
 
 MAX_XLSX_ROWS = 200_000
 _EXACT_IN_XLSX = 15
@@ -86,6 +89,20 @@ class Layout:
 def _member(row: Row, name: str) -> Mapping[str, object]:
     found = row.get(name)
     return found if isinstance(found, Mapping) else {}
+
+
+def stored(
+    run: SealedRun,
+    stages: Iterable[SealedStage],
+    differences: Path,
+    where: DifferenceFilter | None = None,
+) -> tuple[Layout, Iterable[Row]]:
+    """Columns and rows of what a run stored of these stages."""
+    executed = [each for each in stages if each.results]
+    names = (one.name for each in executed for one in each.dimensions)
+    layout = Layout(dimensions=tuple(dict.fromkeys(names)), sources=run.sources)
+    parts = [part for each in executed for part in parts_of(differences, each.name)]
+    return layout, all_differences(parts, where or DifferenceFilter())
 
 
 def export(rows: Iterable[Row], layout: Layout, form: ExportForm, target: Path) -> int:

@@ -9,17 +9,15 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
-from subprocess import TimeoutExpired
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from datarecs_core.comparison.plan import ComparisonPlan
@@ -33,9 +31,14 @@ from datarecs_spark.cluster import (
 )
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import ClusterUnfitError, SparkFailure, SparkStartError, cause_name
+from datarecs_spark.java_process import (
+    STARTED,
+    JavaVoice,
+    leave_accumulators,
+    let_go,
+    own_interrupts,
+)
 
-STOP_LIMIT_S = 20.0
-_STANDARD_ERROR = 2
 _NEWEST_JAVA = 23
 """Hadoop 3.4, by which Spark 4.1 opens files, does not run on Java 24 and later."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -95,7 +98,7 @@ class SparkRuntime:
 
     def __init__(self, session: SparkSession, settings: SparkSettings, gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
         self._session, self._gateway = session, gateway
-        self.settings = settings
+        self.settings, self._abandoned = settings, False
         self._cancellation = Cancellation(session.sparkContext)
 
     @classmethod
@@ -117,17 +120,24 @@ class SparkRuntime:
             os.environ["JAVA_HOME"] = settings.java_home  # noqa: TID251 - written, not read
         # Of the short-lived Java that only makes the command line.
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", _SHORT_LIVED)  # noqa: TID251 - as above
-        try:
-            gateway = launch_gateway(conf, {"stdout": _STANDARD_ERROR})
-            if settings.cluster is not None:
-                # Not before: what the launcher is given stands in the list of processes.
-                conf.setAll(list(secret_configuration(settings.cluster).items()))
-            context = SparkContext(conf=conf, gateway=gateway)
-            # Python workers would otherwise be the first `python3` of the path.
-            context.pythonExec = settings.python
-            runtime = cls(SparkSession(context), settings, gateway)
-        except Exception as cause:
-            raise _start_error(settings, cause) from cause
+        said = JavaVoice()
+        with ExitStack() as unfinished:
+            try:
+                gateway = said.launched(conf)
+                unfinished.callback(let_go, gateway.proc)
+                unfinished.callback(gateway.proc.kill)
+                if settings.cluster is not None:
+                    # Not before: what the launcher is given stands in the list of processes.
+                    conf.setAll(list(secret_configuration(settings.cluster).items()))
+                with own_interrupts():
+                    context = SparkContext(conf=conf, gateway=gateway)
+                # Python workers would otherwise be the first `python3` of the path.
+                context.pythonExec = settings.python
+                runtime = cls(SparkSession(context), settings, gateway)
+                gateway.jvm.System.err.println(STARTED)
+                unfinished.pop_all()
+            except Exception as cause:
+                raise _start_error(settings, cause, said.why()) from cause
         if warm:
             runtime._warm()
         return runtime
@@ -157,19 +167,21 @@ class SparkRuntime:
         """Stop the engine made last; its compare raises CancelledError. From any thread."""
         self._cancellation.cancel()
 
+    def abandon(self) -> None:
+        """End the Java machine in the middle of whatever it does; `close` is called all the same.
+
+        It may be asked for between any two steps of a call to Java, which then never answers.
+        """
+        self._abandoned = True
+        self._gateway.proc.kill()
+
     def close(self) -> None:
         """End the Java machine; safe to repeat."""
-        _leave_accumulators(self._session.sparkContext)
-        self._session.stop()
+        leave_accumulators(self._session.sparkContext)
+        if not self._abandoned:
+            self._session.stop()
         self._gateway.shutdown()
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else a later start finds the dead machine
-        process = self._gateway.proc
-        process.stdin.close()
-        try:
-            process.wait(STOP_LIMIT_S)
-        except TimeoutExpired:
-            process.kill()
-            process.wait()
+        let_go(self._gateway.proc)
 
     def versions(self) -> Mapping[str, str]:
         """Of the tables on which results depend, as they stand in a proof."""
@@ -189,30 +201,13 @@ class SparkRuntime:
             raise _start_error(self.settings, cause) from cause
 
 
-def _leave_accumulators(context: SparkContext) -> None:
-    """Let the server of accumulators, which nothing here uses, end by itself.
-
-    It sees only between two looks, up to a second apart, that it shall.
-    """
-    server = getattr(context, "_accumulatorServer", None)
-    if server is not None:
-        context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001 - as `stop` leaves it
-        # Java hangs up meanwhile, which its handler would print as an error.
-        server.handle_error = _unheard
-        Thread(target=server.shutdown, daemon=True).start()
-
-
-def _unheard(*_: object) -> None:
-    """Nobody waits for an answer any more."""
-
-
-def _start_error(settings: SparkSettings, cause: Exception) -> DatarecsError:
+def _start_error(settings: SparkSettings, cause: Exception, said: str = "") -> DatarecsError:
     if settings.cluster is None:
-        return SparkStartError(settings.java_home, str(cause).partition("\n")[0])
+        return SparkStartError(settings.java_home, said or " ".join(str(cause).splitlines()[:2]))
     return ClusterUnfitError(
-        f"{settings.master} gives no working session ({cause_name(cause)}); its processes need the "
-        "secret of DATARECS_SPARK__SECRET, `spark.network.crypto.enabled`, a way back to this "
-        f"machine, and datarecs in {settings.python}"
+        f"{settings.master} gives no working session ({said or cause_name(cause)}); its processes "
+        "need the secret of DATARECS_SPARK__SECRET, `spark.network.crypto.enabled`, a way back to "
+        f"this machine, and datarecs in {settings.python}"
     )
 
 

@@ -111,7 +111,7 @@ def decode_stored(kind: Kind, name: str, spec: Mapping[str, object]) -> Spec:
     """
     reading = Reading()
     found = _spec(kind, name, json_node(spec), reading)
-    if reading.faults or found is None:
+    if found is None or any(not fault.warning for fault in reading.faults):
         raise InvalidSpecError(findings=located(reading, document=0, root=None))
     return found
 

@@ -252,7 +252,7 @@ RESULTS = Record(
                     Field(
                         name="retention",
                         shape=Length(least=timedelta(days=1), most=timedelta(days=3_650)),
-                        doc="how long they are kept",
+                        doc="how long they are kept; nothing removes them yet",
                     ),
                     Field(
                         name="mask",
@@ -267,7 +267,7 @@ RESULTS = Record(
         Field(
             name="reports",
             shape=ListOf(item=Word(words=ReportFormat), most=len(ReportFormat)),
-            doc="files written at the end",
+            doc="written by `datarecs compare`; a server renders each when asked for it",
         ),
     ),
 )
@@ -279,7 +279,11 @@ EXECUTION = Record(
         Field(name="proof", shape=Word(words=ProofMode), doc="what run.json seals"),
         Field(name="strategy", shape=Word(words=Strategy), doc="how groups are found"),
         Field(name="extract", shape=Word(words=ExtractMode), doc="whether sources are copied"),
-        Field(name="memory", shape=Size(least=512 * _MIB, most=256 * _GIB), doc="of the run"),
+        Field(
+            name="memory",
+            shape=Size(least=512 * _MIB, most=256 * _GIB),
+            doc="of a local run; workers have theirs",
+        ),
         Field(name="spill", shape=Size(least=_MIB, most=_TIB), doc="disk of the run"),
         Field(
             name="partitions", shape=Whole(least=1, most=10_000, word="auto"), doc="of the engine"
@@ -290,7 +294,7 @@ EXECUTION = Record(
             doc="over all attempts",
             aliases=("timeout",),
         ),
-        Field(name="resume", shape=FLAG, doc="go on from checkpoints"),
+        Field(name="resume", shape=FLAG, doc="go on from checkpoints; none are written yet"),
         Field(name="attempts", shape=Whole(least=1, most=10), doc="at most"),
         Field(
             name="retry_on",

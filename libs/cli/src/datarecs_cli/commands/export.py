@@ -66,18 +66,13 @@ def export(
 
 def _of_folder(place: Path, where: "DifferenceFilter", stage: str | None) -> "tuple[Layout, Rows]":
     from datarecs_cli.evidence import stored_run
-    from datarecs_cli.exporting import Layout
-    from datarecs_reports.differences import all_differences
-    from datarecs_reports.stored_rows import parts_of
+    from datarecs_cli.exporting import stored
 
     run, folder = stored_run(place)
     stages = [each for each in run.stages if each.results and stage in (None, each.name)]
     if stage is not None and not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
-    names = (one.name for each in stages for one in each.dimensions)
-    layout = Layout(dimensions=tuple(dict.fromkeys(names)), sources=run.sources)
-    parts = [part for each in stages for part in parts_of(folder, each.name)]
-    return layout, all_differences(parts, where)
+    return stored(run, stages, folder, where)
 
 
 def _of_server(

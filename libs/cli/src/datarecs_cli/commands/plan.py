@@ -199,6 +199,7 @@ def _asked(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]]:
 
 
 def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
+    from datarecs_cli.local.reports import NAMES, further
     from datarecs_cli.output import cell
     from datarecs_core.comparison.planner import plan_hash
     from datarecs_reports.figures import count
@@ -224,9 +225,10 @@ def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
         "none: values are compared exactly as sources hold them"
     ]:
         yield f"  {cell(line)}"
-    breaks = asked.question.job.results.breaks
+    results = asked.question.job.results
+    names = ["run.json", "report.html", *(NAMES[each] for each in further(results.reports))]
     yield "written"
-    yield f"  run.json, report.html, at most {count(breaks.max_rows)} differences a stage"
+    yield f"  {', '.join(names)}, at most {count(results.breaks.max_rows)} differences a stage"
     if any(stage.seal_rows for stage in plan.stages):
         yield "  digests.parquet: every row is sealed (proof: rows), a second pass over every value"
     masked = masked_columns(plan)

@@ -4,6 +4,7 @@ Apart from the run because the choice needs the plan and the rows that were read
 nothing of Spark is imported before it is chosen.
 """
 
+import logging
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -34,7 +35,7 @@ MAX_CELLS = 150_000
 QUICK_CELLS = 5_000_000
 """Up to which Java's quick compiler alone is quicker: the thorough one costs more than it saves."""
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-_MIB = 1024**2
+_MIB, _LEAST_HEAP_MIB = 1024**2, 512
 
 
 class EngineChoice(StrEnum):
@@ -53,11 +54,14 @@ class Engines:
     out: OutFolder
     scratch: Path
     memory_bytes: int
+    """Of the run."""
     say: Callable[[str], None]
     open_things: ExitStack
     used: EngineChoice = EngineChoice.REFERENCE
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the data that rules depend on, as the engine used them."""
+    spark: "SparkRuntime | None" = None
+    """Once it was started."""
 
     def engine(self, plan: ComparisonPlan) -> Engine:
         """The engine for the plan, whose sources have been read."""
@@ -66,13 +70,19 @@ class Engines:
             self.versions = oracle_versions()
             return MemoryEngine(self.rows, key=COMPARE_KEY, write=self._store)
         self.say("starting Spark on this machine")
-        runtime = self._spark(plan)
+        self.spark = runtime = self._spark(plan)
         self.open_things.callback(runtime.close)
         self.versions = runtime.versions()
         # What the engine keeps for itself lies beside the differences, and is nobody's result.
         directory = self.scratch / "differences"
         made: Engine = runtime.engine(plan, key=COMPARE_KEY, directory=directory)
         return made
+
+    def abandon(self) -> None:
+        """Let nothing that was started hold anybody up; safe to repeat."""
+        if self.spark is not None:
+            self.spark.abandon()
+            logging.disable()  # py4j tells of every call that finds no Java
 
     def _store(self, stage: StagePlan, rows: Sequence[Difference]) -> str:
         with self.out.storing():
@@ -95,13 +105,21 @@ class Engines:
         return SparkRuntime.start(
             SparkSettings(
                 master="local[*]",
-                driver_memory=f"{self.memory_bytes // _MIB}m",
+                driver_memory=heap_of(self.memory_bytes),
                 java_home=str(java.home),
                 java_options=classes.of_spark(java, further.strip()),
                 scratch=self.scratch / "spark",
             ),
             warm=False,
         )
+
+
+def heap_of(memory_bytes: int) -> str:
+    """Java's share of a run's memory; the kernel, Python and Java itself take about as much.
+
+    Spark starts with no less than 512 MiB.
+    """
+    return f"{max(_LEAST_HEAP_MIB, memory_bytes // 2 // _MIB)}m"
 
 
 def oracle_versions() -> Mapping[str, str]:

@@ -1,6 +1,7 @@
 """Why a local comparison ends without one: its question does not fit, or nothing can be stored."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,3 +67,16 @@ class TooLittleMemoryError(DatarecsError):
 
     def __init__(self) -> None:
         super().__init__("the comparison needs more memory than this machine gives")
+
+
+class DeadlineExceededError(DatarecsError):
+    """The comparison did not end by itself within its time."""
+
+    code = RunDetail.DEADLINE_EXCEEDED
+    fix = "raise execution.deadline in the job, or narrow what is compared"
+
+    def __init__(self, limit: timedelta) -> None:
+        super().__init__(
+            f"the comparison was ended after its deadline of {limit.total_seconds():g} s"
+        )
+        self.limit = limit

@@ -1,11 +1,11 @@
-"""The folder a local comparison leaves: run.json, report.html, differences/, digests.parquet.
+"""The folder a local comparison leaves: run.json, report.html, differences/, and what it asks for.
 
 Apart from the run because of what must never happen here: a verdict of an earlier run beside the
 error of this one, half a document, or a file of the user's swept away.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -28,8 +28,11 @@ class OutFolder:
         self.digests = root / FILE
         self.differences = root / "differences"
 
-    def prepare(self) -> None:
+    def prepare(self, further: Iterable[str] = ()) -> None:
         """Make the folder and remove the files of an earlier comparison, and those alone.
+
+        Args:
+            further: names of files that this one writes besides.
 
         Raises:
             OutNotWritableError: the folder cannot be made or written.
@@ -39,6 +42,8 @@ class OutFolder:
             self.run_json.unlink(missing_ok=True)
             self.report.unlink(missing_ok=True)
             self.digests.unlink(missing_ok=True)
+            for name in further:
+                (self.root / name).unlink(missing_ok=True)
             for stage in self.differences.glob("*/"):
                 for part in (one for name in _OURS for one in stage.glob(name)):
                     part.unlink()

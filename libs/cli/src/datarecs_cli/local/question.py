@@ -26,6 +26,7 @@ from datarecs_core.jobs.parameters import parameters_document, resolve_parameter
 from datarecs_core.jobs.spec_hash import spec_hash
 from datarecs_core.resources.connection import Connection, FilesConfig, connection_faults
 from datarecs_specs.documents import decode_json
+from datarecs_specs.findings import as_lines
 from datarecs_specs.reading import Surroundings
 
 LOCAL = Surroundings(local_files=True)
@@ -100,6 +101,9 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | N
     if any(file.faults for file in files):
         tell(files, invocation)
         return None
+    for file in files:
+        for line in as_lines(file.findings, file=plain(file.name), text=file.text):
+            invocation.say(line)
     documents = [one for file in files for one in file.documents]
     jobs = [one.spec for one in documents if isinstance(one.spec, ReconciliationJob)]
     if len(jobs) != 1:

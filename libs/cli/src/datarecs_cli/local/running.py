@@ -22,6 +22,7 @@ from datarecs_application.comparison import (
 )
 from datarecs_application.ports.comparing import Engine
 from datarecs_application.ports.outside import Clock
+from datarecs_cli.local.deadline import ends_after
 from datarecs_cli.local.engines import EngineChoice, Engines
 from datarecs_cli.local.faults import (
     QuestionRefusedError,
@@ -31,6 +32,7 @@ from datarecs_cli.local.faults import (
 )
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.local.question import Asked
+from datarecs_cli.local.reports import NAMES, further, write
 from datarecs_cli.local.sources import LocalSources
 from datarecs_cli.local.telling import PROGRESS_EVERY, LocalTold
 from datarecs_core.comparison.differences import COMPARE_KEY_ID
@@ -45,6 +47,7 @@ from datarecs_core.comparison.run_json import (
 from datarecs_core.comparison.sealed import sealed_run
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.vocabulary import ReportFormat
 from datarecs_core.values import instant_text
 from datarecs_reports.digest_file import digest_file
 from datarecs_reports.html import error_report, run_report
@@ -72,13 +75,14 @@ def compare_locally(asked: Asked, local: Local) -> Mapping[str, object]:
         OutNotWritableError: nothing can be stored.
         DatarecsError: a source or the comparison failed; the report says so, too.
     """
-    local.out.prepare()
+    local.out.prepare(NAMES[each] for each in further(asked.question.job.results.reports))
     started = local.clock.now()
     try:
         with ExitStack() as open_things:
             scratch = open_things.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-"))
             work = _Work(asked, local, Path(scratch), open_things)
-            found = answer(asked.question, work.means(), local.told)
+            with ends_after(asked.question.job.execution.deadline, abandon=work.engines.abandon):
+                found = answer(asked.question, work.means(), local.told)
             return _stored(asked, local, started, found, work.engines)
     except PlanRefusedError as refused:
         local.out.forget()
@@ -195,6 +199,10 @@ def _stored(
         local.out.store(local.out.digests, digest_file(outcome_leaves(found.outcome)))
     view |= {"status": "COMPLETED", "result": found.outcome.verdict.value}
     local.out.store(local.out.report, run_report(document, view, samples=True))
+    for form in further(asked.question.job.results.reports):
+        refused = write(form, document, run, local.out)
+        if refused is not None:
+            local.told.keep(refused)
     local.out.store(local.out.run_json, written)
     return document
 
@@ -206,6 +214,10 @@ def _store_error(asked: Asked, local: Local, started: datetime, error: Exception
     view = _view(asked, local, started)
     view |= {"status": "ERRORED", "result": None, "error": failure_words(error)}
     local.out.store(local.out.report, error_report(view))
+    if ReportFormat.JUNIT in asked.question.job.results.reports:
+        from datarecs_reports.junit import ending_junit
+
+        local.out.store(local.out.root / NAMES[ReportFormat.JUNIT], ending_junit(view))
 
 
 def _view(asked: Asked, local: Local, started: datetime) -> dict[str, object]:

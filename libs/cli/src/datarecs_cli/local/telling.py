@@ -118,6 +118,10 @@ class LocalTold:
         """A line that moves on a terminal and is not repeated elsewhere."""
         self._tell(text)
 
+    def keep(self, text: str) -> None:
+        """A line that stays."""
+        self._screen.say(cell(text))
+
     def done(self) -> None:
         """Take the moving line away, before anything else is printed."""
         self._screen.clear()

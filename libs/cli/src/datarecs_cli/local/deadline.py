@@ -1,0 +1,61 @@
+"""The time that a local comparison may take, however it is spent: reading, waiting or comparing.
+
+Its own module because it alone interrupts what others do. Whatever waits in the main thread waits
+for a signal, too, so an alarm ends a read of a slow source, a pause before a second look and a
+query alike; Ctrl-C goes the same way.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from datarecs_cli.local.faults import DeadlineExceededError
+
+_AGAIN_S = 10.0
+"""Until the next alarm, for who took this one for an error of his own and went on."""
+_HEARD = (signal.SIGALRM, signal.SIGINT)
+
+
+class _StoppedError(KeyboardInterrupt):
+    """Goes through whoever handles errors; who knows of Ctrl-C, as psycopg does, cancels first."""
+
+
+@contextmanager
+def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[None]:
+    """What is done inside ends by then; main thread only.
+
+    Args:
+        limit: more than zero.
+        abandon: called first of all, between any two steps of what is done inside: ends what would
+            hold its way out up.
+
+    Raises:
+        DeadlineExceededError: it did not end by itself.
+        KeyboardInterrupt: the user did not wait for it.
+    """
+    heard: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        heard.append(number)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        abandon()
+        raise _StoppedError
+
+    before = {number: signal.signal(number, stop) for number in _HEARD}
+    try:
+        signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except BaseException as error:
+        # Libraries make errors of their own of it.
+        if not heard:
+            raise
+        if heard[0] == signal.SIGINT:
+            raise KeyboardInterrupt from error
+        raise DeadlineExceededError(limit) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

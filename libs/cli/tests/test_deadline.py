@@ -1,0 +1,152 @@
+"""A local comparison ends in its time, whatever it does just then, and leaves nothing behind."""
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import psycopg
+import pytest
+
+from datarecs_cli.exit_codes import ExitCode, exit_code_of
+from datarecs_cli.invocation import Invocation
+from datarecs_cli.local.deadline import ends_after
+from datarecs_cli.local.engines import EngineChoice
+from datarecs_cli.local.faults import DeadlineExceededError
+from datarecs_cli.local.folder import OutFolder
+from datarecs_cli.local.question import Flags, asked
+from datarecs_cli.local.running import Local, compare_locally
+from datarecs_cli.local.telling import LocalTold
+from datarecs_runtime.clock import SystemClock
+from datarecs_testing.stack import PostgresServer
+
+AT_ONCE = timedelta(milliseconds=10)
+JOB = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: patient}
+spec:
+  sources:
+    - {name: one, kind: csv, path: one.csv}
+    - {name: two, kind: csv, path: two.csv}
+  stages:
+    - {name: rows, type: row, dimensions: [id], measures: "*", confirm: {after: PT1H}}
+"""
+CSV = "{name: one, kind: csv, path: one.csv}"
+SLOW = "{name: one, kind: postgres, connection: pg, relation: public.slow}"
+CONNECTION = """\
+apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {{name: pg}}
+spec:
+  type: postgres
+  config: {{host: 127.0.0.1, port: {port}, database: {dbname}, user: {user}, sslmode: disable}}
+  auth: {{password: "env:SLOW_PASSWORD"}}
+---
+"""
+
+
+@pytest.fixture
+def abandoned() -> Iterator[list[str]]:
+    """Filled when what holds up is let go; signals are as before afterwards."""
+    before = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)
+    yield []
+    assert (signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def interrupted_query() -> None:
+    """As libraries answer to an exception of a signal."""
+    try:
+        Event().wait()
+    except BaseException as error:
+        raise RuntimeError("query interrupted") from error
+
+
+def test_what_waits_for_ever_ends_at_the_deadline(abandoned: list[str]) -> None:
+    with (
+        pytest.raises(DeadlineExceededError, match=r"deadline of 0\.01 s"),
+        ends_after(AT_ONCE, abandon=lambda: abandoned.append("once")),
+    ):
+        Event().wait()
+    assert abandoned == ["once"]
+
+
+def test_a_library_that_makes_an_error_of_its_own_of_it_hides_nothing(abandoned: list[str]) -> None:
+    with (
+        pytest.raises(DeadlineExceededError),
+        ends_after(AT_ONCE, abandon=lambda: abandoned.append("once")),
+    ):
+        interrupted_query()
+
+
+def test_ctrl_c_ends_it_as_an_interrupt(abandoned: list[str]) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ends_after(timedelta(hours=1), abandon=lambda: abandoned.append("once")),
+    ):
+        signal.raise_signal(signal.SIGINT)
+    assert abandoned == ["once"]
+
+
+def test_what_ends_by_itself_is_left_alone(abandoned: list[str]) -> None:
+    with ends_after(timedelta(hours=1), abandon=lambda: abandoned.append("once")):
+        pass
+    assert abandoned == []
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder; scratch goes to a folder of its own in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    Path("one.csv").write_text("id,amount\n1,1.10\n")
+    Path("two.csv").write_text("id,amount\n1,1.20\n")
+    return tmp_path
+
+
+def ended_at_its_deadline(place: Path, declared: str) -> None:
+    """With its own code, exit 3 and a page that says so, and without scratch or a verdict."""
+    Path("job.yaml").write_text(declared)
+    invocation, clock = Invocation(), SystemClock()
+    found = asked(
+        Flags(sources=("job.yaml",)), now=datetime(2026, 1, 31, tzinfo=UTC), invocation=invocation
+    )
+    assert found is not None
+    execution = replace(found.question.job.execution, deadline=timedelta(seconds=0.5))
+    question = replace(found.question, job=replace(found.question.job, execution=execution))
+    local = Local(
+        run_id="0188f0c8-0000-7000-8000-000000000001",
+        out=OutFolder(place / "out"),
+        engine=EngineChoice.REFERENCE,
+        told=LocalTold.of(invocation, {}, clock),
+        clock=clock,
+    )
+    with pytest.raises(DeadlineExceededError) as ended:
+        compare_locally(replace(found, question=question), local)
+    assert exit_code_of(ended.value) is ExitCode.ERRORED
+    assert "DEADLINE_EXCEEDED" in local.out.report.read_text()
+    assert not local.out.run_json.exists()
+    assert list((place / "scratch").iterdir()) == []
+
+
+def test_a_comparison_that_waits_for_a_second_look_ends_at_its_deadline(place: Path) -> None:
+    ended_at_its_deadline(place, JOB)
+
+
+@pytest.mark.integration
+def test_a_comparison_whose_database_does_not_answer_ends_at_its_deadline(
+    place: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = postgres_server.fresh_database().replace("postgresql+psycopg", "postgresql")
+    with psycopg.connect(admin, autocommit=True) as session:
+        session.execute("CREATE VIEW slow AS SELECT 1 AS id, 1.1 AS amount FROM pg_sleep(3600)")
+        fields = psycopg.conninfo.conninfo_to_dict(admin)
+        monkeypatch.setenv("SLOW_PASSWORD", str(fields["password"]))
+        ended_at_its_deadline(place, CONNECTION.format(**fields) + JOB.replace(CSV, SLOW))
+        still = session.execute("SELECT count(*) FROM pg_stat_activity WHERE query ~ 'slow'")
+        assert still.fetchall() == [(1,)]  # this one

@@ -1,0 +1,85 @@
+"""`results.reports` of a job: every form is a file beside run.json, and none outlives its run."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_cli import exporting
+from datarecs_cli.main import run
+
+FURTHER = ("report.md", "junit.xml", "mismatches.csv", "mismatches.xlsx", "mismatches.parquet")
+JOB = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: orders}
+spec:
+  sources:
+    - {name: one, kind: csv, path: one.csv}
+    - {name: two, kind: csv, path: two.csv}
+  stages:
+    - {name: rows, type: row, dimensions: [id], measures: [{name: amount}]}
+  results: {reports: [markdown, junit, csv, xlsx, parquet, csv]}
+"""
+Shown = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("one.csv").write_text("id,amount\n1,1.10\n2,2.20\n")
+    Path("two.csv").write_text("id,amount\n1,1.20\n3,2.20\n")
+    Path("job.yaml").write_text(JOB)
+    return tmp_path
+
+
+def test_every_form_is_a_file_beside_run_json(folder: Path, capsys: Shown) -> None:
+    assert run(["compare", "job.yaml", "--out", "out"]) == 1
+    out = folder / "out"
+    assert {each.name for each in out.iterdir() if each.is_file()} == {
+        "run.json",
+        "report.html",
+        *FURTHER,
+    }
+    assert pq.read_table(out / "mismatches.parquet").num_rows == 3
+    assert 'failures="2"' in (out / "junit.xml").read_text()
+    capsys.readouterr()
+    assert run(["compare", "job.yaml", "-o", "md"]) == 1
+    assert (out / "report.md").read_text() == capsys.readouterr().out
+    assert run(["export", "out", "--out", "exported.csv"]) == 0
+    assert (out / "mismatches.csv").read_bytes() == Path("exported.csv").read_bytes()
+
+
+def test_a_comparison_that_fails_leaves_no_report_of_an_earlier_one(folder: Path) -> None:
+    assert run(["compare", "job.yaml", "--out", "out"]) == 1
+    (folder / "two.csv").write_text('id,amount\n1,"1.20\n')
+    assert run(["compare", "job.yaml", "--out", "out"]) == 3
+    assert {each.name for each in (folder / "out").iterdir() if each.is_file()} == {
+        "report.html",
+        "junit.xml",
+    }
+    assert 'errors="1"' in (folder / "out" / "junit.xml").read_text()
+
+
+def test_what_no_spreadsheet_holds_is_said_and_the_verdict_stands(
+    folder: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "MAX_XLSX_ROWS", 2)
+    assert run(["compare", "job.yaml", "--out", "out"]) == 1
+    assert "not written  out/mismatches.xlsx: more than 2 rows" in capsys.readouterr().err
+    assert not (folder / "out" / "mismatches.xlsx").exists()
+    assert (folder / "out" / "run.json").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_plan_names_them(capsys: Shown) -> None:
+    assert run(["plan", "job.yaml"]) == 0
+    listed = "  run.json, report.html, report.md, junit.xml, mismatches.csv"
+    assert listed in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+def test_plan_says_what_has_no_effect(capsys: Shown) -> None:
+    Path("job.yaml").write_text(JOB + "  execution: {extract: stream}\n")
+    assert run(["plan", "job.yaml"]) == 0
+    assert "DR1009 warning: spec.execution.extract: sources are copied" in capsys.readouterr().err

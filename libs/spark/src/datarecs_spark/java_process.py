@@ -1,0 +1,104 @@
+"""The Java process of a session: how it is heard, what of pyspark stands in its way, how it ends.
+
+Apart from the session because this is about a process, its pipes and signals, and not about Spark.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from subprocess import Popen, TimeoutExpired
+from threading import Thread
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+STOP_LIMIT_S = 20.0
+STARTED = "datarecs: started"
+"""What Java is asked to say once Spark runs: between the words of its start and all later ones."""
+_STANDARD_ERROR = 2
+_GREETINGS = ("WARNING: Using incubator modules", "Setting default log", "To adjust logging level")
+"""How every Java with Spark begins; no news to anybody."""
+_MOST_WORDS, _WORDS_LIMIT_S = 3, 2.0
+"""Lines that the error of a Java which did not start repeats, and how long they may take."""
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Ctrl-C stays what it was: Spark would ask a Java that is about to answer something else."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
+
+
+class JavaVoice:
+    """What Java says: kept while it starts, from then on passed to standard error."""
+
+    def __init__(self) -> None:
+        heard, self._ear = os.pipe()
+        self._kept: list[str] = []
+        self._listener = Thread(target=self._listen, args=(heard,), name="java-says", daemon=True)
+        self._listener.start()
+
+    def launched(self, conf: SparkConf) -> Any:  # noqa: ANN401 - py4j has no types
+        """The process; call once."""
+        with ThreadPoolExecutor(1) as pool:
+            launching = pool.submit(
+                launch_gateway, conf, {"stdout": self._ear, "stderr": self._ear}
+            )
+            try:
+                return launching.result()
+            except BaseException:  # for instance Ctrl+C: a Java that is left half started stays
+                if launching.exception() is None:
+                    launching.result().proc.kill()
+                    launching.result().proc.wait()
+                raise
+            finally:
+                os.close(self._ear)
+
+    def why(self) -> str:
+        """What it said before it ended, for which this waits; may be empty."""
+        self._listener.join(_WORDS_LIMIT_S)
+        return "; ".join(self._kept[:_MOST_WORDS])
+
+    def _listen(self, heard: int) -> None:
+        with os.fdopen(heard, errors="replace") as lines:
+            for line in lines:
+                if line.strip() == STARTED:
+                    break
+                if line.strip() and not line.startswith(_GREETINGS):
+                    self._kept.append(line.strip())
+            for line in lines:
+                os.write(_STANDARD_ERROR, line.encode())
+
+
+def let_go(java: Popen[bytes]) -> None:
+    """Wait for its end, to which it was told to come."""
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else a later start finds the dead machine
+    if java.stdin is not None:
+        java.stdin.close()
+    try:
+        java.wait(STOP_LIMIT_S)
+    except TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def leave_accumulators(context: SparkContext) -> None:
+    """Let the server of accumulators, which nothing here uses, end by itself.
+
+    It sees only between two looks, up to a second apart, that it shall.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001 - as `stop` leaves it
+        # Java hangs up meanwhile, which its handler would print as an error.
+        server.handle_error = _unheard
+        Thread(target=server.shutdown, daemon=True).start()
+
+
+def _unheard(*_: object) -> None:
+    """Nobody waits for an answer any more."""

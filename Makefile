@@ -120,6 +120,7 @@ bench: setup ## figures, with machine and load
 	@$(BENCH).compare $(FIGURES) --rows 1000000 --strategies narrow full --datacompy polars spark --goal 2
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --goal 0.8
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --goal 0.5
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --own-order --goal 0.5
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0.05 --goal 1.5
 	@$(BENCH).compare $(FIGURES) --rows 30000000 --goal 0.6
 	@$(BENCH).growth $(FIGURES)

@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -93,10 +94,13 @@ class Case:
         return self.out
 
 
-def generate(folder: Path, *, rows: int, share: float, sources: int) -> Case:
+def generate(
+    folder: Path, *, rows: int, share: float, sources: int, own_order: bool = False
+) -> Case:
     """Files of every source: source 0 whole, in each other one `share` of the rows differ.
 
     Of those every second is changed, every fourth missing, every fourth replaced by another key.
+    Sources of which nothing differs are the same files, unless each has an order of its own.
     """
     every = max(1, round(1 / share)) if share else 0
     columns = ", ".join(f"{sql} AS {name}" for name, sql in COLUMNS.items())
@@ -105,13 +109,14 @@ def generate(folder: Path, *, rows: int, share: float, sources: int) -> Case:
         for source in range(sources):
             picked = f"hash(i, 'differs', {source}) % {every} = 0" if every and source else "FALSE"
             kind = "(hash(i, 'kind') % 4)"
+            order = f" ORDER BY hash(i, 'order', {source})" if own_order else ""
             path = folder / f"source-{source}.parquet"
             connection.execute(
-                "COPY (SELECT * EXCLUDE (picked, kind)"  # noqa: S608 - constants of this page
-                f" REPLACE ({DIFFERS} + (picked AND kind < 2)::BIGINT AS {DIFFERS}) FROM (SELECT"
+                "COPY (SELECT * EXCLUDE (picked, kind, i)"  # noqa: S608 - constants of this page
+                f" REPLACE ({DIFFERS} + (picked AND kind < 2)::BIGINT AS {DIFFERS}) FROM (SELECT i,"
                 f" CASE WHEN {picked} AND {kind} = 3 THEN i + {rows} ELSE i END AS {KEY},"
                 f" {columns}, {picked} AS picked, {kind} AS kind FROM range({rows}) t(i))"
-                f" WHERE NOT (picked AND kind = 2)) TO '{path}' (FORMAT parquet)"
+                f" WHERE NOT (picked AND kind = 2){order}) TO '{path}' (FORMAT parquet)"
             )
             files.append(path)
     return Case(files=tuple(files), rows=rows, out=folder / "out")
@@ -168,23 +173,27 @@ class Datarecs:
             stages=(self.stage,),
             execution=replace(Execution(), strategy=self.strategy),
         )
-        schemas, pins = {}, {}
-        for source in sources:
-            tree = FileTree(
-                source=source.name,
-                root=self.case.files[0].parent,
-                now=lambda: datetime(2026, 1, 31, tzinfo=UTC),
-            )
-            connector = ParquetConnector(tree=tree, options=ParquetOptions())
-            pinned = connector.pin(source)
-            pins[source.name] = pinned.pin
-            schemas[source.name] = connector.describe(source, pinned.pin)
-            pinned.close()
+        connectors = [self._connector(source) for source in sources]
+        with ThreadPoolExecutor(len(sources)) as pinning:
+            held = list(pinning.map(lambda one, source: one.pin(source), connectors, sources))
+        pins = {source.name: each.pin for source, each in zip(sources, held, strict=True)}
+        schemas = {
+            source.name: connector.describe(source, pins[source.name])
+            for source, connector in zip(sources, connectors, strict=True)
+        }
         return plan_comparison(
             PlanRequest(
                 job=job, job_uid=UUID(int=7), spec_hash=spec_hash(job), schemas=schemas, pins=pins
             )
         )
+
+    def _connector(self, source: Source) -> ParquetConnector:
+        tree = FileTree(
+            source=source.name,
+            root=self.case.files[0].parent,
+            now=lambda: datetime(2026, 1, 31, tzinfo=UTC),
+        )
+        return ParquetConnector(tree=tree, options=ParquetOptions())
 
 
 def counts_of(results: StageResults) -> Counts:
@@ -408,6 +417,7 @@ def asking() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=1_000_000, help="of each source")
     parser.add_argument("--sources", type=int, default=2)
     parser.add_argument("--differ", type=float, default=0.0003, help="share of rows that differ")
+    parser.add_argument("--own-order", action="store_true", help="of the rows of each source")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument(
         "--strategies", type=Strategy, nargs="+", default=[Strategy.NARROW], help="of datarecs"
@@ -425,7 +435,13 @@ def main() -> int:
     load_before = os.getloadavg()[0]
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
-        case = generate(folder, rows=asked.rows, share=asked.differ, sources=asked.sources)
+        case = generate(
+            folder,
+            rows=asked.rows,
+            share=asked.differ,
+            sources=asked.sources,
+            own_order=asked.own_order,
+        )
         runtime = started(folder)
         held.callback(runtime.close)
         if asked.sources == 2:
@@ -439,6 +455,10 @@ def main() -> int:
         two = seconds[f"{judged}, two sources"]
         figures.append(ratio(f"{judged} to two sources", seconds[judged], two, asked.goal_of_two))
     title = f"{asked.sources} sources of {asked.rows:,} rows, {asked.differ:.2%} differ"
+    if asked.own_order:
+        title += ", each in an order of its own"
+    elif not asked.differ:
+        title += ": the same file twice"
     text = page(title, figures, about(seconds, load_before))
     sys.stdout.write(text)
     if asked.write:

@@ -210,7 +210,7 @@ def _hashed(columns: Sequence[KernelColumn], salt: int) -> pl.Expr:
     values = [_meeting(each) for each in columns]
     *seeds, outer = np.random.PCG64(salt).random_raw(len(values) + 1).tolist()
     hashes = [value.hash(seed) for value, seed in zip(values, seeds, strict=True)]
-    return reduce(operator.add, hashes).hash(outer)
+    return pl.sum_horizontal(hashes).hash(outer)
 
 
 def _too_large(source: KernelSource) -> pl.Expr:

@@ -157,6 +157,14 @@ def test_all_rows_are_counted_while_they_are_read(tmp_path: Path) -> None:
     assert rows_counted(tmp_path / "kept") == 2000
 
 
+@pytest.mark.case("P65")
+def test_as_many_columns_as_there_may_be_are_hashed(tmp_path: Path) -> None:
+    """2,000; each added to the sum of those before it took Polars minutes."""
+    wide = {"k": KEYS[:50]} | {f"c{at}": KEYS[at % 7 : at % 7 + 50] for at in range(1999)}
+    answer = narrow(a_task(tmp_path, wide, {**wide, "c1998": [0] * 50}))
+    assert (answer.given_up, answer.kept[0]) == (None, 50)
+
+
 @pytest.mark.parametrize("sources", [2, 3, 5])
 def test_a_row_that_stands_once_more_in_one_source_is_kept(tmp_path: Path, sources: int) -> None:
     more = {name: [*values, values[3]] for name, values in PLAIN.items()}

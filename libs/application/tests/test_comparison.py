@@ -12,14 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_application.comparison import (
-    Answer,
-    ExtractionFailedError,
-    Means,
-    Question,
-    StageFailedError,
-    answer,
-)
+from datarecs_application.comparison import Answer, Means, Question, StageFailedError, answer
+from datarecs_application.opening import ExtractionFailedError
 from datarecs_application.ports.comparing import Connector, Progress
 from datarecs_application.ports.outside import Wake
 from datarecs_connectors.extracted import rows_of

@@ -6,7 +6,6 @@ pins were checked again and the counts added up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,6 +13,12 @@ from typing import Protocol
 from uuid import UUID
 
 from datarecs_application.confirming import Again, LookRefused, confirmed
+from datarecs_application.opening import (
+    Extraction,
+    ExtractionFailedError,
+    Opened,
+    opened_sources,
+)
 from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Progress, Read
 from datarecs_application.ports.outside import Clock, Wake
 from datarecs_application.reading import Reading, ignore, rows_of
@@ -107,14 +112,6 @@ class Means:
     """Between two reports of one read or stage, at least; the last of a stage always comes."""
 
 
-class ExtractionFailedError(Exception):
-    """A source could not be read; names it for the result file. The cause is the real error."""
-
-    def __init__(self, index: int, source: str) -> None:
-        super().__init__(f"extract-{index}")
-        self.index, self.source = index, source
-
-
 class StageFailedError(Exception):
     """A stage could not be compared. The cause is the real error."""
 
@@ -141,7 +138,7 @@ def answer(question: Question, means: Means, told: Told) -> Answer:
         DatarecsError: the plan is refused, or no stage was executed.
     """
     with ExitStack() as open_things:
-        sources = _open(question, means, open_things)
+        sources = opened_sources(question.job.sources, means.connect, means.pins, open_things)
         plan = _planned(question, sources)
         pins = {one.source.name: one.pin for one in sources}
         told.pinned(pins, plan)
@@ -160,10 +157,12 @@ def plan_only(question: Question, means: Means) -> ComparisonPlan:
         PlanRefusedError: the question does not fit the sources, with every reason.
     """
     with ExitStack() as open_things:
-        return _planned(question, _open(question, means, open_things))
+        return _planned(
+            question, opened_sources(question.job.sources, means.connect, means.pins, open_things)
+        )
 
 
-def _planned(question: Question, sources: "Sequence[_Opened]") -> ComparisonPlan:
+def _planned(question: Question, sources: "Sequence[Opened]") -> ComparisonPlan:
     return plan_comparison(
         PlanRequest(
             job=question.job,
@@ -182,72 +181,16 @@ def _planned(question: Question, sources: "Sequence[_Opened]") -> ComparisonPlan
 
 
 def _described(
-    queries: Mapping[str, str], sources: "Sequence[_Opened]"
+    queries: Mapping[str, str], sources: "Sequence[Opened]"
 ) -> Mapping[str, SourceSchema]:
     """What the queries of one stage return, at the sources' pins."""
     found = {}
     for index, one in enumerate(sources):
         if one.source.kind in QUERY_KINDS:
             asked = query_source(one.source, queries[one.source.name])
-            with _Extraction(index, one.source):
+            with Extraction(index, one.source):
                 found[one.source.name] = one.connector.describe(asked, one.pin)
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Opened:
-    source: Source
-    connector: Connector
-    pin: Pin
-    held: HeldPin | None
-    """None where somebody else holds the pin."""
-    schema: SourceSchema
-
-
-def _open(question: Question, means: Means, open_things: ExitStack) -> tuple[_Opened, ...]:
-    """Pin all sources at once, before any is described or read, so that they form one cut."""
-    connected = []
-    for index, source in enumerate(question.job.sources):
-        with _Extraction(index, source):
-            connector = means.connect(source)
-            open_things.callback(connector.close)
-            connected.append((source, connector))
-    with ThreadPoolExecutor(len(connected), thread_name_prefix="pin") as pinning:
-        pins = [
-            None if source.name in means.pins else pinning.submit(connector.pin, source)
-            for source, connector in connected
-        ]
-    for each in pins:
-        if each is not None and each.exception() is None:
-            open_things.callback(each.result().close)
-    pinned = []
-    for index, ((source, connector), each) in enumerate(zip(connected, pins, strict=True)):
-        with _Extraction(index, source):
-            held = None if each is None else each.result()
-            pin = means.pins[source.name] if held is None else held.pin
-            pinned.append((source, connector, pin, held))
-    opened = []
-    for index, (source, connector, pin, held) in enumerate(pinned):
-        with _Extraction(index, source):
-            schema = connector.describe(source, pin)
-        opened.append(
-            _Opened(source=source, connector=connector, pin=pin, held=held, schema=schema)
-        )
-    return tuple(opened)
-
-
-class _Extraction:
-    """Says of every failure inside which source it belongs to."""
-
-    def __init__(self, index: int, source: Source) -> None:
-        self._index, self._source = index, source
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, Exception):
-            raise ExtractionFailedError(self._index, self._source.name) from error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -256,7 +199,7 @@ class _Stages:
 
     means: Means
     told: Told
-    sources: tuple[_Opened, ...]
+    sources: tuple[Opened, ...]
     open_things: ExitStack
     last_told: float = 0.0
     """By the monotonic clock: when the read or stage at work began, or was last told of."""
@@ -315,7 +258,7 @@ class _Stages:
     def _answered(self, stage: StagePlan) -> StagePlan:
         queries = []
         for opened, scan in zip(self.sources, stage.queries, strict=False):
-            with _Extraction(scan.index, opened.source):
+            with Extraction(scan.index, opened.source):
                 directory = f"{self.means.extracts}/{stage.index}-{scan.index}"
                 queries.append(opened.connector.extract(scan, directory, ignore))
         return replace(stage, queries=tuple(queries), scans=tuple(queries) or stage.scans)
@@ -325,7 +268,7 @@ class _Stages:
         return self._extract(self.sources[scan.index], scan, directory, stage)
 
     def _extract(
-        self, opened: _Opened, scan: Scan, directory: str, stage: str | None = None
+        self, opened: Opened, scan: Scan, directory: str, stage: str | None = None
     ) -> Scan:
         index = scan.index
         self.told.extraction_started(index, scan.kind.value, stage)
@@ -408,7 +351,7 @@ class _Stages:
         self._end_look()
         pinned = []
         for index, opened in enumerate(self.sources):
-            with _Extraction(index, opened.source):
+            with Extraction(index, opened.source):
                 held = opened.connector.pin(opened.source)
                 self.open_things.callback(held.close)
                 self.look_pins.append(held)
@@ -425,7 +368,7 @@ class _Stages:
     def _looked(
         self,
         stage: StagePlan,
-        opened: _Opened,
+        opened: Opened,
         before: Scan,
         keys: Sequence[Sequence[str | None]] | None,
     ) -> Scan | None:
@@ -442,7 +385,7 @@ class _Stages:
             source = replace(source, limits=replace(source.limits, max_connections=fewer))
         if stage.queries:
             source = query_source(source, before.query or "")
-        with _Extraction(index, opened.source):
+        with Extraction(index, opened.source):
             schema = opened.connector.describe(source, opened.pin)
         if not delivers_alike(schema, before):
             return None
@@ -451,7 +394,7 @@ class _Stages:
             scan = replace(scan, only=only_groups(stage, scan, keys))
         directory = f"{self.means.extracts}/{stage.index}-{index}-{len(stage.looks) + 1}"
         found = self._extract(opened, scan, directory, stage.name)
-        with _Extraction(index, opened.source):
+        with Extraction(index, opened.source):
             opened.held.check()
         if found.extract is None:
             self.to_check.append((index, opened.held))
@@ -463,7 +406,7 @@ class _Stages:
         for index in over:
             held = self.first_pins.pop(index)
             if (index, held) in self.to_check:
-                with _Extraction(index, self.sources[index].source):
+                with Extraction(index, self.sources[index].source):
                     held.check()
                 self.to_check.remove((index, held))
             held.close()
@@ -479,7 +422,7 @@ class _Stages:
     def _check_pins(self) -> None:
         """A source that changed while it was read leaves no verdict."""
         for index, held in self.to_check:
-            with _Extraction(index, self.sources[index].source):
+            with Extraction(index, self.sources[index].source):
                 held.check()
 
 

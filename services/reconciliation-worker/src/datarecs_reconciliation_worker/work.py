@@ -15,14 +15,8 @@ from uuid import UUID
 
 from datarecs_application.assignments import Pins
 from datarecs_application.child_frames import BadFrameError, Reader, failure_words
-from datarecs_application.comparison import (
-    Answer,
-    ExtractionFailedError,
-    Means,
-    Question,
-    StageFailedError,
-    answer,
-)
+from datarecs_application.comparison import Answer, Means, Question, StageFailedError, answer
+from datarecs_application.opening import ExtractionFailedError
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_application.ports.outside import BlobStores, Clock, Wake
 from datarecs_core.catalog.layout import differences_part, digests, run_document

@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from datarecs_application.comparison import (
-    Answer,
-    ExtractionFailedError,
-    Means,
-    StageFailedError,
-    answer,
-    plan_only,
-)
+from datarecs_application.comparison import Answer, Means, StageFailedError, answer, plan_only
+from datarecs_application.opening import ExtractionFailedError
 from datarecs_application.ports.comparing import Engine
 from datarecs_application.ports.outside import Clock
 from datarecs_cli.local.deadline import ends_after

@@ -157,6 +157,26 @@ def test_all_rows_are_counted_while_they_are_read(tmp_path: Path) -> None:
     assert rows_counted(tmp_path / "kept") == 2000
 
 
+def test_what_frames_have_no_bound_or_no_words_for_is_left_to_sql(
+    tmp_path: Path, scanner: str
+) -> None:
+    task = a_task(tmp_path, PLAIN, PLAIN, totals=(0,))
+    (value,) = task.sources[0].values
+    wide = replace(value, form=decimal(32, 0))
+    refused: tuple[dict[str, Any], ...] = (
+        {"filter": "v > 1"},
+        {"where": "v > 1"},
+        {"values": (replace(value, form=None),)},
+        {"values": (wide,)},
+        {"group_bytes": task.memory_bytes // 2 + 1},
+    )
+    if scanner == "frames":
+        assert kernel_frames.frames_fit(task)
+    for fields in refused:
+        sources = (task.sources[0], replace(task.sources[1], **fields))
+        assert not kernel_frames.frames_fit(replace(task, sources=sources))
+
+
 @pytest.mark.case("P65")
 def test_as_many_columns_as_there_may_be_are_hashed(tmp_path: Path) -> None:
     """2,000; each added to the sum of those before it took Polars minutes."""

@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 
+from datarecs_core.comparison.agreement import MIN_SOURCES_FOR_ODD
 from datarecs_core.comparison.plan import MeasurePlan
 from datarecs_core.comparison.tolerance import (
     AbsoluteTolerance,
@@ -29,7 +30,6 @@ from datarecs_spark.forms import MICROS_DIGITS, Form, FormKind
 from datarecs_spark.keyless import NOBODY
 from datarecs_spark.whole_units import Integers, Units, cut_by, times, units_of
 
-_MIN_SOURCES_FOR_ODD = 3
 _Holds = Callable[[Sequence[Integers], Units], Flags]
 """Of a set's numbers and the reference's."""
 
@@ -109,7 +109,7 @@ class Agreeing:
 
     def _odd(self, values: Sequence[Values], units: Sequence[Units]) -> Numbers:
         odd = np.full(len(values[0].plain), NOBODY)
-        if len(values) < _MIN_SOURCES_FOR_ODD:
+        if len(values) < MIN_SOURCES_FOR_ODD:
             return odd
         apart = {pair: ~self.together(self._own(pair, values, units)) for pair in self.pairs}
         for index in range(len(values)):

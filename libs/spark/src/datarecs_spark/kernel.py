@@ -75,6 +75,8 @@ class KernelSource:
     """SQL over physical columns: the source's own condition."""
     where: str | None = None
     """The same of the stage."""
+    group_bytes: int = 0
+    """Of the largest row group once its columns are decoded, about."""
     max_value_bytes: int = DEFAULT_LIMITS.max_value_bytes
     max_key_bytes: int = DEFAULT_LIMITS.max_key_bytes
 
@@ -192,7 +194,7 @@ class Scanner(Protocol):
         """All rows of a source, some of them at a time."""
 
     def keys(self, source: KernelSource) -> Iterator[Hashes]:
-        """The same of keys alone; values are looked at as far as they may be none."""
+        """The same of keys alone; texts are decoded, since bytes that are none are never equal."""
 
     def numbers(self, source: KernelSource) -> Numbers:
         """Of a source whose rows or keys were hashed."""
@@ -270,7 +272,9 @@ class _Narrowing:
         self.count = RowCount(task.directory, "kernel", readings=READINGS)
 
     def answer(self) -> KernelAnswer:
-        sums, sources = Sums(self.task.bucket_bits), self.task.sources
+        # Nothing is added where one source stands for all.
+        sums = Sums(1 if self.task.alike else self.task.bucket_bits)
+        sources = self.task.sources
         with ThreadPoolExecutor(1) as adder:
             keys = self._keys() if self.task.alike else self._added(sums, adder)
             open_buckets = sums.open()

@@ -25,6 +25,8 @@ from datarecs_spark.read import files_of
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _WRITER = b"org.apache.spark.version"
+_WIDTH = 16
+"""Bytes of a decoded value, beside the text behind it."""
 _NARROW_DECIMAL = 18
 """Digits of a decimal whose value hash is one to one."""
 _PHYSICAL: Mapping[TypeKind, frozenset[str]] = {
@@ -98,7 +100,7 @@ def _source(
     """One source, of the columns that each part of the stage has in all of them; keys first."""
     own, keys = [column[scan.index] for column in columns], len(stage.dimensions)
     conditions = Conditions.of(stage, scan)
-    files, rows = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
+    files, rows, largest = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
     return KernelSource(
         files=files,
         rows=rows,
@@ -106,6 +108,7 @@ def _source(
         values=tuple(own[keys:]),
         filter=conditions.filter,
         where=conditions.where,
+        group_bytes=largest,
         max_value_bytes=scan.limits.max_value_bytes,
         max_key_bytes=scan.limits.max_key_bytes,
     )
@@ -175,8 +178,8 @@ def _size(form: Form, column: str) -> str | None:
 
 def _checked(
     scan: Scan, inputs: Sequence[InputPlan | None], conditions: Conditions
-) -> tuple[tuple[str, ...], int]:
-    """Paths and rows of the files of a scan, once every footer was looked at."""
+) -> tuple[tuple[str, ...], int, int]:
+    """Paths, rows and largest row group of the files, once every footer was looked at."""
     if scan.extract is not None and scan.extract.invalid_columns:
         raise NotNativeError(f"{scan.source} holds values without a canonical form")
     paths = files_of(scan)
@@ -187,7 +190,7 @@ def _checked(
         for plan in inputs
         if plan is not None
     } | dict(conditions.types)
-    first, rows = None, 0
+    first, rows, largest = None, 0, 0
     for path in paths:
         if _GLOB.search(str(path)):
             raise NotNativeError(f"a path of {scan.source} would be a pattern")
@@ -198,8 +201,17 @@ def _checked(
         if first is not None and not footer.schema.equals(first):
             raise NotNativeError(f"the files of {scan.source} have different schemas")
         first, rows = footer.schema, rows + footer.metadata.num_rows
+        largest = max(largest, _group_bytes(footer.metadata, len(wanted)))
     _check_distinct(scan, [plan.column for plan in inputs if plan is not None])
-    return tuple(map(str, paths)), rows
+    return tuple(map(str, paths)), rows, largest
+
+
+def _group_bytes(footer: pq.FileMetaData, columns: int) -> int:
+    """Of the largest row group once so many columns of it are decoded, about."""
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    return max(
+        (each.num_rows * columns * _WIDTH + each.total_byte_size for each in groups), default=0
+    )
 
 
 def _check_distinct(scan: Scan, names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Parquet files as others write them: oracle and Spark give one proof, byte by byte."""
+"""Files as others write them: oracle and Spark give one proof, byte by byte."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.csv import write_csv
 
 from datarecs_application.comparison import Answer, Means, Question, answer
 from datarecs_application.ports.comparing import Connector, Engine
@@ -171,6 +172,22 @@ def test_nanoseconds_meet_microseconds_tolerances_and_rules(ask: Ask) -> None:
         for precision in ("declared_min", "us", "ms"):
             rule = {"timestamps": {"precision": precision, "rounding": rounding}}
             agreed(ask, (moments(later=499), coarse), {**spec, "normalize": rule})
+
+
+def test_declared_nanoseconds_of_text_are_those_of_parquet(ask: Ask, tmp_path: Path) -> None:
+    write_csv(moments(later=1), tmp_path / "two.csv")
+    kinds = {"at": "instant(9)", "local": "local_timestamp(9)", "clock": "time(9)"}
+    text = {"kind": "csv", "path": "two.csv", "options": {"schema": kinds}}
+    spec = {
+        "sources": [
+            {"name": "one", "connection": "c", "kind": "parquet", "path": "one.parquet"},
+            {"name": "two", "connection": "c", **text},
+        ],
+        "stages": [rows([{"name": name} for name in kinds])],
+    }
+    found = agreed(ask, (moments(), moments()), spec).outcome.stages[0].results
+    assert found is not None
+    assert [(each.outside, each.invalid) for each in found.measures] == [(7, 0)] * 3
 
 
 def test_a_condition_over_nanoseconds_is_refused_by_name(ask: Ask) -> None:

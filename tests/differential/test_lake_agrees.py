@@ -1,6 +1,6 @@
 """A Parquet export against an Iceberg table: oracle and Spark give one verdict with one count."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
@@ -13,15 +13,26 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, UUIDType
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
 
 from datarecs_application.comparison import Answer, Means, Question, answer
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import open_connector
 from datarecs_core.comparison.differences import COMPARE_KEY
+from datarecs_core.comparison.faults import PlanRefusedError
 from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.results import Verdict
+from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_memory.engine import MemoryEngine
@@ -39,6 +50,13 @@ COLUMNS = {
     "word": (StringType(), pa.string()),
     "uid": (UUIDType(), pa.binary(16)),
 }
+TAGS = ListType(element_id=20, element_type=LongType(), element_required=False)
+PLACE = StructType(NestedField(21, "town", StringType(), required=False))
+NESTED = {
+    "tags": (TAGS, pa.list_(pa.int64()), [1, None]),
+    "place": (PLACE, pa.struct([("town", pa.string())]), {"town": "Ulm"}),
+}
+"""Columns that only the table has; no stage names them."""
 ROWS = 500
 SPEC = {
     "sources": [
@@ -53,10 +71,16 @@ SPEC = {
             "dimensions": ["day"],
             "measures": [{"name": "total", "function": "sum", "column": "amount"}],
         },
-        {"name": "rows", "type": "row", "dimensions": ["id"], "measures": "*"},
+        {
+            "name": "rows",
+            "type": "row",
+            "dimensions": ["id"],
+            "measures": "*",
+            "except": list(NESTED),
+        },
     ],
 }
-Ask = Callable[[Strategy | None], Answer]
+Ask = Callable[..., Answer]
 
 
 def entries(first: int, *, uid_as_text: bool = False) -> pa.Table:
@@ -75,6 +99,12 @@ def entries(first: int, *, uid_as_text: bool = False) -> pa.Table:
     return pa.table({name: pa.array(values[name], kind) for name, kind in kinds.items()})
 
 
+def with_nested(rows: pa.Table) -> pa.Table:
+    for name, (_, kind, value) in NESTED.items():
+        rows = rows.append_column(name, pa.array([value] * rows.num_rows, kind))
+    return rows
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
     with ExitStack() as closing:
@@ -84,11 +114,13 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 @pytest.fixture
 def table(lake: Lake) -> Table:
     """1,000 rows, of which three kinds of deletes take 13, exported without them."""
+    kinds = {name: kind for name, (kind, *_) in (COLUMNS | NESTED).items()}
     fields = (
         NestedField(number, name, kind, required=False)
-        for number, (name, (kind, _)) in enumerate(COLUMNS.items(), 1)
+        for number, (name, kind) in enumerate(kinds.items(), 1)
     )
-    made = lake.table("entries", Schema(*fields), entries(0), entries(ROWS))
+    held = [with_nested(entries(first)) for first in (0, ROWS)]
+    made = lake.table("entries", Schema(*fields), *held)
     first = data_files(made)[0]
     dead = pq.read_table(first.file_path.removeprefix("file://")).column("id").to_pylist()[:3]
     delete_positions(made, {first.file_path: [0, 1, 2]}, like=first)
@@ -112,9 +144,9 @@ def ask(lake: Lake, table: Table, spark_runtime: SparkRuntime, tmp_path: Path) -
     """The verdict of the job by a strategy of Spark, or by the oracle."""
     assert table.metadata.current_schema_id == 1
 
-    def asked(strategy: Strategy | None) -> Answer:
+    def asked(strategy: Strategy | None, spec: Mapping[str, object] = SPEC) -> Answer:
         opened: dict[str, Connector] = {}
-        job = job_of("lake", SPEC)
+        job = job_of("lake", spec)
         if strategy is not None:
             job = replace(job, execution=replace(job.execution, strategy=strategy))
 
@@ -166,7 +198,7 @@ def test_a_table_without_its_deleted_rows_is_its_export(ask: Ask) -> None:
 
 def test_one_row_too_many_and_one_other_value_are_found(ask: Ask, lake: Lake, table: Table) -> None:
     late = entries(3 * ROWS).slice(0, 1).rename_columns(["id", "day", "amount", "label", "uid"])
-    table.append(late)
+    table.append(with_nested(late))
     exported = pq.read_table(export(lake))
     amounts = exported.column("amount").to_pylist()
     amounts[0] += Decimal("0.01")
@@ -179,3 +211,13 @@ def test_one_row_too_many_and_one_other_value_are_found(ask: Ask, lake: Lake, ta
     rows = oracle.outcome.stages[2].results
     assert rows is not None
     assert (rows.counts.unmatched_by_source, rows.counts.rows_unmatched) == ((0, 1), 2)
+
+
+@pytest.mark.parametrize("column", ["tags", "place"])
+def test_a_stage_that_names_a_nested_column_is_refused_with_it(ask: Ask, column: str) -> None:
+    counted = [{"name": "n", "function": "count", "column": column}]
+    stage = {"name": "s", "type": "aggregate", "dimensions": ["day"], "measures": counted}
+    with pytest.raises(PlanRefusedError, match=f"'{column}' of source table has the type") as found:
+        ask(None, {**SPEC, "stages": [stage]})
+    codes = {fault.code for fault in found.value.faults}
+    assert SpecCode.FEATURE_NOT_INSTALLED in codes

@@ -19,7 +19,7 @@ from psycopg import sql
 from datarecs_application.comparison import Means, Question, answer
 from datarecs_application.ports.comparing import Progress
 from datarecs_application.ports.outside import Wake
-from datarecs_connectors import postgres_sessions
+from datarecs_connectors import postgres, postgres_sessions
 from datarecs_connectors.errors import (
     ConnectionFailedError,
     PermissionDeniedError,
@@ -587,10 +587,10 @@ def test_a_read_that_takes_too_long_is_ended(server: Server) -> None:
 
 
 class _Line:
-    """A line to the server that dies without a word once it has carried so many bytes."""
+    """A line to the server that dies without a word: after so many bytes, or at some words."""
 
-    def __init__(self, port: int, *, most_bytes: int) -> None:
-        self._far, self._left = port, most_bytes
+    def __init__(self, port: int, *, most_bytes: int = 2**40, words: bytes = b"never") -> None:
+        self._far, self._left, self._words = port, most_bytes, words
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port = self._door.getsockname()[1]
         Thread(target=self._take, daemon=True).start()
@@ -606,7 +606,7 @@ class _Line:
     def _carry(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError), one:
             while data := one.recv(65_536):
-                self._left -= len(data)
+                self._left -= self._left if self._words in data else len(data)
                 if self._left > 0:
                     other.sendall(data)
             other.shutdown(socket.SHUT_RDWR)
@@ -615,21 +615,72 @@ class _Line:
         self._door.close()
 
 
-@pytest.mark.case("X39")
-def test_a_read_ends_in_time_when_nothing_comes_from_the_server_any_more(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> Source:
+    """A source whose statements end after a second, also where nobody obeys."""
     monkeypatch.setattr(postgres_sessions, "_OBEYS_WITHIN_S", 0)
     monkeypatch.setattr(postgres_sessions, "_GONE_WITHIN_S", 0.2)
+    return replace(SOURCE, limits=Limits(statement_timeout=timedelta(seconds=1)))
+
+
+@pytest.mark.case("X39")
+def test_a_read_ends_in_time_when_nothing_comes_from_the_server_any_more(
+    server: Server, soon: Source
+) -> None:
     server.run("INSERT INTO t (name) SELECT repeat('x', 900) FROM generate_series(1, 9999)")
-    source = replace(SOURCE, limits=Limits(statement_timeout=timedelta(seconds=1)))
     with closing(_Line(server.config.port, most_bytes=1_000_000)) as line:
         connector = server.open(port=line.port)
-        held = connector.pin(source)
-        scan = scan_of(connector, source, held.pin)
+        held = connector.pin(soon)
+        scan = scan_of(connector, soon, held.pin)
         with pytest.raises(StatementTimeoutError, match="statement_timeout"):
             list(connector.rows(scan))
         held.close()
+
+
+@pytest.mark.parametrize("words", [b"client_connection_check_interval", b"pg_export_snapshot"])
+def test_a_pin_ends_in_time_when_nothing_comes_from_the_server_any_more(
+    server: Server, soon: Source, words: bytes
+) -> None:
+    with (
+        closing(_Line(server.config.port, words=words)) as line,
+        pytest.raises(StatementTimeoutError, match="statement_timeout"),
+    ):
+        server.open(port=line.port).pin(soon)
+
+
+@pytest.mark.parametrize("words", [b"SET TRANSACTION SNAPSHOT", b"LIMIT 0", b"pg_stats"])
+def test_a_description_ends_in_time_when_nothing_comes_from_the_server_any_more(
+    server: Server, soon: Source, words: bytes
+) -> None:
+    held = server.open().pin(soon)
+    with (
+        closing(_Line(server.config.port, words=words)) as line,
+        pytest.raises(StatementTimeoutError, match="statement_timeout"),
+    ):
+        server.open(port=line.port).describe(soon, held.pin)
+    held.close()
+
+
+def test_a_pin_is_lost_in_time_when_nothing_comes_from_the_server_any_more(
+    server: Server, soon: Source
+) -> None:
+    with closing(_Line(server.config.port, words=b"Q\0\0\0\rSELECT 1")) as line:
+        held = server.open(port=line.port).pin(soon)
+        with pytest.raises(SnapshotLostError, match="was cut"):
+            held.check()
+        held.close()
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_look_at_the_server_ends_in_time_when_nothing_comes_from_it_any_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "CONNECT_TIMEOUT_S", 2)
+    with (
+        closing(_Line(server.config.port, words=b"AS seven")) as line,
+        pytest.raises(StatementTimeoutError, match="statement_timeout"),
+    ):
+        server.open(port=line.port).look_up("SELECT 7 AS seven", {})
 
 
 def test_the_probe_stops_at_the_step_that_fails(server: Server) -> None:

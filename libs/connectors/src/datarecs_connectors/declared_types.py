@@ -21,6 +21,7 @@ from datarecs_core.comparison.casting import Cast, Zones, castable
 from datarecs_core.comparison.translating import Invalid
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType, TypeKind, parse_type
+from datarecs_core.values import EXACT
 
 _READABLE = types.NUMBERS | {
     TypeKind.BOOL,
@@ -38,8 +39,9 @@ _GIVEN = {
     Tag.TEXT: types.TEXT,
     Tag.JSON: types.JSON,
 }
+_INT64 = 2**63
 _DAY = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}"
-_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
 _OFFSET = "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 _FORMS: Mapping[TypeKind, str] = {
     TypeKind.BOOL: "true|false",
@@ -77,18 +79,25 @@ def converted(given: Value | None, kind: CanonicalType, raw: bytes) -> object:
 
 
 def _plain(value: Value, kind: CanonicalType) -> object:
-    """None for a time finer than a microsecond: no extract holds it."""
+    """None for a time that no extract holds: finer, or of nanoseconds and not of 1677 to 2262."""
     match value.content:
         case Decimal() as amount if kind.is_float:
             wide = float(amount)
             narrow = kind.kind is TypeKind.FLOAT32
             return struct.unpack("f", struct.pack("f", wide))[0] if narrow else wide
         case Decimal() as amount if kind.is_time:
-            return amount if amount == amount.to_integral_value() else None
+            ticks = _ticks(amount, kind)
+            fits = ticks == ticks.to_integral_value() and -_INT64 <= ticks < _INT64
+            return amount if fits else None
         case bytes() as digits:
             return UUID(bytes=digits)
         case content:
             return content
+
+
+def _ticks(micros: Decimal, kind: CanonicalType) -> Decimal:
+    """In the unit of the type's column in an extract."""
+    return micros.scaleb(3, EXACT) if kind.is_finer else micros
 
 
 def text_value(text: str, kind: CanonicalType) -> object:
@@ -134,7 +143,8 @@ def _stored(value: object) -> object:
 def _array(stored: list[object], kind: CanonicalType) -> pa.Array:
     wanted = arrow_type(kind)
     if kind.is_time:
-        whole = [None if one is None else int(cast("Decimal", one)) for one in stored]
+        given = [cast("Decimal | None", one) for one in stored]
+        whole = [None if one is None else int(_ticks(one, kind)) for one in given]
         days = kind.kind is TypeKind.DATE
         return pa.array(whole, pa.int32() if days else pa.int64()).cast(wanted)
     if kind.kind is TypeKind.INT:

@@ -90,21 +90,23 @@ class PostgresConnector:
     policy: Policy
 
     def pin(self, source: Source) -> HeldSnapshot:
-        session = self._session(source.limits.statement_timeout)
+        limit = source.limits.statement_timeout
+        session = self._session(limit)
         try:
-            # The server itself ends what nobody reads in for so long: old rows stay for it.
-            held_ms = max(int(source.snapshot.max_hold.total_seconds() * 1000), 1)
-            session.execute(f"SET idle_in_transaction_session_timeout = {held_ms}".encode())
-            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            row = session.execute(
-                "SELECT pg_export_snapshot(), current_database(), pg_current_snapshot()::text,"
-                " CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
-                " ELSE pg_current_wal_lsn() END::text, now(),"
-                " (SELECT system_identifier::text FROM pg_control_system())"
-            ).fetchone()
-        except psycopg.Error as cause:
+            with self._timed(session, limit):
+                # The server itself ends what nobody reads in for so long: old rows stay for it.
+                held_ms = max(int(source.snapshot.max_hold.total_seconds() * 1000), 1)
+                session.execute(f"SET idle_in_transaction_session_timeout = {held_ms}".encode())
+                session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                row = session.execute(
+                    "SELECT pg_export_snapshot(), current_database(), pg_current_snapshot()::text,"
+                    " CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+                    " ELSE pg_current_wal_lsn() END::text, now(),"
+                    " (SELECT system_identifier::text FROM pg_control_system())"
+                ).fetchone()
+        except SourceError:
             session.close()
-            raise self._told(cause) from cause
+            raise
         if row is None:
             raise SnapshotLostError(self.source, "the server exported no snapshot")
         snapshot, database, transactions, lsn, taken_at, system = row
@@ -116,14 +118,14 @@ class PostgresConnector:
             lsn=str(lsn),
             taken_at=_instant(taken_at),
         )
-        return HeldSnapshot(source=self.source, pin=pin, session=session)
+        return HeldSnapshot(source=self.source, pin=pin, session=session, limit=limit)
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Columns as the server plans them; declared expressions typed by the server too.
 
         What cannot be compared is told, and refused where somebody names it.
         """
-        with self._adopted(source, pin) as session:
+        with self._asked(source, pin) as session:
             asked = sql.SQL("SELECT * FROM ") + origin(source)
             columns, undelivered = self._columns(session, asked)
             names = [column.name for column in columns] + [name for name, _ in undelivered]
@@ -246,26 +248,13 @@ class PostgresConnector:
 
     def look_up(self, statement: str, values: Mapping[str, str]) -> list[dict[str, object]]:
         """Rows of one statement of our own in a read-only session, by column name."""
-        session = self._session(timedelta(seconds=CONNECT_TIMEOUT_S))
-        try:
-            session.execute("BEGIN READ ONLY")
-            with session.cursor(row_factory=dict_row) as cursor:
-                return list(cursor.execute(statement.encode(), values).fetchall())
-        except psycopg.Error as cause:
-            raise self._told(cause) from cause
-        finally:
-            session.close()
+        with self._looking() as session, session.cursor(row_factory=dict_row) as cursor:
+            return list(cursor.execute(statement.encode(), values).fetchall())
 
     def explain(self, scan: Scan) -> list[str]:
         """The server's own plan of what the scan would send, line by line; nothing is read."""
-        session = self._session(timedelta(seconds=CONNECT_TIMEOUT_S))
-        try:
-            session.execute("BEGIN READ ONLY")
+        with self._looking() as session:
             return [str(row[0]) for row in session.execute(explaining(scan)).fetchall()]
-        except psycopg.Error as cause:
-            raise self._told(cause) from cause
-        finally:
-            session.close()
 
     def close(self) -> None:
         """Sessions are closed where they were opened."""
@@ -290,7 +279,7 @@ class PostgresConnector:
     def _session(self, statement_timeout: timedelta) -> Session:
         config = self.config
         try:
-            session = psycopg.connect(
+            return psycopg.connect(
                 host=config.host,
                 hostaddr=self._address(),
                 port=config.port,
@@ -313,39 +302,50 @@ class PostgresConnector:
             )
         except psycopg.OperationalError as cause:
             raise ConnectionFailedError(self.source, _why(cause, config)) from cause
-        with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
-            # A killed reader leaves no query behind. Older servers, and some systems, cannot.
-            session.execute("SET client_connection_check_interval = '5s'")
-        return session
 
     @contextmanager
-    def _adopted(self, source: Source, pin: Pin) -> Iterator[Session]:
-        """A session that sees exactly the pinned snapshot."""
-        if not isinstance(pin, ExportedSnapshot):
-            raise TypeError("a postgres source is pinned by an exported snapshot")
-        session = self._session(source.limits.statement_timeout)
-        try:
-            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            session.execute(
-                sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(pin.snapshot_id))
-            )
-        except psycopg.Error as cause:
-            session.close()
-            raise SnapshotLostError(
-                self.source, "its exported snapshot is gone; run again"
-            ) from cause
-        with ending(session):
+    def _timed(self, session: Session, limit: timedelta) -> Iterator[None]:
+        """Statements that end by this process's clock, too; their errors in the product's words."""
+        with deadline(session, limit) as late:
+            try:
+                # A killed reader leaves no query behind. Older servers, and some systems, cannot.
+                with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
+                    session.execute("SET client_connection_check_interval = '5s'")
+                yield
+            except (psycopg.Error, SnapshotLostError) as cause:
+                if late.is_set():
+                    raise self._too_long() from cause
+                if isinstance(cause, SnapshotLostError):
+                    raise
+                raise self._told(cause) from cause
+            if late.is_set():  # what asks for statistics alone goes on without them
+                raise self._too_long()
+
+    @contextmanager
+    def _looking(self) -> Iterator[Session]:
+        """A session for one statement of our own."""
+        limit = timedelta(seconds=CONNECT_TIMEOUT_S)
+        with closing(self._session(limit)) as session, self._timed(session, limit):
+            session.execute("BEGIN READ ONLY")
             yield session
 
     @contextmanager
     def _asked(self, source: Source, pin: Pin) -> Iterator[Session]:
-        """The same for one statement of the job, which ends by this process's clock, too."""
+        """A session that sees exactly the pinned snapshot."""
+        if not isinstance(pin, ExportedSnapshot):
+            raise TypeError("a postgres source is pinned by an exported snapshot")
         limit = source.limits.statement_timeout
-        with self._adopted(source, pin) as session, deadline(session, limit) as late:
+        session = self._session(limit)
+        with ending(session), self._timed(session, limit):
+            session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            adopting = sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(pin.snapshot_id))
             try:
-                yield session
+                session.execute(adopting)
             except psycopg.Error as cause:
-                raise self._too_long() if late.is_set() else self._told(cause) from cause
+                raise SnapshotLostError(
+                    self.source, "its exported snapshot is gone; run again"
+                ) from cause
+            yield session
 
     def _expression(
         self, session: Session, source: Source, name: str, expression: str
@@ -367,10 +367,7 @@ class PostgresConnector:
 
         Columns without a canonical type come apart, with the server's word for it.
         """
-        try:
-            cursor = session.execute(query + sql.SQL(" LIMIT 0"), prepare=True)
-        except psycopg.Error as cause:
-            raise self._told(cause) from cause
+        cursor = session.execute(query + sql.SQL(" LIMIT 0"), prepare=True)
         columns, others = [], []
         for column in cursor.description or ():
             native = column.type_display
@@ -407,10 +404,7 @@ class PostgresConnector:
             version=session.info.server_version,
             cores=usable_cores(),
         )
-        try:
-            return row_by_row(session, source, found)
-        except psycopg.Error as cause:
-            raise self._told(cause) from cause
+        return row_by_row(session, source, found)
 
     def _check_standing(self, session: Session, source: Source) -> None:
         """A snapshot keeps rows, but not against those who empty or move a whole table.

@@ -30,10 +30,13 @@ class HeldSnapshot:
     source: str
     pin: ExportedSnapshot
     session: Session
+    limit: timedelta
+    """Of a statement."""
 
     def check(self) -> None:
         try:
-            self.session.execute("SELECT 1")
+            with deadline(self.session, self.limit):
+                self.session.execute("SELECT 1")
         except psycopg.Error as cause:
             raise SnapshotLostError(
                 self.source,

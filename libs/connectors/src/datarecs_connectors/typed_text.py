@@ -29,6 +29,12 @@ _TYPES: Mapping[TypeKind, pa.DataType] = {
     TypeKind.INSTANT: pa.timestamp("us", tz="UTC"),
     TypeKind.LOCAL_TIMESTAMP: pa.timestamp("us"),
 }
+_FINER: Mapping[TypeKind, pa.DataType] = {
+    TypeKind.TIME: pa.time64("ns"),
+    TypeKind.INSTANT: pa.timestamp("ns", tz="UTC"),
+    TypeKind.LOCAL_TIMESTAMP: pa.timestamp("ns"),
+}
+"""Of clock times with more than six digits of a second."""
 
 
 def arrow_type(kind: CanonicalType) -> pa.DataType | None:
@@ -37,7 +43,7 @@ def arrow_type(kind: CanonicalType) -> pa.DataType | None:
         if kind.precision is None or kind.scale is None:
             return pa.string()
         return pa.decimal128(kind.precision, kind.scale)
-    return _TYPES.get(kind.kind)
+    return (_FINER if kind.is_finer else _TYPES).get(kind.kind)
 
 
 @dataclass(frozen=True, slots=True)

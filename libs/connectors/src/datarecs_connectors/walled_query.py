@@ -30,8 +30,6 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 BATCH_ROWS = 10_000
 _ROWS = "$rows"
 """No source has this name."""
-_NANOS = 9
-"""Digits of a second."""
 _ONE_SELECT = "a query is exactly one SELECT, without parameters of its own"
 _WALLS = (
     "SET TimeZone = 'UTC'",
@@ -119,7 +117,9 @@ class WalledQuery:
         if tree["error"] or words.whole:
             return schema.columns
         named = [each for each in schema.columns if each.name.casefold() in words.all]
-        return tuple(named) or schema.columns[:1]
+        nested = dict(schema.undelivered)
+        plain = [each for each in schema.columns if each.name not in nested]
+        return tuple(named or (plain or schema.columns)[:1])
 
     def _check(self, database: duckdb.DuckDBPyConnection) -> None:
         found = database.extract_statements(self.text)
@@ -220,8 +220,8 @@ def _held(column: SourceColumn) -> pa.DataType:
     return pa.decimal128(20, 0) if column.native_type == "uint64" else _held_as(column.type)
 
 
-def _held_as(kind: CanonicalType) -> pa.DataType:  # noqa: PLR0911  one per kind
-    digits, members = kind.precision, [(name, _held_as(each)) for name, each in kind.members]
+def _held_as(kind: CanonicalType) -> pa.DataType:
+    members = [(name, _held_as(each)) for name, each in kind.members]
     match kind.kind:
         case TypeKind.ARRAY:
             return pa.list_(members[0][1])
@@ -229,12 +229,6 @@ def _held_as(kind: CanonicalType) -> pa.DataType:  # noqa: PLR0911  one per kind
             return pa.map_(members[0][1], members[1][1])
         case TypeKind.STRUCT:
             return pa.struct(members)
-        case TypeKind.TIME if digits == _NANOS:
-            return pa.time64("ns")
-        case TypeKind.INSTANT if digits == _NANOS:
-            return pa.timestamp("ns", tz="UTC")
-        case TypeKind.LOCAL_TIMESTAMP if digits == _NANOS:
-            return pa.timestamp("ns")
         case _:
             return arrow_type(kind) or pa.string()
 

@@ -75,7 +75,9 @@ class FileColumns:
         kind = canonical_type(field.field_type)
         if kind is None:
             raise SourceUnsupportedError(
-                self.source, f"column {field.name!r} has the type {field.field_type}"
+                self.source,
+                f"column {field.name!r} has the type {field.field_type}, which cannot be read yet; "
+                "a query may name other columns, without `*`",
             )
         if field.field_id not in self.stored:
             return TypedColumn(self._absent(field, kind, batch.num_rows), None)

@@ -4,7 +4,7 @@ pyiceberg reads metadata, manifests and bounds; pyarrow reads Parquet; deletes a
 Java takes part, so `datarecs compare` by the oracle and Spark see the same rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -80,9 +80,11 @@ class IcebergConnector:
         return frozen(self.source, metadata, pin)
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:  # noqa: ARG002  the pin names the table
+        """What cannot be compared is told, and refused where somebody names it."""
         table = self.frozen(_table_pin(pin))
         return SourceSchema(
             columns=table.columns(),
+            undelivered=table.undelivered(),
             estimated_rows=_counted(table, "total-records"),
             estimated_bytes=_counted(table, "total-files-size"),
         )
@@ -97,7 +99,8 @@ class IcebergConnector:
             yield from zip(*plain, strict=True) if plain else [()] * rows
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        return write_extract(scan, self.batches(scan), directory, progress)
+        with closing(self._batches(scan, directory)) as batches:
+            return write_extract(scan, batches, directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
         """Table, columns and files of the source; nothing of a catalog without one."""
@@ -127,13 +130,20 @@ class IcebergConnector:
         """Nothing is held open."""
 
     def batches(self, scan: Scan) -> Batches:
+        return self._batches(scan)
+
+    def _batches(
+        self, scan: Scan, scratch: str | None = None
+    ) -> Generator[tuple[pa.RecordBatch, tuple[str, ...]], None, None]:
         names = [column.name for column in scan.columns]
         empty = [TypedColumn(pa.array([], arrow_type(one.type)), None) for one in scan.columns]
         yield table_of(names, empty)
-        for _, columns in self._delivered(scan):
+        for _, columns in self._delivered(scan, scratch):
             yield table_of(names, columns)
 
-    def _delivered(self, scan: Scan) -> Iterator[tuple[int, list[TypedColumn]]]:
+    def _delivered(
+        self, scan: Scan, scratch: str | None = None
+    ) -> Iterator[tuple[int, list[TypedColumn]]]:
         """Count of rows and columns of the scan, batch by batch: alive, and kept by the filter."""
         wanted = filter_of(scan)
         table = self.frozen(_table_pin(scan.pin))
@@ -143,7 +153,7 @@ class IcebergConnector:
         by_name = {field.name: field for field in table.schema.fields}
         fields = [by_name[name] for name in names]
         condition = wanted.condition.holds if wanted.condition else None
-        with closing(reader.dead_rows()) as dead:
+        with closing(reader.dead_rows(scratch)) as dead:
             for file in planned(table, reader.files, condition):
                 for rows, columns in reader.read(file, fields, dead.of(file)):
                     found = dict(zip(names, columns, strict=True))

@@ -8,8 +8,9 @@ leave rows out, and a read of the other columns needs no keys.
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 
 import duckdb
 import numpy as np
@@ -38,6 +39,7 @@ MAX_EQUALITY_ROWS = 20_000_000
 _PATH, _POSITION = "file_path", "pos"
 _SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "threads": 1,
+    "memory_limit": "512MiB",
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
@@ -58,14 +60,16 @@ class DeadRows:
     files: TableFiles
     opened: OpenParquet
     keys: KeyBatches
+    scratch: str | None = None
+    """Folder where joins may spill; None for where the system has temporary files."""
     _positions: dict[str, Mapping[str, Positions]] = field(default_factory=dict)
     _equalities: dict[str, pa.Table] = field(default_factory=dict)
     _database: duckdb.DuckDBPyConnection | None = None
     """Made for the first join; to make one costs more than most joins."""
+    _closing: ExitStack = field(default_factory=ExitStack)
 
     def close(self) -> None:
-        if self._database is not None:
-            self._database.close()
+        self._closing.close()
 
     def of(self, planned: PlannedFile) -> Positions:
         """Positions of dead rows in the file, sorted, each once."""
@@ -142,16 +146,24 @@ class DeadRows:
 
     def _joined(self, rows: pa.Table, dead: pa.Table, keys: int) -> Positions:
         equal = " AND ".join(f"r.k{at} IS NOT DISTINCT FROM d.k{at}" for at in range(keys))
-        if self._database is None:
-            self._database = duckdb.connect(config=dict(_SETTINGS))
-        self._database.register("held", rows)
-        self._database.register("dead", dead)
-        found = self._database.sql(
+        database = self._opened_database()
+        database.register("held", rows)
+        database.register("dead", dead)
+        found = database.sql(
             f"SELECT r.n FROM held r WHERE EXISTS (SELECT 1 FROM dead d WHERE {equal})"  # noqa: S608  numbers alone
         ).to_arrow_table()
-        self._database.unregister("held")
-        self._database.unregister("dead")
+        database.unregister("held")
+        database.unregister("dead")
         return np.asarray(found.column("n").to_numpy(), np.int64)
+
+    def _opened_database(self) -> duckdb.DuckDBPyConnection:
+        if self._database is None:
+            folder = self._closing.enter_context(
+                TemporaryDirectory(dir=self.scratch, prefix="deletes-")
+            )
+            settings = {**_SETTINGS, "temp_directory": folder}
+            self._database = self._closing.enter_context(duckdb.connect(config=settings))
+        return self._database
 
     def _key(self, field_id: int) -> NestedField:
         found = field_of(self.table.metadata, field_id)

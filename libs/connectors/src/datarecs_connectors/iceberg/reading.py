@@ -32,9 +32,15 @@ class TableReader:
     table: FrozenTable
     files: TableFiles
 
-    def dead_rows(self) -> DeadRows:
+    def dead_rows(self, scratch: str | None) -> DeadRows:
         """What knows the deleted rows; one for all files, since delete files are shared."""
-        return DeadRows(table=self.table, files=self.files, opened=self.opened, keys=self._keys)
+        return DeadRows(
+            table=self.table,
+            files=self.files,
+            opened=self.opened,
+            keys=self._keys,
+            scratch=scratch,
+        )
 
     def read(
         self, file: PlannedFile, fields: Sequence[NestedField], dead: Positions

@@ -23,9 +23,14 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     StringType,
+    StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -61,6 +66,8 @@ _TYPES: dict[type[IcebergType], CanonicalType] = {
     TimeType: CanonicalType(kind=TypeKind.TIME),
     TimestampType: CanonicalType(kind=TypeKind.LOCAL_TIMESTAMP),
     TimestamptzType: CanonicalType(kind=TypeKind.INSTANT),
+    TimestampNanoType: CanonicalType(kind=TypeKind.LOCAL_TIMESTAMP, precision=9),
+    TimestamptzNanoType: CanonicalType(kind=TypeKind.INSTANT, precision=9),
 }
 
 
@@ -78,38 +85,57 @@ class FrozenTable:
         return self.metadata.schema()
 
     def columns(self) -> tuple[SourceColumn, ...]:
-        """In the table's order.
+        """In the table's order; nested ones, too, whose types schemas are told.
 
-        Raises SourceUnsupportedError for a type without a canonical one, SourceLimitError.
+        Raises SourceLimitError, and SourceUnsupportedError where no row could bring any of them.
         """
         fields = self.schema.fields
         if len(fields) > MAX_COLUMNS:
             raise SourceLimitError(self.source, f"more than {MAX_COLUMNS} columns")
+        if len(self.undelivered()) == len(fields):
+            raise SourceUnsupportedError(self.source, "none of its columns can be compared yet")
         return tuple(
             SourceColumn(
                 name=field.name,
-                type=self._type(field.name, field.field_type),
+                type=kind,
                 native_type=str(field.field_type),
                 nullable=field.optional,
             )
             for field in fields
+            if (kind := _told_type(field.field_type)) is not None
         )
 
-    def _type(self, name: str, kind: IcebergType) -> CanonicalType:
-        found = canonical_type(kind)
-        if found is None:
-            raise SourceUnsupportedError(
-                self.source,
-                f"column {name!r} has the type {kind}, which cannot be compared yet",
-            )
-        return found
+    def undelivered(self) -> tuple[tuple[str, str], ...]:
+        """Columns that no row brings, and the table's word for their types."""
+        return tuple(
+            (field.name, str(field.field_type))
+            for field in self.schema.fields
+            if canonical_type(field.field_type) is None
+        )
 
 
 def canonical_type(kind: IcebergType) -> CanonicalType | None:
-    """None for nested types, nanoseconds and whatever later versions of the format add."""
+    """None for nested types and whatever later versions of the format add."""
     if isinstance(kind, DecimalType):
         return types.decimal(kind.precision, kind.scale)
     return _TYPES.get(type(kind))
+
+
+def _told_type(kind: IcebergType) -> CanonicalType | None:
+    """Of nested columns, too: as Parquet's are told, by names and never by ids."""
+    match kind:
+        case StructType():
+            nested, parts = TypeKind.STRUCT, [(each.name, each.field_type) for each in kind.fields]
+        case ListType():
+            nested, parts = TypeKind.ARRAY, [("element", kind.element_type)]
+        case MapType():
+            nested, parts = TypeKind.MAP, [("key", kind.key_type), ("value", kind.value_type)]
+        case _:
+            return canonical_type(kind)
+    members = [(name, made) for name, part in parts if (made := _told_type(part)) is not None]
+    return (
+        CanonicalType(kind=nested, members=tuple(members)) if len(members) == len(parts) else None
+    )
 
 
 def pinned(

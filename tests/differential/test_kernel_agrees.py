@@ -20,7 +20,8 @@ from datarecs_core.comparison.results import MeasureResult, StageResults
 from datarecs_runtime.environment import process_environment
 from datarecs_spark import kernel_frames
 from datarecs_spark.kept_rows import is_plain, judged
-from datarecs_spark.kernel import KernelAnswer, KernelTask, kept_file, narrow, weights_for
+from datarecs_spark.kernel import narrow
+from datarecs_spark.kernel_work import KernelAnswer, KernelTask, kept_file, weights_for
 from datarecs_spark.layout import Layout, layout_of
 from datarecs_spark.narrowing import Narrowed
 from datarecs_spark.native import native_sources
@@ -47,10 +48,20 @@ def by_sql(task: KernelTask) -> KernelAnswer:
         return narrow(task)
 
 
+def by_sums(task: KernelTask) -> KernelAnswer:
+    """The kernel without pairs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kernel_frames, "paired", lambda *_: None)
+        return narrow(task)
+
+
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize(
     ("kernel", "seed"),
-    [*product([narrow], range(SHAPES)), *product([by_sql, in_many_tasks], range(SHAPES // 4))],
+    [
+        *product([narrow], range(SHAPES)),
+        *product([by_sql, by_sums, in_many_tasks], range(SHAPES // 4)),
+    ],
 )
 def test_kept_rows_and_closed_buckets_make_the_whole(
     tmp_path: Path, kernel: Callable[[KernelTask], KernelAnswer], seed: int, *, strict: bool

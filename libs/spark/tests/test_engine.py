@@ -36,7 +36,7 @@ from datarecs_spark import narrowing, sink, watching
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import CancelledError, ComparisonFailedError
-from datarecs_spark.kernel import KernelTask, kept_file
+from datarecs_spark.kernel_work import KernelTask, kept_file
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import (
     a_measure,

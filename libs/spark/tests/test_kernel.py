@@ -4,7 +4,6 @@ Every question is asked of both scanners, by SQL and by frames.
 """
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,93 +12,34 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from datarecs_spark import kernel_frames
-from datarecs_spark.forms import BOOL, DOUBLE, INTEGER, TEXT, Form, FormKind, decimal
-from datarecs_spark.kernel import (
+from datarecs_spark import frame_columns, kernel_frames, pairing
+from datarecs_spark.forms import decimal
+from datarecs_spark.kernel import narrow
+from datarecs_spark.kernel_sql import first_hash, key_hash, second_hash
+from datarecs_spark.kernel_work import (
     KernelAnswer,
-    KernelColumn,
     KernelSource,
-    KernelTask,
-    first_hash,
     kept_file,
-    key_hash,
-    narrow,
-    quoted,
     read_answer,
-    second_hash,
     weights_for,
 )
 from datarecs_spark.row_counts import rows_counted
+from datarecs_testing.kernel import DRAWS, SALTS, a_task, kept
 
-SALTS = (4_611_686_018_427_387_847, 1_152_921_504_606_846_883, 288_230_376_151_711_717)
-DRAWS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
-ALL_BUCKETS_HALF_FULL = 12
 TWO_BITS = 3 << 62
-
-
-FORMS = {
-    pa.int64(): INTEGER,
-    pa.string(): TEXT,
-    pa.large_string(): TEXT,
-    pa.float64(): DOUBLE,
-    pa.bool_(): BOOL,
-    pa.date32(): Form(kind=FormKind.DATE),
-    pa.decimal128(12, 2): decimal(12, 2),
-}
-SCANNERS = ("sql", "frames")
+SCANNERS = ("sql", "frames", "pairs")
 
 
 @pytest.fixture(autouse=True, params=SCANNERS)
 def scanner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """By which the kernel reads."""
+    """By which the kernel reads; rows of files in the same order are paired, or all are hashed."""
     if request.param == "sql":
         monkeypatch.setattr(kernel_frames, "frames_fit", lambda _: False)
+    elif request.param == "frames":
+        monkeypatch.setattr(kernel_frames, "paired", lambda *_: None)
     return str(request.param)
-
-
-def a_column(field: pa.Field) -> KernelColumn:
-    meeting = quoted(field.name)
-    salted = f"('datarecs' || {meeting})" if FORMS[field.type] == TEXT else meeting
-    form = FORMS[field.type]
-    return KernelColumn(
-        name=field.name, physical=field.name, meeting=meeting, salted=salted, form=form
-    )
-
-
-def a_source(path: Path, rows: Mapping[str, Any]) -> KernelSource:
-    """Rows as a file; the first column is the key, texts are salted."""
-    table = pa.table(rows)
-    pq.write_table(table, path)
-    columns = [a_column(field) for field in table.schema]
-    return KernelSource(
-        files=(str(path),), rows=table.num_rows, keys=(columns[0],), values=tuple(columns[1:])
-    )
-
-
-def a_task(folder: Path, *tables: Mapping[str, Any], **fields: Any) -> KernelTask:  # noqa: ANN401 - any field of KernelTask
-    (folder / "kept").mkdir()
-    sources = tuple(a_source(folder / f"{at}.parquet", rows) for at, rows in enumerate(tables))
-    given: dict[str, Any] = {
-        "totals": (),
-        "bucket_bits": ALL_BUCKETS_HALF_FULL,
-        "threads": 1,
-        "memory_bytes": 2**28,
-    }
-    return KernelTask(
-        sources=sources,
-        salts=SALTS,
-        weights=weights_for(len(sources), DRAWS),
-        directory=str(folder / "kept"),
-        **{**given, **fields},
-    )
-
-
-def kept(task: KernelTask, index: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(Path(task.directory) / kept_file(index)).to_pylist()
-    return found
 
 
 KEYS = list(range(1000))
@@ -170,7 +110,7 @@ def test_what_frames_have_no_bound_or_no_words_for_is_left_to_sql(
         {"values": (wide,)},
         {"group_bytes": task.memory_bytes // 2 + 1},
     )
-    if scanner == "frames":
+    if scanner != "sql":
         assert kernel_frames.frames_fit(task)
     for fields in refused:
         sources = (task.sources[0], replace(task.sources[1], **fields))
@@ -205,17 +145,18 @@ def test_keys_whose_hashes_meet_are_counted_by_their_keys(tmp_path: Path) -> Non
     coarse = tuple(
         replace(source, keys=(replace(source.keys[0], meeting='"k"'),)) for source in task.sources
     )
-    of_frames = kernel_frames.key_hash
+    of_frames = frame_columns.key_hash
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            "datarecs_spark.kernel.key_hash",
+            "datarecs_spark.kernel_sql.key_hash",
             lambda source, salt: f"({key_hash(source, salt)} & {TWO_BITS})",
         )
-        patched.setattr(
-            kernel_frames,
-            "key_hash",
-            lambda source, salt: of_frames(source, salt) & pl.lit(TWO_BITS, pl.UInt64),
-        )
+        for module in (kernel_frames, pairing):
+            patched.setattr(
+                module,
+                "key_hash",
+                lambda source, salt: of_frames(source, salt) & pl.lit(TWO_BITS, pl.UInt64),
+            )
         answer = narrow(replace(task, sources=coarse))
     assert (answer.closed_groups, answer.closed_repeated) == (1000, 0)
 
@@ -276,7 +217,7 @@ def test_bytes_that_are_no_text_send_the_stage_to_spark(
     """Equal bytes in two sources are INVALID and never equal."""
     broken = {"k": [1, 2], "v": pa.array([b"a", raw], pa.binary()).view(pa.string())}
     answer = narrow(a_task(tmp_path, broken, broken))
-    reason = {"sql": "InvalidInputException", "frames": "ComputeError"}[scanner]
+    reason = "InvalidInputException" if scanner == "sql" else "ComputeError"
     assert answer == KernelAnswer(given_up=f"the kernel cannot read it ({reason})")
 
 
@@ -345,10 +286,10 @@ def wide_rows(count: int) -> pl.DataFrame:
 def hashes(scanner: str, rows: pl.DataFrame, folder: Path) -> tuple[Any, Any]:
     """Both row hashes, in the order of `k`."""
     (source,) = a_task(folder, rows.to_arrow(compat_level=pl.CompatLevel.oldest())).sources
-    if scanner == "frames":
+    if scanner != "sql":
         hashed = (
-            kernel_frames.first_hash(source, SALTS[0]).alias("first"),
-            kernel_frames.second_hash(source, SALTS[1]).alias("second"),
+            frame_columns.first_hash(source, SALTS[0]).alias("first"),
+            frame_columns.second_hash(source, SALTS[1]).alias("second"),
         )
         found = rows.sort("k").select(hashed)
         return found["first"].to_numpy(), found["second"].to_numpy()

@@ -10,8 +10,8 @@ import pytest
 
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.scan import Extract, Scan
-from datarecs_spark.kernel import KernelSource
 from datarecs_spark.kernel_conditions import Conditions
+from datarecs_spark.kernel_work import KernelSource
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.exact_conditions import EXACT, ROWS, TABLE, kept

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_core.comparison.scan import FileList, PinnedFile
-from datarecs_spark.kernel import KernelSource, key_hash
+from datarecs_spark.kernel_sql import key_hash
+from datarecs_spark.kernel_work import KernelSource
 from datarecs_spark.native import native_sources
 from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.tables import NOON, a_job, a_table, plan_of

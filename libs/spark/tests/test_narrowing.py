@@ -9,7 +9,7 @@ import pytest
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.scan import Extract, FileList, PinnedFile
 from datarecs_spark.counted import Counted
-from datarecs_spark.kernel import KernelAnswer, KernelSource
+from datarecs_spark.kernel_work import KernelAnswer, KernelSource
 from datarecs_spark.narrowing import Narrowed, are_alike
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.tally import SourceTally

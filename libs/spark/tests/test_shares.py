@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_spark.kernel import KernelSource
+from datarecs_spark.kernel_work import KernelSource
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.shares import RangeSource, Share, shares
 

@@ -14,18 +14,8 @@ from typing import Any
 from datarecs_core.comparison.scan import GROUP_ROWS
 from datarecs_spark.kept_groups import judged_groups
 from datarecs_spark.kept_rows import Judged, read_judged
-from datarecs_spark.kernel import (
-    KERNEL_VERSION,
-    UNREADABLE,
-    Connection,
-    KernelSource,
-    KernelTask,
-    connected,
-    quoted,
-    read_of,
-    reason_of,
-    sql_text,
-)
+from datarecs_spark.kernel_sql import UNREADABLE, Connection, connected, read_of, reason_of
+from datarecs_spark.kernel_work import KERNEL_VERSION, KernelSource, KernelTask, quoted, sql_text
 from datarecs_spark.row_counts import RowCount
 from datarecs_spark.storing import SinkPlan
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.group_kernel import GroupAnswer, GroupTask, PartNumbers, added_up, faults
-from datarecs_spark.kernel import connected
+from datarecs_spark.kernel_sql import connected
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.row_counts import RowCount
 from datarecs_spark.share_work import Kind, Told, Work, failures_told, hashes_of, opened

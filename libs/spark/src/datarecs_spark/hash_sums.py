@@ -43,8 +43,7 @@ class Sums:
 
 
 def repeated(hashes: Hashes) -> tuple[int, Hashes]:
-    """How many hashes occur once, and the others, each told once and in order; sorts in place."""
-    hashes.sort()
+    """Of sorted hashes: how many occur once, and the others, each told once and in order."""
     again = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     first, behind = (np.searchsorted(hashes, again, place) for place in ("left", "right"))
     return len(hashes) - int((behind - first).sum()), again

@@ -13,7 +13,8 @@ from datarecs_core.comparison.scan import GROUP_ROWS, Partial, Scan
 from datarecs_core.jobs.vocabulary import Function, NullKeys
 from datarecs_spark.forms import FormKind
 from datarecs_spark.kept_rows import Judged, in_form, is_plain
-from datarecs_spark.kernel import Connection, quoted
+from datarecs_spark.kernel_sql import Connection
+from datarecs_spark.kernel_work import quoted
 from datarecs_spark.layout import Layout, MeasureLayout, Role
 from datarecs_spark.opening import FIRST, OPEN, WEIGHT
 from datarecs_spark.prepare import SOURCE

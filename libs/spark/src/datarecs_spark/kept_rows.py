@@ -18,7 +18,8 @@ from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted, read_counted
 from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.grouping import compared_fields
-from datarecs_spark.kernel import KernelTask, connected, kept_file, quoted, sql_text
+from datarecs_spark.kernel_sql import connected
+from datarecs_spark.kernel_work import KernelTask, kept_file, quoted, sql_text
 from datarecs_spark.layout import Field, Layout
 from datarecs_spark.opening import FIRST, OPEN, WEIGHT
 from datarecs_spark.prepare import SOURCE

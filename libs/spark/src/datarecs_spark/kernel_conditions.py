@@ -21,7 +21,7 @@ from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs.types import CanonicalType, TypeKind
-from datarecs_spark.kernel import quoted, sql_text
+from datarecs_spark.kernel_work import quoted, sql_text
 from datarecs_spark.native_errors import NotNativeError
 
 _EPOCH = date(1970, 1, 1)

@@ -26,13 +26,13 @@ from datarecs_core.values import EXACT
 from datarecs_spark import kept_rows
 from datarecs_spark.counted import Counted
 from datarecs_spark.kept_rows import Judged, KeyShare, judged, read_judged
-from datarecs_spark.kernel import (
+from datarecs_spark.kernel import narrow
+from datarecs_spark.kernel_work import (
     MAX_BUCKET_BITS,
     KernelAnswer,
     KernelSource,
     KernelTask,
     kept_file,
-    narrow,
     read_answer,
     weights_for,
 )

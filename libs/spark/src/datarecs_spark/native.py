@@ -17,8 +17,8 @@ from datarecs_core.comparison.plan import InputPlan, StagePlan
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_spark.forms import Form, FormKind, form_of
-from datarecs_spark.kernel import KernelColumn, KernelSource, quoted
 from datarecs_spark.kernel_conditions import Conditions
+from datarecs_spark.kernel_work import KernelColumn, KernelSource, quoted
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.read import files_of
 
@@ -100,7 +100,7 @@ def _source(
     """One source, of the columns that each part of the stage has in all of them; keys first."""
     own, keys = [column[scan.index] for column in columns], len(stage.dimensions)
     conditions = Conditions.of(stage, scan)
-    files, rows, largest = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
+    files, rows, sizes = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
     return KernelSource(
         files=files,
         rows=rows,
@@ -108,7 +108,8 @@ def _source(
         values=tuple(own[keys:]),
         filter=conditions.filter,
         where=conditions.where,
-        group_bytes=largest,
+        group_bytes=max(sizes, default=0),
+        decoded_bytes=sum(sizes),
         max_value_bytes=scan.limits.max_value_bytes,
         max_key_bytes=scan.limits.max_key_bytes,
     )
@@ -178,8 +179,8 @@ def _size(form: Form, column: str) -> str | None:
 
 def _checked(
     scan: Scan, inputs: Sequence[InputPlan | None], conditions: Conditions
-) -> tuple[tuple[str, ...], int, int]:
-    """Paths, rows and largest row group of the files, once every footer was looked at."""
+) -> tuple[tuple[str, ...], int, list[int]]:
+    """Paths, rows and `_group_bytes` of the files, once every footer was looked at."""
     if scan.extract is not None and scan.extract.invalid_columns:
         raise NotNativeError(f"{scan.source} holds values without a canonical form")
     paths = files_of(scan)
@@ -190,7 +191,7 @@ def _checked(
         for plan in inputs
         if plan is not None
     } | dict(conditions.types)
-    first, rows, largest = None, 0, 0
+    first, rows, sizes = None, 0, list[int]()
     for path in paths:
         if _GLOB.search(str(path)):
             raise NotNativeError(f"a path of {scan.source} would be a pattern")
@@ -201,17 +202,15 @@ def _checked(
         if first is not None and not footer.schema.equals(first):
             raise NotNativeError(f"the files of {scan.source} have different schemas")
         first, rows = footer.schema, rows + footer.metadata.num_rows
-        largest = max(largest, _group_bytes(footer.metadata, len(wanted)))
+        sizes.extend(_group_bytes(footer.metadata, len(wanted)))
     _check_distinct(scan, [plan.column for plan in inputs if plan is not None])
-    return tuple(map(str, paths)), rows, largest
+    return tuple(map(str, paths)), rows, sizes
 
 
-def _group_bytes(footer: pq.FileMetaData, columns: int) -> int:
-    """Of the largest row group once so many columns of it are decoded, about."""
-    groups = map(footer.row_group, range(footer.num_row_groups))
-    return max(
-        (each.num_rows * columns * _WIDTH + each.total_byte_size for each in groups), default=0
-    )
+def _group_bytes(footer: pq.FileMetaData, columns: int) -> Iterator[int]:
+    """Of each row group once so many columns of it are decoded, about."""
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        yield group.num_rows * columns * _WIDTH + group.total_byte_size
 
 
 def _check_distinct(scan: Scan, names: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ from datarecs_spark.group_kernel import (
 )
 from datarecs_spark.group_spreading import GroupsFile, spread_groups
 from datarecs_spark.kept_rows import Judged
-from datarecs_spark.kernel import KernelSource, KernelTask, quoted
+from datarecs_spark.kernel_work import KernelSource, KernelTask, quoted
 from datarecs_spark.layout import Layout, Role, layout_of, total_form
 from datarecs_spark.narrowing import all_rows, check_pinned, kernel_memory, on_one_executor
 from datarecs_spark.native import grouped_sources

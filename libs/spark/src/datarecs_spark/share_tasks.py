@@ -6,7 +6,7 @@ the open buckets, keeping writes their rows, and keys whose hashes occur again a
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,18 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from datarecs_spark.hash_sums import HASH_BITS, Hashes, Sums, repeated
-from datarecs_spark.kernel import (
-    BATCH_ROWS,
-    READINGS,
+from datarecs_spark.kernel_sql import (
     Connection,
-    KernelSource,
-    KernelTask,
     hashed_rows,
     key_hash,
     numbers_of,
-    read_of,
     write_rows,
 )
+from datarecs_spark.kernel_work import BATCH_ROWS, READINGS, KernelSource, KernelTask
 from datarecs_spark.row_counts import RowCount
 from datarecs_spark.share_work import Kind, Told, Work, failures_told, opened
 from datarecs_spark.shares import Part, Share
@@ -75,14 +71,8 @@ def _cut(keys: Hashes, range_bits: int) -> Iterator[Told]:
 
 def _numbers(task: KernelTask, part: Part, connection: Connection, hashed: int) -> Told:
     """`read`, `filtered`, `rows`, `null_keys`, `totals`, and rows that were hashed."""
-    rows, nulls, totals = numbers_of(task, part.source, connection)
-    numbers = (*read_of(part.source, connection), rows, nulls)
-    body = {**dict(zip(NUMBERS, numbers, strict=True)), "totals": totals, "hashed": hashed}
+    body = {**asdict(numbers_of(task, part.source, connection)), "hashed": hashed}
     return Told(Kind.NUMBERS, part.index, json.dumps(body).encode())
-
-
-NUMBERS = ("read", "filtered", "rows", "null_keys")
-"""As the kernel's answer names them."""
 
 
 def buckets_met(work: Work, rows: Iterable[Told], attempt: str) -> Iterator[Told]:  # noqa: ARG001 - a meeting's form
@@ -127,7 +117,7 @@ class _Range:
         # Without the bits that all of them begin with.
         inside = keys << np.uint64(self.range_bits)
         closed = inside[~found[_upper(inside, self.sums.bits)]]
-        once, again = repeated(closed)
+        once, again = repeated(np.sort(closed))
         numbers = {
             "rows": len(keys),
             "open": len(keys) - len(closed),

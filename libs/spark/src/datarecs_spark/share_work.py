@@ -12,7 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from datarecs_spark.kernel import UNREADABLE, Connection, KernelTask, connected, reason_of
+from datarecs_spark.kernel_sql import UNREADABLE, Connection, connected, reason_of
+from datarecs_spark.kernel_work import KernelTask
 from datarecs_spark.shares import Share
 
 _SAMPLE = (

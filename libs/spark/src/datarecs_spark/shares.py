@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datarecs_spark.kernel import KernelSource, sql_text
+from datarecs_spark.kernel_work import KernelSource, sql_text
 from datarecs_spark.native_errors import NotNativeError
 
 _NUMBER = "file_row_number"

@@ -8,22 +8,19 @@ reaches the driver. The answer is the kernel's, number by number.
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_core.values import EXACT
 from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.hash_sums import Hashes
-from datarecs_spark.kernel import KernelAnswer, KernelTask, connected
+from datarecs_spark.kernel_sql import connected
+from datarecs_spark.kernel_work import KernelAnswer, KernelTask, Numbers
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.share_tasks import (
-    NUMBERS,
     added,
     buckets_met,
     buckets_of,
@@ -112,7 +109,7 @@ def spread_by(exchange: Exchange, work: Work, stage: str) -> Spread:
     numbers = _numbers(work, told)
     groups = [json.loads(each.body) for each in told if each.kind is Kind.GROUPS]
     rows, open_rows = (sum(each[name] for each in groups) for name in ("rows", "open"))
-    if rows != numbers[work.fewest]["rows"]:
+    if rows != numbers[work.fewest].rows:
         raise NotNativeError("not every key has arrived where it is counted")
     share, most = open_rows / rows if rows else 0.0, work.task.most_open
     if most is not None and share > most:
@@ -124,11 +121,11 @@ def spread_by(exchange: Exchange, work: Work, stage: str) -> Spread:
     if kept_rows[work.fewest] != open_rows:
         raise NotNativeError("the rows of open buckets are not those that were counted")
     answer = KernelAnswer(
-        rows=tuple(each["rows"] for each in numbers),
-        read=tuple(each["read"] for each in numbers),
-        filtered=tuple(each["filtered"] for each in numbers),
-        null_keys=tuple(each["null_keys"] for each in numbers),
-        totals=tuple(each["totals"] for each in numbers),
+        rows=tuple(each.rows for each in numbers),
+        read=tuple(each.read for each in numbers),
+        filtered=tuple(each.filtered for each in numbers),
+        null_keys=tuple(each.null_keys for each in numbers),
+        totals=tuple(each.totals for each in numbers),
         kept=kept_rows,
         closed_groups=closed_groups,
         closed_repeated=closed_repeated,
@@ -152,23 +149,19 @@ def all_told(
     return told
 
 
-def _numbers(work: Work, told: Sequence[Told]) -> list[dict[str, Any]]:
+def _numbers(work: Work, told: Sequence[Told]) -> list[Numbers]:
     """Per source, of all its parts."""
     found = []
     for index, source in enumerate(work.task.sources):
         place = (Kind.NUMBERS, index)
         parts = [json.loads(each.body) for each in told if (each.kind, each.at) == place]
-        numbers = {name: sum(part[name] for part in parts) for name in (*NUMBERS, "hashed")}
-        if numbers["read"] != source.rows or numbers["hashed"] != numbers["rows"]:
+        hashed = sum(part.pop("hashed") for part in parts)
+        each = (Numbers(**{**part, "totals": tuple(part["totals"])}) for part in parts)
+        numbers = reduce(Numbers.plus, each)
+        if numbers.read != source.rows or hashed != numbers.rows:
             raise NotNativeError("tasks have not read every row once")
-        totals = zip(*(part["totals"] for part in parts), strict=True)
-        found.append({**numbers, "totals": tuple(map(_total, totals))})
+        found.append(numbers)
     return found
-
-
-def _total(parts: Iterable[str | None]) -> str | None:
-    known = [Decimal(part) for part in parts if part is not None]
-    return format(reduce(EXACT.add, known), "f") if known else None
 
 
 def _closed(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datarecs_spark.kernel import KernelAnswer, KernelTask, kept_file
+from datarecs_spark.kernel_work import KernelAnswer, KernelTask, kept_file
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.share_work import Told
 from datarecs_spark.spreading import Exchange, Meeting, Step, spread_by, work_of

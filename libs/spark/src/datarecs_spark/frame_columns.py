@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import reduce
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -23,6 +24,9 @@ from datarecs_spark.kernel_work import (
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What files and values do to Polars."""
+
+
+_MOST = 2**63
 
 
 class TooLargeError(pl.exceptions.PolarsError):
@@ -137,9 +141,7 @@ class Adding:
             column = rows[name]
             known = len(column) - column.null_count()
             if known:
-                whole = column.cast(pl.Int128) if column.dtype.is_integer() else column
-                total = Decimal(whole.sum()) * sign
-                self._totals[name] = EXACT.add(self._totals[name], total)
+                self._totals[name] = EXACT.add(self._totals[name], _total(column) * sign)
                 self._known[name] += sign * known
 
     def numbers(self) -> Numbers:
@@ -162,3 +164,12 @@ def told_columns(task: KernelTask, source: KernelSource) -> dict[str, pl.Expr]:
         "large": _too_large(source),
         **{f"total{at}": meeting(source.values[at]) for at in task.totals},
     }
+
+
+def _total(column: pl.Series) -> Decimal:
+    """Exact, of a column of integers or decimals with some value."""
+    if column.dtype.is_integer():
+        most = max(abs(int(cast("int", each))) for each in (column.min(), column.max()))
+        if most * len(column) >= _MOST:
+            column = column.cast(pl.Int128)
+    return Decimal(column.sum())

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datarecs_spark.frame_columns import Adding, failures, key_hash, meeting, scan, told_columns
-from datarecs_spark.hash_sums import Flags, Hashes
+from datarecs_spark.hash_sums import Hashes
 from datarecs_spark.kernel_work import KernelSource, KernelTask, Paired, Scanner
 
-_WINDOW = 50_000
+_WINDOW = 200_000
 """Rows of a source that are looked at together, at most."""
 _LEAST_WINDOW = 5_000
 """Of rows so wide that fewer fit into memory, none are paired."""
@@ -30,7 +30,7 @@ _GROUPS = 5
 """Row groups of a source that are in memory at a time, from bytes read to columns decoded."""
 _WINDOWS = 4
 """Windows of a source that memory would have to hold."""
-_RUN = 8_192
+_RUN = 16_384
 """Rows that are compared in one step, which caches hold."""
 _SHORTEST = 1_000
 """Rows of a run, on average, below which hashing them is quicker."""
@@ -42,6 +42,10 @@ _WRITTEN_BYTES = 2**24
 """Of what is left, before it is written."""
 _BUCKET_BITS = 6
 """More than the rows that are left have: few other keys are then kept with theirs."""
+
+
+Places = npt.NDArray[np.intp]
+_NOWHERE: Places = np.zeros(0, np.intp)
 
 
 def paired(
@@ -130,7 +134,7 @@ class _Walk:
         rows = scan(source).select([column.alias(name) for name, column in asked.items()])
         self._batches = rows.collect_batches(chunk_size=window, maintain_order=True)
         self._rows = self._values = pl.DataFrame(schema=rows.collect_schema())
-        self._places: list[npt.NDArray[np.intp]] = []
+        self._places: list[Places] = []
         self.left = _Left(source, Path(task.directory) / f"left-{index}.parquet", physical)
         self.keys: Hashes = self._rows["key"].to_numpy()
         self.at = self.looked_at = 0
@@ -162,17 +166,17 @@ class _Walk:
         """Of the next rows, in the form of all sources."""
         return self._values.slice(self.at, rows)
 
-    def look_at(self, rows: int, unlike: Flags | None) -> None:
-        """Be done with the next rows, but for those that are unlike: they are left."""
-        if unlike is not None:
-            self._places.append(self.at + np.flatnonzero(unlike))
-            self.left.rows += len(self._places[-1])
+    def look_at(self, rows: int, places: Places) -> None:
+        """Be done with the next rows, but for those at some places from here: they are left."""
+        if len(places):
+            self._places.append(self.at + places)
+            self.left.rows += len(places)
         self.at += rows
         self.looked_at += rows
 
     def let_go(self) -> None:
         """Write down what is left of the rows that are here."""
-        places = pl.Series(np.concatenate([*self._places, np.zeros(0, np.intp)]).astype(np.uint32))
+        places = pl.Series(np.concatenate([*self._places, _NOWHERE]).astype(np.uint32))
         self._places.clear()
         # Column by column: the threads that take whole frames are busy reading.
         self.left.add([self._rows[name][places] for name in self._own])
@@ -206,7 +210,7 @@ class _Pairing:
                 return False
         for walk in self.walks:
             while walk.ahead:
-                walk.look_at(walk.ahead, np.ones(walk.ahead, np.bool_))
+                walk.look_at(walk.ahead, np.arange(walk.ahead))
                 self._read(walk, 1)
             if self._is_in_vain():
                 return False
@@ -235,11 +239,9 @@ class _Pairing:
 
     def _compare(self, rows: int) -> None:
         first, *others = (walk.values(rows) for walk in self.walks)
-        found = [_unlike(first, each) for each in others if not first.equals(each)]
-        unlike = reduce(np.logical_or, found) if found else None
-        walk = self.walks[0]
-        keys = walk.keys[walk.at : walk.at + rows]
-        self.keys.append(keys if unlike is None else keys[~unlike])
+        unlike = reduce(np.union1d, (_unlike(first, each) for each in others))
+        keys = self.walks[0].keys[self.walks[0].at :][:rows]
+        self.keys.append(np.delete(keys, unlike) if len(unlike) else keys)
         for walk in self.walks:
             walk.look_at(rows, unlike)
         self.runs += 1
@@ -249,7 +251,7 @@ class _Pairing:
         places = next(filter(None, map(self._first_common, self.reaches)), None)
         for index, walk in enumerate(self.walks):
             rows = min(walk.ahead, self.reaches[-1]) if places is None else places[index]
-            walk.look_at(rows, np.ones(rows, np.bool_))
+            walk.look_at(rows, np.arange(rows))
 
     def _first_common(self, reach: int) -> tuple[int, ...] | None:
         """Where all sources have the same key; of several places the one with the least before."""
@@ -271,15 +273,15 @@ class _Pairing:
         return left > _MOST_LEFT * looked_at or self.runs * _SHORTEST > looked_at
 
 
-def _unlike(first: pl.DataFrame, other: pl.DataFrame) -> Flags:
-    """Rows in which some value is not the same."""
-    found = np.zeros(len(first), np.bool_)
+def _unlike(first: pl.DataFrame, other: pl.DataFrame) -> Places:
+    """Where some value is not the same."""
+    found = _NOWHERE
     for one, two in zip(first.get_columns(), other.get_columns(), strict=True):
         if not one.equals(two, null_equal=True):
             differs = one != two
             if differs.null_count():
                 differs = differs.fill_null(value=False) | (one.is_null() != two.is_null())
-            found |= differs.to_numpy()
+            found = np.union1d(found, np.flatnonzero(differs.to_numpy()))
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -40,6 +41,8 @@ Tables = tuple[pa.Table, pa.Table]
 SECOND = 1_000_000_000
 ROWS = 40
 NANOS = pa.timestamp("ns", tz="UTC")
+NOT_NATIVE = ["u64", "local_ms", "local_ns", "clock"]
+"""Columns of `scalars` that the kernel leaves to Spark."""
 
 
 @pytest.fixture
@@ -241,3 +244,63 @@ def test_rows_of_files_that_are_nested_throughout_are_counted(ask: Ask) -> None:
     results = found.outcome.stages[0].results
     assert results is not None
     assert results.counts.source_row_counts == (ROWS, ROWS - 1)
+
+
+def scalars() -> pa.Table:
+    """Every scalar type that Polars writes, with NULL in each of them but the key."""
+    seen = [None if at % 7 == 0 else at for at in range(ROWS)]
+    kinds = {
+        **{f"i{bits}": getattr(pa, f"int{bits}")() for bits in (8, 16, 32, 64)},
+        **{f"u{bits}": getattr(pa, f"uint{bits}")() for bits in (8, 16, 32, 64)},
+        "single": pa.float32(),
+        "double": pa.float64(),
+        "exact": pa.decimal128(23, 4),
+        "day": pa.date32(),
+        "at": pa.timestamp("us", tz="UTC"),
+        "local": pa.timestamp("us"),
+        "local_ms": pa.timestamp("ms"),
+        "local_ns": pa.timestamp("ns"),
+        "clock": pa.time64("ns"),
+    }
+    texts = [None if at is None else f"é{at}" for at in seen]
+    columns = {
+        name: pa.array(seen, pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+        if not pa.types.is_floating(kind)
+        else pa.array([None if at is None else at / 8 for at in seen], kind)
+        for name, kind in kinds.items()
+    }
+    return pa.table(
+        {
+            "id": range(ROWS),
+            **columns,
+            "flag": [None if at is None else at % 2 == 0 for at in seen],
+            "words": pa.array(texts, pa.string()),
+            "raw": pa.array([None if at is None else at.encode() for at in texts], pa.binary()),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("apart", "chosen"), [(False, Strategy.NARROW), (True, Strategy.FULL)], ids=["plain", "apart"]
+)
+def test_files_of_polars_hold_the_rows_that_others_write(
+    ask: Ask, tmp_path: Path, *, apart: bool, chosen: Strategy
+) -> None:
+    """Their texts and bytes are large ones; some types are Spark's alone to read."""
+    table = scalars()
+    table = table.select(["id", *NOT_NATIVE]) if apart else table.drop_columns(NOT_NATIVE)
+    pl.DataFrame(table).write_parquet(tmp_path / "polars.parquet")
+    assert apart or pa.large_string() in pq.read_schema(tmp_path / "polars.parquet").types
+    spec = {
+        "sources": [
+            {"name": name, "kind": "parquet", "connection": "c", "path": f"{path}.parquet"}
+            for name, path in (("one", "one"), ("two", "polars"))
+        ],
+        "stages": [rows("*")],
+    }
+    found = agreed(ask, (table, table), spec)
+    assert found.outcome.verdict is Verdict.MATCHED
+    results = ask((table, table), spec, Strategy.NARROW).outcome.stages[0].results
+    assert results is not None
+    assert results.strategy is not None
+    assert results.strategy.chosen is chosen

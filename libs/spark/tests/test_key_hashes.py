@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_core.comparison.scan import FileList, PinnedFile
+from datarecs_spark.forms import DOUBLE
+from datarecs_spark.kept_rows import KeyShare, in_form, in_share
 from datarecs_spark.kernel_sql import key_hash
 from datarecs_spark.kernel_work import KernelSource
 from datarecs_spark.native import native_sources
@@ -64,13 +66,14 @@ def test_nans_of_any_bits_and_both_zeros_are_one_key(
     tmp_path: Path, kind: str, keys: pa.Array
 ) -> None:
     source = source_of(tmp_path, kind, keys)
-    (key,) = source.keys
+    asked = [in_share([in_form(DOUBLE, "k")], KeyShare(at, SHARES)) for at in range(SHARES)]
+    found = ", ".join(f"count(*) FILTER (WHERE {each})" for each in asked)
     with duckdb.connect() as connection:
-        hashes, shares = connection.execute(
-            f"SELECT count(DISTINCT {key_hash(source, 11)}),"  # noqa: S608 - the kernel's own SQL
-            f" count(DISTINCT hash({key.meeting}) % {SHARES}) FROM {source.relation}"
-        ).fetchall()[0]
-    assert (hashes, shares) == (1, 1)
+        ((hashes, *shares),) = connection.execute(
+            f"SELECT count(DISTINCT {key_hash(source, 11)}), {found} FROM {source.relation}"  # noqa: S608 - the kernel's own SQL
+        ).fetchall()
+    assert hashes == 1
+    assert sorted(shares) == [0] * (SHARES - 1) + [len(keys)]
 
 
 def test_other_doubles_are_other_keys(tmp_path: Path) -> None:

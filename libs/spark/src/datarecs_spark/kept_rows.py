@@ -134,8 +134,7 @@ class _Kept:
         self.sizes, self.copies = self._each("n"), self._each("c")
         rows = " UNION ALL ".join(self._source(task, index) for index in self.layout.sources)
         if share.of > 1:
-            # Of values in their form: whatever a source's own type, equal keys are in one share.
-            rows = f"FROM ({rows}) WHERE hash({', '.join(self.keys)}) % {share.of} = {share.at}"
+            rows = f"FROM ({rows}) WHERE {in_share(self.keys, share)}"
         connection.execute(f"CREATE TEMP TABLE tuples AS {self._tuples(rows)}")
         connection.execute(f"CREATE TEMP TABLE groups AS {self._groups()}")
 
@@ -233,6 +232,11 @@ def _column(field: Field, index: int) -> str:
     if plan is None:
         raise TypeError(f"{field.label} is absent, which the kernel refuses")
     return in_form(field.form, quoted(plan.column))
+
+
+def in_share(keys: Sequence[str], share: KeyShare) -> str:
+    """Of values in their form: whatever a source's own type, equal keys are in one share."""
+    return f"hash({', '.join(keys)}) % {share.of} = {share.at}"
 
 
 def in_form(form: Form, column: str) -> str:

@@ -30,7 +30,7 @@ _GROUPS = 5
 """Row groups of a source that are in memory at a time, from bytes read to columns decoded."""
 _WINDOWS = 4
 """Windows of a source that memory would have to hold."""
-_RUN = 16_384
+_RUN = 8_192
 """Rows that are compared in one step, which caches hold."""
 _SHORTEST = 1_000
 """Rows of a run, on average, below which hashing them is quicker."""

@@ -31,6 +31,7 @@ SMALL: Mapping[str, Any] = {
     "_SHORTEST": 0,
     "_MOST_LEFT": 100,
     "_WRITTEN_BYTES": 100,
+    "_PIECE": 2,
 }
 """So that every edge of a window is met; all sources have an order in common."""
 

@@ -24,9 +24,8 @@ from datarecs_spark.kernel_work import (
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What files and values do to Polars."""
-
-
 _MOST = 2**63
+"""No sum of 64 bits has this size."""
 
 
 class TooLargeError(pl.exceptions.PolarsError):

@@ -40,6 +40,8 @@ _MOST_LEFT = 0.25
 """Of the rows looked at; above it sources have no order in common."""
 _WRITTEN_BYTES = 2**24
 """Of what is left, before it is written."""
+_PIECE = 5_000
+"""Rows that are left together."""
 _BUCKET_BITS = 6
 """More than the rows that are left have: few other keys are then kept with theirs."""
 
@@ -178,10 +180,13 @@ class _Walk:
         """Write down what is left of the rows that are here."""
         places = pl.Series(np.concatenate([*self._places, _NOWHERE]).astype(np.uint32))
         self._places.clear()
-        # Column by column: the threads that take whole frames are busy reading.
-        self.left.add([self._rows[name][places] for name in self._own])
-        if self.adding is not None:
-            self.adding.add({name: self._rows[name][places] for name in self.adding.names}, -1)
+        # In pieces: texts that many rows share are then each row's own. Column by column: the
+        # threads that take whole frames are busy reading.
+        for at in range(0, len(places) + 1, _PIECE):
+            piece = places[at : at + _PIECE]
+            self.left.add([self._rows[name][piece] for name in self._own])
+            if self.adding is not None:
+                self.adding.add({name: self._rows[name][piece] for name in self.adding.names}, -1)
 
 
 class _Pairing:

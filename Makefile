@@ -118,7 +118,7 @@ soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEE
 bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/run.py
 	@$(BENCH).compare $(FIGURES) --rows 1000000 --strategies narrow full --datacompy polars spark --goal 2
-	@$(BENCH).compare $(FIGURES) --rows 10000000 --goal 0.8
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --goal 0.85
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --goal 0.5
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --own-order --goal 0.5
 	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0.05 --goal 1.5

@@ -418,7 +418,7 @@ def asking() -> argparse.Namespace:
     parser.add_argument("--sources", type=int, default=2)
     parser.add_argument("--differ", type=float, default=0.0003, help="share of rows that differ")
     parser.add_argument("--own-order", action="store_true", help="of the rows of each source")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
         "--strategies", type=Strategy, nargs="+", default=[Strategy.NARROW], help="of datarecs"
     )

@@ -26,7 +26,7 @@ from datarecs_spark.kernel_work import (
     weights_for,
 )
 from datarecs_spark.row_counts import rows_counted
-from datarecs_testing.kernel import DRAWS, SALTS, a_task, kept
+from datarecs_testing.kernel import DRAWS, SALTS, a_condition, a_task, kept
 
 TWO_BITS = 3 << 62
 SCANNERS = ("sql", "frames", "pairs")
@@ -89,23 +89,36 @@ def test_a_changed_row_is_kept_on_both_sides(tmp_path: Path) -> None:
     assert answer.closed_groups == 1000 - answer.kept[0]
 
 
+def test_rows_beside_the_conditions_are_told_and_nothing_else(tmp_path: Path) -> None:
+    rows = {"k": KEYS, "v": [None if key == 0 else key for key in KEYS]}
+    other = {"k": KEYS, "v": [5000 if key in {7, 300} else key for key in KEYS]}
+    task = a_task(tmp_path, rows, other, totals=(0,))
+    above, below = (a_condition(each, v="int") for each in ("v >= 100 OR v IS NULL", "v < 500"))
+    sources = (replace(source, filter=above, where=below) for source in task.sources)
+    answer = narrow(replace(task, sources=tuple(sources)))
+    assert answer.read == (1000, 1000)
+    assert answer.filtered == (901, 901)
+    assert answer.rows == (400, 399)
+    assert answer.totals == ((str(sum(range(100, 500))),), (str(sum(range(100, 500)) - 300),))
+    assert {"k": 300, "v": 300} in kept(task, 0)
+    assert all(row["k"] != 300 for row in kept(task, 1))
+    assert answer.closed_groups == 400 - answer.kept[0]
+
+
 def test_all_rows_are_counted_while_they_are_read(tmp_path: Path) -> None:
     """Also those that conditions leave out; for whoever looks at the folder."""
     task = a_task(tmp_path, PLAIN, CHANGED)
-    task = replace(task, sources=(task.sources[0], replace(task.sources[1], filter="v > 3")))
+    above = a_condition("v > 3", v="int")
+    task = replace(task, sources=(task.sources[0], replace(task.sources[1], filter=above)))
     assert narrow(task).read == (1000, 1000)
     assert rows_counted(tmp_path / "kept") == 2000
 
 
-def test_what_frames_have_no_bound_or_no_words_for_is_left_to_sql(
-    tmp_path: Path, scanner: str
-) -> None:
+def test_what_frames_have_no_bound_for_is_left_to_sql(tmp_path: Path, scanner: str) -> None:
     task = a_task(tmp_path, PLAIN, PLAIN, totals=(0,))
     (value,) = task.sources[0].values
     wide = replace(value, form=decimal(32, 0))
     refused: tuple[dict[str, Any], ...] = (
-        {"filter": "v > 1"},
-        {"where": "v > 1"},
         {"values": (replace(value, form=None),)},
         {"values": (wide,)},
         {"group_bytes": task.memory_bytes // 2 + 1},

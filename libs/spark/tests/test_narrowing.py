@@ -14,6 +14,7 @@ from datarecs_spark.narrowing import Narrowed, are_alike
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.tally import SourceTally
 from datarecs_testing.comparisons import a_measure, rows_by
+from datarecs_testing.kernel import a_condition
 from datarecs_testing.tables import a_job, a_table, plan_of
 
 
@@ -103,7 +104,7 @@ def files(hashes: tuple[str | None, ...]) -> tuple[PinnedFile, ...]:
 def test_the_same_files_in_any_order_are_alike_where_they_are_asked_the_same() -> None:
     same = pinned(("a", "b", "b"), ("b", "a", "b"))
     assert are_alike(same, (SOURCE, SOURCE))
-    assert not are_alike(same, (SOURCE, replace(SOURCE, filter="k > 1")))
+    assert not are_alike(same, (SOURCE, replace(SOURCE, filter=a_condition("k > 1", k="int"))))
     extract = Extract(root="/", files=(), rows=0, decoded_bytes=0)
     scans = (same.scans[0], replace(same.scans[1], extract=extract))
     assert not are_alike(replace(same, scans=scans), (SOURCE, SOURCE))

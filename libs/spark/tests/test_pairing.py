@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from datarecs_spark import kernel_frames, pairing
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_work import KernelAnswer, KernelTask
-from datarecs_testing.kernel import a_task, kept
+from datarecs_testing.kernel import a_condition, a_task, kept
 
 Rows = Sequence[tuple[int | None, int | None]]
 SMALL: Mapping[str, Any] = {
@@ -138,6 +138,17 @@ def test_rows_done_with_are_counted_once_and_those_that_are_left_not_yet(tmp_pat
     counts: list[int] = []
     assert pairing.paired(task, counts.append, kernel_frames.FrameScanner) is not None
     assert sum(counts) == 2 * 995
+
+
+def test_rows_beside_the_conditions_are_counted_and_not_paired(tmp_path: Path) -> None:
+    task = a_task(tmp_path, ordered(1000), ordered(1000, without=range(500, 505)))
+    above = a_condition("k >= 400", k="int")
+    sources = tuple(replace(source, filter=above) for source in task.sources)
+    task = replace(task, sources=sources)
+    counts: list[int] = []
+    assert pairing.paired(task, counts.append, kernel_frames.FrameScanner) is not None
+    assert sum(counts) == 2 * 995
+    assert (left(task, 0), left(task, 1)) == (list(range(500, 505)), [])
 
 
 def test_a_key_with_equal_and_other_rows_is_kept_whole(tmp_path: Path) -> None:

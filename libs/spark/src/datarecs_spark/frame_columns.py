@@ -15,6 +15,7 @@ import polars as pl
 
 from datarecs_core.values import EXACT
 from datarecs_spark.forms import Form, FormKind
+from datarecs_spark.frame_conditions import frame_condition
 from datarecs_spark.kernel_work import (
     KernelColumn,
     KernelSource,
@@ -46,7 +47,9 @@ def failures() -> Iterator[None]:
 
 
 def scan(source: KernelSource) -> pl.LazyFrame:
-    return pl.scan_parquet(list(source.files), glob=False, hive_partitioning=False)
+    """The rows that the stage looks at, in the order of the files."""
+    rows = pl.scan_parquet(list(source.files), glob=False, hive_partitioning=False)
+    return rows.filter(*map(frame_condition, source.conditions))
 
 
 def meeting(column: KernelColumn) -> pl.Expr:

@@ -137,12 +137,13 @@ class _Narrowing:
             kept.append(scanner.keep(source, buckets, path))
             self.count.add(self.task.sources[index].rows)
         groups, groups_again = self._groups(*counting.result())
+        whole = list(map(self.scanner.whole, self.task.sources, numbers))
         return KernelAnswer(
-            rows=tuple(each.rows for each in numbers),
-            read=tuple(each.read for each in numbers),
-            filtered=tuple(each.filtered for each in numbers),
-            null_keys=tuple(each.null_keys for each in numbers),
-            totals=tuple(each.totals for each in numbers),
+            rows=tuple(each.rows for each in whole),
+            read=tuple(each.read for each in whole),
+            filtered=tuple(each.filtered for each in whole),
+            null_keys=tuple(each.null_keys for each in whole),
+            totals=tuple(each.totals for each in whole),
             kept=tuple(kept),
             closed_groups=groups,
             closed_repeated=groups_again,

@@ -21,7 +21,7 @@ from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs.types import CanonicalType, TypeKind
-from datarecs_spark.kernel_work import quoted, sql_text
+from datarecs_spark.kernel_work import KernelCondition, quoted, sql_text
 from datarecs_spark.native_errors import NotNativeError
 
 _EPOCH = date(1970, 1, 1)
@@ -33,8 +33,8 @@ _MOMENTS = frozenset({TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
 class Conditions:
     """What rows of a source must be for a stage to look at them."""
 
-    filter: str | None = None
-    where: str | None = None
+    filter: KernelCondition | None = None
+    where: KernelCondition | None = None
     types: Mapping[str, CanonicalType] = field(default_factory=dict)
     """Of the physical columns that they name."""
 
@@ -50,8 +50,8 @@ class Conditions:
         if behind is not None:
             types |= {str(named[name]): kind for name, kind in behind.types.items()}
         return cls(
-            filter=None if before is None else _Sql(types=own, names={}).of(before),
-            where=None if behind is None else _Sql(types=kinds, names=named).of(behind),
+            filter=None if before is None else kernel_condition(before, {}),
+            where=None if behind is None else kernel_condition(behind, named),
             types=types,
         )
 
@@ -65,22 +65,19 @@ def _read(
         raise NotNativeError(f"a condition over {scan.source} is Spark's SQL: {cause}") from cause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sql:
-    types: Mapping[str, CanonicalType]
-    names: Mapping[str, str | None]
-    """Physical names by logical ones; others are as they stand."""
+def kernel_condition(exact: ExactCondition, named: Mapping[str, str | None]) -> KernelCondition:
+    """In both languages, over physical columns by their logical names."""
+    names = {each: named.get(each) or each for each in exact.types}
 
-    def of(self, condition: ExactCondition) -> str:
-        return condition.sql(self._operand)
-
-    def _operand(self, operand: Operand, digits: Digits | None) -> str:
-        if not isinstance(operand, Column):
-            return _constant(operand.value, digits)
-        column = quoted(self.names.get(operand.name) or operand.name)
+    def operand(given: Operand, digits: Digits | None) -> str:
+        if not isinstance(given, Column):
+            return _constant(given.value, digits)
+        column = quoted(names[given.name])
         if digits is not None:
             return _as_decimal(column, digits)
-        return f"epoch_us({column})" if self.types[operand.name].kind in _MOMENTS else column
+        return f"epoch_us({column})" if exact.types[given.name].kind in _MOMENTS else column
+
+    return KernelCondition(sql=exact.sql(operand), exact=exact, names=names)
 
 
 def _as_decimal(sql: str, digits: Digits) -> str:

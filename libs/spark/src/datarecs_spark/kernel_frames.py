@@ -1,11 +1,12 @@
 """The kernel's readings by Polars: what one task reads of files whose row groups memory holds.
 
 Polars decodes and hashes in two thirds of the time that DuckDB needs and salts every value by
-itself, but knows no bound of memory and none of our conditions: the rest is left to `kernel`'s SQL.
+itself, but knows no bound of memory: the rest is left to `kernel_sql`.
 Its own module because Polars is imported where it is used, in a task.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,13 +43,11 @@ _SUMMED_DIGITS = 31
 
 
 def frames_fit(task: KernelTask) -> bool:
-    """Polars can read it: no conditions, columns of known forms, row groups not too large."""
+    """Polars can read it: columns of known forms, row groups not too large."""
     return all(map(partial(_fits, task), task.sources))
 
 
 def _fits(task: KernelTask, source: KernelSource) -> bool:
-    if source.filter is not None or source.where is not None:
-        return False
     if any(column.form is None for column in source.columns):
         return False
     summed = [source.values[at].form for at in task.totals]
@@ -105,6 +104,15 @@ class FrameScanner:
     def numbers(self, source: KernelSource) -> Numbers:
         return self._told[id(source)].numbers()
 
+    def whole(self, source: KernelSource, numbers: Numbers) -> Numbers:
+        if not source.conditions:
+            return numbers
+        before = replace(source, where=None)
+        with failures():
+            read = _rows(replace(before, filter=None))
+            filtered = numbers.rows if source == before else _rows(before)
+        return replace(numbers, read=read, filtered=filtered)
+
     def keep(self, source: KernelSource, buckets: Flags, path: Path) -> int:
         names = {each.name: each.physical for each in source.columns}
         bucket = key_hash(source, self.task.salts[2]) // (2**HASH_BITS // len(buckets))
@@ -123,3 +131,7 @@ class FrameScanner:
             rows = scan(source).filter(hashed.is_in(listed.implode()))
             counts = rows.select(keys).group_by(pl.all()).len("copies").collect(engine="streaming")
         return len(counts), int((counts["copies"] > 1).sum())
+
+
+def _rows(source: KernelSource) -> int:
+    return int(scan(source).select(pl.len()).collect().item())

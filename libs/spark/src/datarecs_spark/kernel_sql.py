@@ -76,6 +76,9 @@ class SqlScanner:
     def numbers(self, source: KernelSource) -> Numbers:
         return numbers_of(self.task, source, self.connection)
 
+    def whole(self, source: KernelSource, numbers: Numbers) -> Numbers:  # noqa: ARG002 - of the port
+        return numbers
+
     def keep(self, source: KernelSource, buckets: Flags, path: Path) -> int:
         kept = f"({self._key_hash(source)} >> {HASH_BITS + 1 - len(buckets).bit_length()})"
         kept = f"{kept} IN (SELECT h FROM listed)"  # noqa: S608 - SQL of this package
@@ -130,7 +133,7 @@ def numbers_of(task: KernelTask, source: KernelSource, connection: Connection) -
 
 def read_of(source: KernelSource, connection: Connection) -> tuple[int, int]:
     """Rows in the files, and behind the source's filter."""
-    behind = "" if source.filter is None else f" FILTER (WHERE {source.filter})"
+    behind = "" if source.filter is None else f" FILTER (WHERE {source.filter.sql})"
     counted = f"SELECT count(*), count(*){behind} FROM {source.everything}"  # noqa: S608 - made of quoted names and SQL of this package
     ((read, filtered),) = connection.execute(counted).fetchall()
     return read, filtered

@@ -5,12 +5,13 @@ nothing else.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 
+from datarecs_core.comparison.exact_conditions import ExactCondition
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
 from datarecs_core.values import EXACT
 from datarecs_spark.forms import Form
@@ -46,6 +47,17 @@ class KernelColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCondition:
+    """What rows must be, in both languages of the kernel."""
+
+    sql: str
+    """Over physical columns."""
+    exact: ExactCondition = field(hash=False)
+    names: Mapping[str, str] = field(hash=False, default_factory=dict)
+    """Physical names by those of the condition; others are as they stand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSource:
     """One source of the task."""
 
@@ -55,10 +67,10 @@ class KernelSource:
     keys: tuple[KernelColumn, ...]
     values: tuple[KernelColumn, ...]
     """What is compared, `None`-free and in the same order in every source."""
-    filter: str | None = None
-    """SQL over physical columns: the source's own condition."""
-    where: str | None = None
-    """The same of the stage."""
+    filter: KernelCondition | None = None
+    """The source's own."""
+    where: KernelCondition | None = None
+    """The stage's."""
     group_bytes: int = 0
     """Of the largest row group once its columns are decoded, about."""
     decoded_bytes: int = 0
@@ -69,6 +81,11 @@ class KernelSource:
     @property
     def columns(self) -> tuple[KernelColumn, ...]:
         return (*self.keys, *self.values)
+
+    @property
+    def conditions(self) -> tuple[KernelCondition, ...]:
+        """Of the rows that the stage looks at."""
+        return tuple(each for each in (self.filter, self.where) if each is not None)
 
     @property
     def too_large(self) -> str | None:
@@ -89,7 +106,7 @@ class KernelSource:
     @property
     def relation(self) -> str:
         """The rows that the stage looks at."""
-        conditions = [each for each in (self.filter, self.where) if each is not None]
+        conditions = [each.sql for each in self.conditions]
         if not conditions:
             return self.everything
         return f"(SELECT * FROM {self.everything} WHERE {' AND '.join(conditions)})"  # noqa: S608 - made of quoted names and literals
@@ -238,6 +255,9 @@ class Scanner(Protocol):
 
     def numbers(self, source: KernelSource) -> Numbers:
         """Of a source whose rows or keys were hashed."""
+
+    def whole(self, source: KernelSource, numbers: Numbers) -> Numbers:
+        """With the rows in the files and behind the filter, where rows alone were told."""
 
     def keep(self, source: KernelSource, buckets: Flags, path: Path) -> int:
         """Write the rows whose keys are in open buckets; how many there are."""

@@ -79,7 +79,8 @@ def paired(
             count(-pairing.read)
             return None
         sources = tuple(walk.left.written() for walk in pairing.walks)
-    count(-sum(source.rows for source in sources))
+    # Also those that conditions leave out.
+    count(sum(rows) - pairing.read - sum(source.rows for source in sources))
     bits = max(source.rows for source in sources).bit_length() + _BUCKET_BITS
     left = replace(task, sources=sources, bucket_bits=min(task.bucket_bits, bits))
     return Paired(scanner=scanner(left), keys=pairing.keys, numbers=pairing.adding.numbers())
@@ -118,7 +119,8 @@ class _Left:
             self._write()
         if self._writer is not None:
             self._writer.close()
-        return replace(self._source, files=(str(self._path),), rows=self.rows)
+        files = (str(self._path),)
+        return replace(self._source, files=files, rows=self.rows, filter=None, where=None)
 
 
 class _Walk:

@@ -7,9 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datarecs_core.comparison.exact_conditions import exact_condition
+from datarecs_core.jobs.types import parse_type
 from datarecs_spark.forms import BOOL, DOUBLE, INTEGER, TEXT, Form, FormKind, decimal
+from datarecs_spark.kernel_conditions import kernel_condition
 from datarecs_spark.kernel_work import (
     KernelColumn,
+    KernelCondition,
     KernelSource,
     KernelTask,
     kept_file,
@@ -66,6 +70,12 @@ def a_task(folder: Path, *tables: Mapping[str, Any], **fields: Any) -> KernelTas
         directory=str(folder / "kept"),
         **{**given, **fields},
     )
+
+
+def a_condition(written: str, **types: str) -> KernelCondition:
+    """Over columns of these types."""
+    kinds = {name: parse_type(kind) for name, kind in types.items()}
+    return kernel_condition(exact_condition(written, kinds), {})
 
 
 def kept(task: KernelTask, index: int) -> list[dict[str, Any]]:

@@ -71,6 +71,10 @@ class ExactCondition:
         """Its text, in brackets; three-valued as it was written."""
         return _written(self.holds, self.types, operand)
 
+    def digits(self, one: Operand, other: Operand) -> Digits | None:
+        """In which two operands meet; None where they are no numbers."""
+        return _digits(one, other, self.types)
+
 
 def exact_condition(sql: str, types: Mapping[str, CanonicalType]) -> ExactCondition:
     """Read a condition over columns of these types.
@@ -149,7 +153,6 @@ def _tag(operand: Operand, types: Mapping[str, CanonicalType]) -> Tag | None:
 
 
 def _digits(one: Operand, other: Operand, types: Mapping[str, CanonicalType]) -> Digits | None:
-    """In which two operands meet; None where they are no numbers."""
     first, second = _digits_of(one, types), _digits_of(other, types)
     return None if first is None or second is None else first.meeting(second)
 

@@ -304,3 +304,49 @@ def test_files_of_polars_hold_the_rows_that_others_write(
     assert results is not None
     assert results.strategy is not None
     assert results.strategy.chosen is chosen
+
+
+def test_inferred_nanoseconds_of_text_are_those_of_parquet(ask: Ask, tmp_path: Path) -> None:
+    names = ["at", "local"]
+    write_csv(moments(later=1).select(["id", *names]), tmp_path / "two.csv")
+    sources = [
+        {"name": "one", "connection": "c", "kind": "parquet", "path": "one.parquet"},
+        {"name": "two", "connection": "c", "kind": "csv", "path": "two.csv"},
+    ]
+    spec = {"sources": sources, "stages": [rows([{"name": name} for name in names])]}
+    found = agreed(ask, (moments(), moments()), spec).outcome.stages[0].results
+    assert found is not None
+    assert [(each.outside, each.invalid) for each in found.measures] == [(7, 0)] * 2
+    twice = [{**sources[1], "name": name} for name in ("one", "two")]
+    same = agreed(ask, (moments(), moments()), {**spec, "sources": twice})
+    assert same.outcome.verdict is Verdict.MATCHED
+
+
+@pytest.mark.parametrize("zone", ["Z", "+05:30", ""], ids=["utc", "offset", "local"])
+def test_nanoseconds_of_folders_are_those_of_columns(ask: Ask, tmp_path: Path, zone: str) -> None:
+    written = [
+        f"{moment}{zone}"
+        for moment in (
+            "1969-12-31T23:59:59.1234567",
+            "1969-12-31T23:59:59.000000001",
+            "2026-01-31T12:00:00.5",
+            "2026-01-31T12:00:00.123456789",
+        )
+    ]
+    for number, moment in enumerate(written):
+        folder = tmp_path / "parts" / f"at={moment}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number]}), folder / "a.parquet")
+    lines = [f"{number},{moment}" for number, moment in enumerate([*written[:3], written[2]])]
+    (tmp_path / "two.csv").write_text("\n".join(["id,at", *lines, ""]))
+    spec = {
+        "sources": [
+            {"name": "one", "connection": "c", "kind": "parquet", "path": "parts"},
+            {"name": "two", "connection": "c", "kind": "csv", "path": "two.csv"},
+        ],
+        "stages": [rows([{"name": "at"}])],
+    }
+    found = agreed(ask, (moments(), moments()), spec).outcome.stages[0].results
+    assert found is not None
+    assert [(each.outside, each.invalid) for each in found.measures] == [(1, 0)]
+    assert found.measures[0].max_abs_delta == Decimal("376543.211")

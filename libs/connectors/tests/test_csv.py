@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -44,6 +45,23 @@ def test_types_hold_for_every_value_and_nothing_is_guessed(
         "flag": "bool",
         "mixed": "text",
     }
+
+
+def test_inferred_nanoseconds_are_held_to_their_ends(open_files: Open, tmp_path: Path) -> None:
+    ends = ["1677-09-21T00:12:43.145224192", "2262-04-11T23:47:16.854775807"]
+    lines = [f"{end}Z,{end}" for end in (*ends, "2026-01-31T12:00:00")]
+    (tmp_path / "a.csv").write_text("\n".join(["at,local", *lines, ""]))
+    found = open_files(CSV, "a.csv")
+    assert found.types == {"at": "instant(9)", "local": "local_timestamp(9)"}
+    micros = [Decimal(-(2**63)) / 1000, Decimal(2**63 - 1) / 1000, Decimal(1769860800000000)]
+    assert found.rows() == [(each, each) for each in micros]
+    scan = found.connector.extract(found.scan, str(tmp_path / "out"), lambda _read: None)
+    stored = pq.read_table(tmp_path / "out")
+    assert scan.extract.invalid_columns == ()
+    for name in ("at", "local"):
+        assert stored.column(name).cast(pa.int64()).to_pylist() == [
+            int(each * 1000) for each in micros
+        ]
 
 
 def test_an_unquoted_empty_field_is_null_and_a_quoted_one_is_empty_text(

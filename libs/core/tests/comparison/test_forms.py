@@ -167,6 +167,32 @@ def test_a_column_is_what_all_its_values_are(
     assert seen.type == kind
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["2026-01-31T12:00:00.123456789Z", "2026-01-31T12:00:00Z"], "instant(9)"),
+        (["2026-01-31T12:00:00.1234567+02:00", "9999-12-31T00:00:00Z"], "text"),
+        (["1969-12-31 23:59:59.9999999", None, "2026-01-31T00:00:00.5"], "local_timestamp(9)"),
+        (["2026-01-31T12:00:00.123456789", "0001-01-01T00:00:00"], "text"),
+        (["2026-01-31T12:00:00.123456789Z", "2026-01-31T12:00:00.123456789"], "text"),
+        (["2026-01-31T12:00:00.123456789Z", "2026-01-31"], "text"),
+        (["2026-01-31T12:00:00.123456789Z", "2026-01-31T12:00:00.1234567890Z"], "text"),
+        (["2026-01-31T12:00:00.123456000Z", "9999-12-31T00:00:00.000000000Z"], "instant"),
+        (["1677-09-21T00:12:43.145224192Z", "2262-04-11T23:47:16.854775807Z"], "instant(9)"),
+        (["1677-09-21T00:12:43.145224191Z"], "text"),
+        (["2262-04-11T23:47:16.854775808Z"], "text"),
+    ],
+)
+def test_moments_are_nanoseconds_where_one_needs_them_and_all_are_within_their_reach(
+    texts: list[str | None], kind: str
+) -> None:
+    for order in (texts, texts[::-1]):
+        seen = Inference()
+        for text in order:
+            seen = seen.see(text)
+        assert str(seen.type) == kind
+
+
 def test_the_order_of_values_does_not_change_what_is_inferred() -> None:
     texts = ["1.25", "100", str(2**63), "-7"]
     kinds = set()

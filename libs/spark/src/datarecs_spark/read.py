@@ -364,6 +364,19 @@ def _folders(scan: Scan, files: _Files, schema: pa.Schema) -> list[str]:
             rf"^file:/+{re.escape(str(files.root).lstrip('/'))}/(?:.*/)?{re.escape(label)}=([^/]*)/"
         )
         written = f"regexp_extract({place}, {text_literal(pattern)}, 1)"
-        wanted = _FROM_FOLDER.get(types[label].kind) if label in types else None
-        found.append(f"{f'CAST({written} AS {wanted})' if wanted else written} AS {name(label)}")
+        value = _of_folder(written, types[label]) if label in types else written
+        found.append(f"{value} AS {name(label)}")
     return found
+
+
+def _of_folder(written: str, wanted: CanonicalType) -> str:
+    """Spark's casts drop what is finer than a microsecond: those digits are added."""
+    kind, form = _FROM_FOLDER.get(wanted.kind), form_of([wanted])
+    if kind is None:
+        return written
+    value = f"CAST({written} AS {kind})"
+    if not wanted.is_finer or form is None:
+        return value
+    finer = f"rpad(regexp_extract({written}, '[.][0-9]{{6}}([0-9]+)', 1), 3, '0')"
+    micros = f"unix_micros(CAST({value} AS TIMESTAMP)) + CAST({finer} AS INT) * 0.001BD"
+    return f"CAST({micros} AS {form.sql_type})"

@@ -104,13 +104,16 @@ class Inference:
     """What the texts of a column seen so far have in common; start empty and `see` each value.
 
     Only bool, int, decimal, date, instant and local_timestamp are inferred, everything else stays
-    text. NULL says nothing: a column without a value has every type.
+    text. Moments finer than a microsecond make a column of nanoseconds, which must hold them all.
+    NULL says nothing: a column without a value has every type.
     """
 
     type: CanonicalType | None = None
     """None before the first value."""
     whole_digits: int = 0
     scale: int = 0
+    far: bool = False
+    """Whether some moment is out of nanoseconds' reach, the years 1677 to 2262."""
 
     def see(self, text: str | None) -> "Inference":
         """The inference after one more value."""
@@ -118,10 +121,10 @@ class Inference:
             return self
         kind = _kind_of(text)
         if kind is None:
-            return Inference(type=types.TEXT)
+            return self._see_moment(read_moment(text))
         if kind.is_number:
             return self._see_number(text, kind)
-        return replace(self, type=kind) if self.type in (None, kind) else Inference(type=types.TEXT)
+        return Inference(type=kind if self.type in (None, kind) else types.TEXT)
 
     def _see_number(self, text: str, kind: CanonicalType) -> "Inference":
         if self.type is not None and not self.type.is_number:
@@ -135,6 +138,20 @@ class Inference:
             scale=scale,
         )
 
+    def _see_moment(self, moment: Value | None) -> "Inference":
+        """Nanoseconds once a moment needs them, or text where one is out of their reach."""
+        if moment is None or not isinstance(moment.content, Decimal):
+            return Inference(type=types.TEXT)
+        kind = types.INSTANT if moment.tag is Tag.INSTANT else types.LOCAL_TIMESTAMP
+        finer = replace(kind, precision=9)
+        if self.type not in (None, kind, finer):
+            return Inference(type=types.TEXT)
+        micros = moment.content
+        far = self.far or not INT64_LOW <= micros.scaleb(3, EXACT) <= INT64_HIGH
+        if self.type == finer or micros != micros.to_integral_value():
+            return Inference(type=types.TEXT if far else finer)
+        return Inference(type=kind, far=far)
+
 
 def _decimal(whole_digits: int, scale: int) -> CanonicalType:
     """`decimal(38,0)` for integers beyond int64; a bare numeric where no scale holds them all."""
@@ -146,18 +163,14 @@ def _decimal(whole_digits: int, scale: int) -> CanonicalType:
 
 
 def _kind_of(text: str) -> CanonicalType | None:
+    """Of anything but moments, whose type depends on the others."""
     if read_bool(text):
         return types.BOOL
     value = read_number(text)
     if value is not None and isinstance(value.content, Decimal):
         small = "." not in text and INT64_LOW <= value.content <= INT64_HIGH
         return types.INT if small else types.NUMERIC
-    if read_date(text):
-        return types.DATE
-    moment = read_moment(text)
-    if moment is None:
-        return None
-    return types.INSTANT if moment.tag is Tag.INSTANT else types.LOCAL_TIMESTAMP
+    return types.DATE if read_date(text) else None
 
 
 def read_text(text: str, target: CanonicalType) -> Value | None:

@@ -47,7 +47,7 @@ from datarecs_core.jobs.spec_hash import spec_hash
 from datarecs_core.jobs.vocabulary import SourceKind, StageType, Strategy
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
-from datarecs_testing.figures import Figure, machine, page, replace_part
+from datarecs_testing.figures import Figure, machine, page, replace_part, settled
 
 KEY = "id"
 JOINED = "duckdb full join"
@@ -351,6 +351,7 @@ def measured(contest: Contest, runs: int) -> dict[str, list[float]]:
         for name, contestant in contest.contestants.items():
             if turn > 1 and name in contest.once:
                 continue
+            settled()
             began = perf_counter()
             counts = contestant()
             if turn:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from time import perf_counter
 
 import psycopg
@@ -29,6 +30,8 @@ from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.stack import KafkaBroker, PostgresServer
 
 FSYNC_PROBES = 200
+_IDLE, _LOOK, _PATIENCE = 0.05, 0.2, 10.0
+"""Share of the cores at work that is none, seconds between two looks, and until one gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,3 +173,20 @@ def _target(one: Figure) -> str:
         return ""
     sign = "≥" if one.more_is_better else "≤"
     return f"{sign} {one.target:,g} {one.unit}, {'met' if one.met else 'missed'}"
+
+
+def settled() -> None:
+    """Wait until nothing works any more: allocators still give back what the last one held."""
+    busy, most = 1.0, perf_counter() + _PATIENCE
+    while busy > _IDLE and perf_counter() < most:
+        before = _ticks()
+        Event().wait(_LOOK)
+        busy, everything = (after - one for after, one in zip(_ticks(), before, strict=True))
+        busy /= max(everything, 1)
+
+
+def _ticks() -> tuple[float, float]:
+    """Of all cores since the machine started: at work, and altogether."""
+    told = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+    spent = [int(each) for each in told[1:9]]
+    return sum(spent) - sum(spent[3:5]), sum(spent)

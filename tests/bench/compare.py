@@ -68,6 +68,8 @@ COLUMNS: Mapping[str, str] = {
 DIFFERS = "quantity"
 DATACOMPY, DATACOMPY_ROWS = "1.1.0", 1_000_000
 """Its version, and up to where it is asked: it keeps several copies in memory."""
+WARMING = 2
+"""Turns: tasks of one core each take Spark's Python processes by turns, and there are two."""
 SAME_SPARK = f"pyspark=={version('pyspark')}"
 
 
@@ -130,7 +132,7 @@ class Contest:
     others: frozenset[str] = frozenset()
     """Contestants that are asked something else: only their time is looked at."""
     once: frozenset[str] = frozenset()
-    """Contestants that take minutes: after the first turn, which warms, they are in one alone."""
+    """Contestants that take minutes: they warm in the first turn and are in one more."""
     truth: Counts | None = None
     """From elsewhere; without it contestants are held against one another."""
 
@@ -344,17 +346,17 @@ def peer_of(peer: Popen[str], case: Case) -> Counts:
 
 
 def measured(contest: Contest, runs: int) -> dict[str, list[float]]:
-    """Seconds of every run, contestants in turn; the first turn warms and is not counted."""
+    """Seconds of every run, contestants in turn; turns that warm are not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in contest.contestants}
-    for turn in range(runs + 1):
+    for turn in range(runs + WARMING):
         found = {} if contest.truth is None else {"the truth": contest.truth}
         for name, contestant in contest.contestants.items():
-            if turn > 1 and name in contest.once:
+            if name in contest.once and turn not in {0, WARMING}:
                 continue
             settled()
             began = perf_counter()
             counts = contestant()
-            if turn:
+            if turn >= WARMING:
                 seconds[name].append(perf_counter() - began)
             if name not in contest.others:
                 found[name] = counts

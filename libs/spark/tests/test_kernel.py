@@ -72,6 +72,19 @@ def test_one_of_sources_with_the_same_files_tells_the_numbers_of_all(tmp_path: P
     assert (one.closed_groups, one.closed_repeated) == (1001, 1)
 
 
+def test_one_of_sources_with_the_same_files_tells_what_conditions_leave_out(
+    tmp_path: Path,
+) -> None:
+    task = a_task(tmp_path, PLAIN, PLAIN)
+    above, below = (a_condition(each, v="int") for each in ("v > 1", "v < 5"))
+    sources = (replace(source, filter=above, where=below) for source in task.sources)
+    task = replace(task, sources=tuple(sources))
+    answer = narrow(replace(task, alike=True))
+    assert answer == narrow(task)
+    assert answer.read == (1000, 1000)
+    assert answer.filtered[0] > answer.rows[0] > 0
+
+
 @pytest.mark.parametrize("alike", [True, False])
 def test_same_bytes_that_are_no_text_are_not_taken_for_equal(
     tmp_path: Path, *, alike: bool

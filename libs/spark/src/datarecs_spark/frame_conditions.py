@@ -4,16 +4,17 @@ Logic is three-valued in both: a row is kept where all of them hold.
 """
 
 import operator
-from collections.abc import Callable, Mapping
-from datetime import date, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial, reduce
-from typing import assert_never
+from typing import assert_never, cast
 
 import polars as pl
 
 from datarecs_core.comparison.canonical import Tag, Value
 from datarecs_core.comparison.condition_tree import (
+    SIGNS,
     AnyOf,
     Bare,
     Column,
@@ -24,22 +25,11 @@ from datarecs_core.comparison.condition_tree import (
     Operand,
 )
 from datarecs_core.comparison.exact_conditions import Digits
-from datarecs_core.jobs.types import TypeKind
+from datarecs_spark.kernel_conditions import EPOCH, MOMENTS
 from datarecs_spark.kernel_work import KernelCondition
 from datarecs_spark.native_errors import NotNativeError
 
-_EPOCH = date(1970, 1, 1)
-_MOMENTS = frozenset({TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
-_SIGNS: Mapping[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
-    "=": operator.eq,
-    "==": operator.eq,
-    "<>": operator.ne,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_Compares = Callable[[pl.Expr, pl.Expr], pl.Expr]
 
 
 def frame_condition(condition: KernelCondition) -> pl.Expr:
@@ -60,7 +50,8 @@ def _holds(condition: KernelCondition, part: Condition) -> pl.Expr:
         case Compared(sign, one, other):
             digits = condition.exact.digits(one, other)
             first, second = (_operand(condition, each, digits) for each in (one, other))
-            return _SIGNS[sign](first, second)
+            compared = cast("_Compares", SIGNS[sign])
+            return compared(first, second)
         case _:
             assert_never(part)
 
@@ -68,10 +59,10 @@ def _holds(condition: KernelCondition, part: Condition) -> pl.Expr:
 def _operand(condition: KernelCondition, operand: Operand, digits: Digits | None) -> pl.Expr:
     if not isinstance(operand, Column):
         return _constant(operand.value, digits)
-    column = pl.col(condition.names.get(operand.name, operand.name))
+    column = pl.col(condition.names[operand.name])
     if digits is not None:
         return column.cast(_decimal(digits))
-    is_moment = condition.exact.types[operand.name].kind in _MOMENTS
+    is_moment = condition.exact.types[operand.name].kind in MOMENTS
     return column.cast(pl.Int64) if is_moment else column
 
 
@@ -86,7 +77,7 @@ def _constant(value: Value, digits: Digits | None) -> pl.Expr:
         case (Tag.TEXT, str() as plain) | (Tag.BOOL, bool() as plain):
             return pl.lit(plain)
         case Tag.DATE, Decimal() as days:
-            return pl.lit(_EPOCH + timedelta(days=int(days)))
+            return pl.lit(EPOCH + timedelta(days=int(days)))
         case Tag.INSTANT | Tag.LOCAL, Decimal() as micros:
             return pl.lit(int(micros), pl.Int64)
         case _:

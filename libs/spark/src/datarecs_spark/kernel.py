@@ -74,9 +74,10 @@ class _Narrowing:
         for key in self.scanner.keys(source):
             keys.append(key.copy())
             self.count.add(len(key) * len(self.task.sources))
-        numbers = [self.scanner.numbers(source)] * len(self.task.sources)
+        numbers = self.scanner.whole(source, self.scanner.numbers(source))
         none_open = np.zeros(2, np.bool_)
-        return self._told(self.scanner, beside, none_open, _sorted(keys), numbers)
+        told = [numbers] * len(self.task.sources)
+        return self._told(self.scanner, beside, none_open, _sorted(keys), told)
 
     def _of_all(self, beside: Executor) -> KernelAnswer:
         """By sums of the rows that are left once others were paired; of all where none were."""
@@ -98,7 +99,8 @@ class _Narrowing:
             if any(_have(keys, own[is_open[at]]) for at, own in hashes.items()):
                 # Keys with rows of both kinds: all rows of open buckets, as if none were paired.
                 keys, scanner = keys[~buckets[sums.bucket(keys)]], self.scanner
-        return self._told(scanner, beside, buckets, keys, numbers)
+        whole = list(map(self.scanner.whole, self.task.sources, numbers))
+        return self._told(scanner, beside, buckets, keys, whole)
 
     def _added(
         self, sums: Sums, scanner: Scanner, beside: Executor, *, all_tell: bool
@@ -137,13 +139,12 @@ class _Narrowing:
             kept.append(scanner.keep(source, buckets, path))
             self.count.add(self.task.sources[index].rows)
         groups, groups_again = self._groups(*counting.result())
-        whole = list(map(self.scanner.whole, self.task.sources, numbers))
         return KernelAnswer(
-            rows=tuple(each.rows for each in whole),
-            read=tuple(each.read for each in whole),
-            filtered=tuple(each.filtered for each in whole),
-            null_keys=tuple(each.null_keys for each in whole),
-            totals=tuple(each.totals for each in whole),
+            rows=tuple(each.rows for each in numbers),
+            read=tuple(each.read for each in numbers),
+            filtered=tuple(each.filtered for each in numbers),
+            null_keys=tuple(each.null_keys for each in numbers),
+            totals=tuple(each.totals for each in numbers),
             kept=tuple(kept),
             closed_groups=groups,
             closed_repeated=groups_again,

@@ -24,9 +24,9 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_spark.kernel_work import KernelCondition, quoted, sql_text
 from datarecs_spark.native_errors import NotNativeError
 
-_EPOCH = date(1970, 1, 1)
+EPOCH = date(1970, 1, 1)
 _DAY = timedelta(days=1)
-_MOMENTS = frozenset({TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
+MOMENTS = frozenset({TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def kernel_condition(exact: ExactCondition, named: Mapping[str, str | None]) -> 
         column = quoted(names[given.name])
         if digits is not None:
             return _as_decimal(column, digits)
-        return f"epoch_us({column})" if exact.types[given.name].kind in _MOMENTS else column
+        return f"epoch_us({column})" if exact.types[given.name].kind in MOMENTS else column
 
     return KernelCondition(sql=exact.sql(operand), exact=exact, names=names)
 
@@ -93,7 +93,7 @@ def _constant(value: Value, digits: Digits | None) -> str:
         case Tag.BOOL, bool() as truth:
             return "TRUE" if truth else "FALSE"
         case Tag.DATE, Decimal() as days:
-            return f"DATE {sql_text((_EPOCH + int(days) * _DAY).isoformat())}"
+            return f"DATE {sql_text((EPOCH + int(days) * _DAY).isoformat())}"
         case Tag.INSTANT | Tag.LOCAL, Decimal() as micros:
             return f"{int(micros)}::BIGINT"
         case _:

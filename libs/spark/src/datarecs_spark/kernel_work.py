@@ -53,8 +53,8 @@ class KernelCondition:
     sql: str
     """Over physical columns."""
     exact: ExactCondition = field(hash=False)
-    names: Mapping[str, str] = field(hash=False, default_factory=dict)
-    """Physical names by those of the condition; others are as they stand."""
+    names: Mapping[str, str] = field(hash=False)
+    """Physical names by those of the condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

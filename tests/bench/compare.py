@@ -13,7 +13,6 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from uuid import UUID
 
 import duckdb
 
+from datarecs_application.opening import Opened, opened_sources
 from datarecs_cli.stack import classes, java
 from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
@@ -157,14 +157,18 @@ class Datarecs:
         self.stage = stage or rows_stage()
 
     def __call__(self) -> Counts:
-        plan = self._plan()
-        engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=self.case.fresh())
-        results = engine.compare(plan.stages[0], lambda _: None)
-        if results.strategy is None or results.strategy.chosen is not self.strategy:
-            raise RuntimeError(f"{self.strategy} became {results.strategy}")
-        return counts_of(results)
+        with ExitStack() as open_things:
+            sources, plan = self._plan(open_things)
+            engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=self.case.fresh())
+            results = engine.compare(plan.stages[0], lambda _: None)
+            if results.strategy is None or results.strategy.chosen is not self.strategy:
+                raise RuntimeError(f"{self.strategy} became {results.strategy}")
+            for each in sources:
+                if each.held is not None:
+                    each.held.check()
+            return counts_of(results)
 
-    def _plan(self) -> ComparisonPlan:
+    def _plan(self, open_things: ExitStack) -> tuple[Sequence[Opened], ComparisonPlan]:
         sources = tuple(
             Source(name=f"s{at}", kind=SourceKind.PARQUET, path=path.name)
             for at, path in enumerate(self.case.files)
@@ -175,19 +179,15 @@ class Datarecs:
             stages=(self.stage,),
             execution=replace(Execution(), strategy=self.strategy),
         )
-        connectors = [self._connector(source) for source in sources]
-        with ThreadPoolExecutor(len(sources)) as pinning:
-            held = list(pinning.map(lambda one, source: one.pin(source), connectors, sources))
-        pins = {source.name: each.pin for source, each in zip(sources, held, strict=True)}
-        schemas = {
-            source.name: connector.describe(source, pins[source.name])
-            for source, connector in zip(sources, connectors, strict=True)
-        }
-        return plan_comparison(
-            PlanRequest(
-                job=job, job_uid=UUID(int=7), spec_hash=spec_hash(job), schemas=schemas, pins=pins
-            )
+        opened = opened_sources(sources, self._connector, {}, open_things, whole=False)
+        request = PlanRequest(
+            job=job,
+            job_uid=UUID(int=7),
+            spec_hash=spec_hash(job),
+            schemas={each.source.name: each.schema for each in opened},
+            pins={each.source.name: each.pin for each in opened},
         )
+        return opened, plan_comparison(request)
 
     def _connector(self, source: Source) -> ParquetConnector:
         tree = FileTree(

@@ -1,5 +1,6 @@
 """One run from pins to verdict: the order of what is told, and what leaves no verdict."""
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from datarecs_core.comparison.payload import ComparisonPayload
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.results import StageResults, Verdict
 from datarecs_core.comparison.run_json import Sealing, proof_hash, run_document
-from datarecs_core.comparison.scan import Pin, Scan
+from datarecs_core.comparison.scan import FileList, Pin, Scan
 from datarecs_core.comparison.verification import verify_document
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.hashing import canonical_json
@@ -203,6 +204,38 @@ def test_a_stage_tells_its_start_its_extractions_its_comparison_and_its_end_in_o
         "comparison.completed counts MATCHED",
         "stage.completed counts MATCHED",
     ]
+
+
+@pytest.mark.case("F14")
+def test_files_are_hashed_while_they_are_read_and_told_of_again(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.005\n")
+    found, heard = ask(COUNTS)
+    assert isinstance(found, Answer)
+    assert [heard[0], heard[-1]] == ["pinned 2 1", "pinned 2 1"]
+    for name, scan in zip("ab", found.plan.scans, strict=True):
+        assert isinstance(scan.pin, FileList)
+        assert scan.pin == found.pins[name]
+        hashed = hashlib.sha256((tmp_path / f"{name}.csv").read_bytes()).hexdigest()
+        assert [file.sha256 for file in scan.pin.files] == [hashed]
+
+
+def test_files_that_may_be_the_same_are_hashed_before_they_are_read(ask: Ask) -> None:
+    found, heard = ask(COUNTS)
+    assert isinstance(found, Answer)
+    for stage in found.outcome.stages:
+        for scan in stage.plan.scans:
+            assert isinstance(scan.pin, FileList)
+            assert all(file.sha256 for file in scan.pin.files)
+    assert heard.count("pinned 2 1") == 1
+
+
+def test_files_that_did_not_change_are_not_read_again_whatever_their_sizes(
+    ask: Ask, tmp_path: Path
+) -> None:
+    (tmp_path / "b.csv").write_text("id,amount\n1,1.00\n2,2.005\n")
+    _, heard = ask(ROWS)
+    assert sum(line.startswith("waiting") for line in heard) == 3
+    assert sum(line.startswith("extraction.started") for line in heard) == 2
 
 
 def test_progress_is_told_every_five_seconds_and_never_falls(ask: Ask) -> None:

@@ -1,9 +1,12 @@
 """CSV: nothing is guessed, nothing is lost, and a broken file is named with its line."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +23,7 @@ from datarecs_connectors.errors import (
     SourceLimitError,
     SourceUnsupportedError,
 )
+from datarecs_connectors.file_tree import FileTree
 from datarecs_core.comparison.canonical import canonical_text
 from datarecs_core.comparison.translating import Invalid, canonical
 from datarecs_core.jobs import types
@@ -28,6 +32,7 @@ from datarecs_core.jobs.vocabulary import SourceKind
 
 Open = Callable[..., Any]
 CSV = SourceKind.CSV
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def test_types_hold_for_every_value_and_nothing_is_guessed(
@@ -244,6 +249,33 @@ def test_a_file_that_changed_since_the_pin_leaves_no_verdict(
     (tmp_path / "a.csv").write_text("a\n2\n3\n")
     with pytest.raises(SnapshotLostError, match="changed while it was read"):
         held.check()
+
+
+def test_a_pin_that_is_let_go_is_hashed_no_further(
+    open_files: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    begun, ended = Event(), Event()
+
+    def hashed(_tree: FileTree, _name: str, stop: Event) -> str:
+        begun.set()
+        assert stop.wait(60)
+        ended.set()
+        return ""
+
+    monkeypatch.setattr(FileTree, "sha256", hashed)
+    held = open_files(CSV, "a.csv").held
+    assert begun.wait(60)
+    held.close()
+    assert ended.wait(60)
+
+
+def test_hashing_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    tree, stop = FileTree(source="lake", root=tmp_path, now=lambda: NOON), Event()
+    assert tree.sha256("a.csv", stop) == hashlib.sha256(b"a\n1\n").hexdigest()
+    stop.set()
+    assert tree.sha256("a.csv", stop) == hashlib.sha256().hexdigest()
 
 
 @pytest.mark.case("X55")

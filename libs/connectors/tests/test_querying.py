@@ -227,7 +227,7 @@ def test_a_look_at_another_pin_describes_the_files_again(
     for values, kind in (("1\n", "int"), ("x\n", "text")):
         (tmp_path / "a.csv").write_text("v\n" + values)
         own = query_source(source, "select v from lake")
-        described = connector.describe(own, connector.pin(source).pin)
+        described = connector.describe(own, connector.pin(source).check())
         assert [str(column.type) for column in described.columns] == [kind]
 
 

@@ -48,7 +48,8 @@ PROGRESS_EVERY = timedelta(seconds=5)
 class Told(Protocol):
     """Who hears how the run goes; every method may be slow to act and never blocks the work."""
 
-    def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None: ...
+    def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:
+        """What is going to be read; once more at the end, where pins had to be completed."""
 
     def stage_started(self, stage: str) -> None: ...
 
@@ -138,13 +139,20 @@ def answer(question: Question, means: Means, told: Told) -> Answer:
         DatarecsError: the plan is refused, or no stage was executed.
     """
     with ExitStack() as open_things:
-        sources = opened_sources(question.job.sources, means.connect, means.pins, open_things)
+        # What is read again later is told by its pin from what was read before.
+        whole = any(stage.confirm is not None for stage in question.job.stages)
+        sources = opened_sources(
+            question.job.sources, means.connect, means.pins, open_things, whole=whole
+        )
         plan = _planned(question, sources)
         pins = {one.source.name: one.pin for one in sources}
         told.pinned(pins, plan)
         stages = _Stages(means=means, told=told, sources=sources, open_things=open_things)
         outcome, plan = stages.run(plan)
-        return Answer(plan=plan, outcome=outcome, pins=pins)
+        if stages.pins != pins:
+            plan = plan.with_pins(stages.pins)
+            told.pinned(stages.pins, plan)
+        return Answer(plan=plan, outcome=outcome, pins=stages.pins)
 
 
 def plan_only(question: Question, means: Means) -> ComparisonPlan:
@@ -157,9 +165,10 @@ def plan_only(question: Question, means: Means) -> ComparisonPlan:
         PlanRefusedError: the question does not fit the sources, with every reason.
     """
     with ExitStack() as open_things:
-        return _planned(
-            question, opened_sources(question.job.sources, means.connect, means.pins, open_things)
+        sources = opened_sources(
+            question.job.sources, means.connect, means.pins, open_things, whole=True
         )
+        return _planned(question, sources)
 
 
 def _planned(question: Question, sources: "Sequence[Opened]") -> ComparisonPlan:
@@ -214,8 +223,12 @@ class _Stages:
     to_check: list[tuple[int, HeldPin]] = field(default_factory=list)
     """Pins at which rows are still read, by the index of their source."""
 
+    pins: dict[str, Pin] = field(init=False)
+    """Of all sources, with everything they tell once they were checked."""
+
     def __post_init__(self) -> None:
         self.reading = Reading(extract=self._read)
+        self.pins = {one.source.name: one.pin for one in self.sources}
 
     def run(self, plan: ComparisonPlan) -> tuple[RunOutcome, ComparisonPlan]:
         outcomes: list[StageOutcome] = []
@@ -355,7 +368,7 @@ class _Stages:
                 held = opened.connector.pin(opened.source)
                 self.open_things.callback(held.close)
                 self.look_pins.append(held)
-                pinned.append(replace(opened, pin=held.pin, held=held))
+                pinned.append(replace(opened, pin=held.check(), held=held))
         before = stage.looks[-1] if stage.looks else stage.scans
         keys = engine.differing(stage.name, MAX_KEYS)
         found = [self._looked(stage, *each, keys) for each in zip(pinned, before, strict=True)]
@@ -406,8 +419,7 @@ class _Stages:
         for index in over:
             held = self.first_pins.pop(index)
             if (index, held) in self.to_check:
-                with Extraction(index, self.sources[index].source):
-                    held.check()
+                self._check(index, held)
                 self.to_check.remove((index, held))
             held.close()
 
@@ -422,8 +434,14 @@ class _Stages:
     def _check_pins(self) -> None:
         """A source that changed while it was read leaves no verdict."""
         for index, held in self.to_check:
-            with Extraction(index, self.sources[index].source):
-                held.check()
+            self._check(index, held)
+
+    def _check(self, index: int, held: HeldPin) -> None:
+        one = self.sources[index]
+        with Extraction(index, one.source):
+            pin = held.check()
+        if held is one.held:
+            self.pins[one.source.name] = pin
 
 
 def _with_stage(plan: ComparisonPlan, stage: StagePlan, position: int) -> ComparisonPlan:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from datarecs_application.ports.comparing import Connector, HeldPin
-from datarecs_core.comparison.scan import Pin, SourceSchema
+from datarecs_core.comparison.scan import FileList, Pin, SourceSchema
 from datarecs_core.jobs.definition import Source
 
 
@@ -36,6 +36,8 @@ def opened_sources(
     connect: Callable[[Source], Connector],
     known: Mapping[str, Pin],
     open_things: ExitStack,
+    *,
+    whole: bool,
 ) -> tuple[Opened, ...]:
     """Pin all sources at once, before any is described or read, so that they form one cut.
 
@@ -44,6 +46,8 @@ def opened_sources(
         connect: opens the connection of one.
         known: pins that somebody else holds, by source.
         open_things: closes connections and pins.
+        whole: wait for everything that pins tell. Without it only sources that may have the same
+            files are waited for, which an engine reads once.
 
     Raises:
         ExtractionFailedError: the first source at fault.
@@ -54,6 +58,24 @@ def opened_sources(
             connector = connect(source)
             open_things.callback(connector.close)
             connected.append((source, connector))
+    pinned = _pinned(connected, known, open_things)
+    pins = [known[source.name] if held is None else held.pin for source, _, held in pinned]
+    whole = whole or _may_be_alike(pins)
+    opened = []
+    for index, ((source, connector, held), pin) in enumerate(zip(pinned, pins, strict=True)):
+        with Extraction(index, source):
+            told = held.check() if whole and held is not None else pin
+            schema = connector.describe(source, told)
+        opened.append(
+            Opened(source=source, connector=connector, pin=told, held=held, schema=schema)
+        )
+    return tuple(opened)
+
+
+def _pinned(
+    connected: Sequence[tuple[Source, Connector]], known: Mapping[str, Pin], open_things: ExitStack
+) -> list[tuple[Source, Connector, HeldPin | None]]:
+    """All at once; none where somebody else holds the pin."""
     with ThreadPoolExecutor(len(connected), thread_name_prefix="pin") as pinning:
         pins = [
             None if source.name in known else pinning.submit(connector.pin, source)
@@ -65,15 +87,16 @@ def opened_sources(
     pinned = []
     for index, ((source, connector), each) in enumerate(zip(connected, pins, strict=True)):
         with Extraction(index, source):
-            held = None if each is None else each.result()
-            pin = known[source.name] if held is None else held.pin
-            pinned.append((source, connector, pin, held))
-    opened = []
-    for index, (source, connector, pin, held) in enumerate(pinned):
-        with Extraction(index, source):
-            schema = connector.describe(source, pin)
-        opened.append(Opened(source=source, connector=connector, pin=pin, held=held, schema=schema))
-    return tuple(opened)
+            pinned.append((source, connector, None if each is None else each.result()))
+    return pinned
+
+
+def _may_be_alike(pins: Sequence[Pin]) -> bool:
+    """Sources whose files have the same sizes."""
+    sizes = [
+        sorted(file.size_bytes for file in pin.files) for pin in pins if isinstance(pin, FileList)
+    ]
+    return len(sizes) == len(pins) and sizes.count(sizes[0]) == len(pins)
 
 
 class Extraction:

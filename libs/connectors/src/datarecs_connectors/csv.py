@@ -115,9 +115,6 @@ class CsvConnector:
             estimated_bytes=sum(file.size_bytes for file in files),
         )
 
-    def list_files(self, source: Source) -> Sequence[PinnedFile]:
-        return self.tree.pin(source.path or "").pin.files
-
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         wanted = filter_of(scan)
         kinds = {column.name: column.type for column in scan.schema.columns}

@@ -7,13 +7,15 @@ all formats share it. A path is walked component by component without following 
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
+from threading import Event, get_native_id
 from typing import BinaryIO
 
 from datarecs_connectors.errors import (
@@ -31,6 +33,8 @@ MAX_FILES = 1_000_000
 HASHED_UP_TO = 1024**3
 """Files up to 1 GiB are pinned by their SHA-256, larger ones by size and identity alone."""
 _CHUNK = 1024 * 1024
+_LESS_URGENT = 10
+"""What threads that hash are more nice than those that read: a tenth of a busy core."""
 _WILD = frozenset("*?[")
 
 
@@ -105,22 +109,27 @@ class FileTree:
             return os.fdopen(os.dup(descriptor), "rb")
 
     def pin(self, path: str) -> "PinnedTree":
-        """Freeze which files are read and what they hold."""
-        names = self.find(path)
-        # Hashing leaves the interpreter free for other files.
-        with ThreadPoolExecutor() as hashing:
-            found = list(hashing.map(self._pinned, names))
-        files = tuple(file for file, _ in found)
+        """Freeze which files are read; what they hold is hashed from now on."""
+        identities = {name: self.identity(name) for name in self.find(path)}
+        files = tuple(_file(name, identity) for name, identity in identities.items())
         pin = FileList(root=str(self.root), files=files, taken_at=self.now())
-        identities = {file.path: identity for file, identity in found}
-        return PinnedTree(tree=self, pin=pin, identities=identities)
+        return PinnedTree(tree=self, pin=pin, identities=identities, hashing=_Hashing(self, files))
 
-    def _pinned(self, name: str) -> tuple[PinnedFile, Identity]:
+    def identity(self, name: str) -> Identity:
+        """Raises what `open` raises."""
         with self._opened(name) as descriptor:
-            identity = Identity.of(os.fstat(descriptor))
-            digest = _sha256(descriptor) if identity.size <= HASHED_UP_TO else None
-        etag = None if digest else f"{identity.size}-{identity.modified_ns}"
-        return PinnedFile(path=name, size_bytes=identity.size, etag=etag, sha256=digest), identity
+            return Identity.of(os.fstat(descriptor))
+
+    def sha256(self, name: str, stop: Event) -> str:
+        """64 hexadecimal characters; of a part of the file where it is told to stop.
+
+        Raises what `open` raises.
+        """
+        digest = hashlib.sha256()
+        with self._opened(name) as descriptor:
+            while not stop.is_set() and (chunk := os.read(descriptor, _CHUNK)):
+                digest.update(chunk)
+        return digest.hexdigest()
 
     def _opened(self, name: str) -> "_Descriptor":
         return _Descriptor(self, name)
@@ -215,6 +224,36 @@ class _Descriptor:
             os.close(folder)
 
 
+class _Hashing:
+    """SHA-256 of files, in threads that take what readers leave of the processor."""
+
+    def __init__(self, tree: FileTree, files: Sequence[PinnedFile]) -> None:
+        self._stopped = Event()
+        # Hashing leaves the interpreter free for others.
+        pool = ThreadPoolExecutor(thread_name_prefix="hash", initializer=_stand_back)
+        self._hashes: dict[str, Future[str]] = {
+            file.path: pool.submit(tree.sha256, file.path, self._stopped)
+            for file in files
+            if file.etag is None
+        }
+        self._pool = pool
+
+    def found(self) -> dict[str, str]:
+        """By path; waits for all of them. Raises what opening a file raises."""
+        return {path: each.result() for path, each in self._hashes.items()}
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _stand_back() -> None:
+    """Elsewhere a thread has no priority of its own."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, get_native_id(), _LESS_URGENT)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedTree:
     """Port HeldPin for files: nothing is held, everything is looked at again."""
@@ -222,24 +261,26 @@ class PinnedTree:
     tree: FileTree
     pin: FileList
     identities: dict[str, Identity]
+    hashing: _Hashing
 
-    def check(self) -> None:
+    def check(self) -> FileList:
         """Raises SnapshotLostError when a file was replaced, changed or removed."""
-        for file in self.pin.files:
-            with _Descriptor(self.tree, file.path) as descriptor:
-                now = Identity.of(os.fstat(descriptor))
-            if now != self.identities[file.path]:
+        # Identities last: who hashed a file while it was written learns it from them.
+        hashes = self.hashing.found()
+        for name, identity in self.identities.items():
+            if self.tree.identity(name) != identity:
                 raise SnapshotLostError(
-                    self.tree.source, f"{file.path} changed while it was read; run again"
+                    self.tree.source, f"{name} changed while it was read; run again"
                 )
+        files = (replace(file, sha256=hashes.get(file.path)) for file in self.pin.files)
+        return replace(self.pin, files=tuple(files))
 
     def close(self) -> None:
         """Nothing is held."""
+        self.hashing.stop()
 
 
-def _sha256(descriptor: int) -> str:
-    digest = hashlib.sha256()
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    while chunk := os.read(descriptor, _CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest()
+def _file(name: str, identity: Identity) -> PinnedFile:
+    is_large = identity.size > HASHED_UP_TO
+    etag = f"{identity.size}-{identity.modified_ns}" if is_large else None
+    return PinnedFile(path=name, size_bytes=identity.size, etag=etag)

@@ -107,9 +107,6 @@ class JsonConnector:
             estimated_bytes=sum(file.size_bytes for file in files),
         )
 
-    def list_files(self, source: Source) -> Sequence[PinnedFile]:
-        return self.tree.pin(source.path or "").pin.files
-
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         names = [column.physical or "" for column in scan.columns]
         for _, row in self._delivered(scan):

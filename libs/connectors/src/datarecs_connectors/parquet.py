@@ -5,6 +5,7 @@ Engines read the pinned files themselves, so nothing is extracted here. Names of
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,10 +64,14 @@ class ParquetConnector:
 
     def pin(self, source: Source) -> PinnedTree:
         """With the row count of each footer."""
-        pinned = self.tree.pin(source.path or "")
-        files = tuple(
-            replace(file, rows=self._open(file.path).metadata.num_rows) for file in pinned.pin.files
-        )
+        with ExitStack() as unless_held:
+            pinned = self.tree.pin(source.path or "")
+            unless_held.callback(pinned.close)
+            files = tuple(
+                replace(file, rows=self._open(file.path).metadata.num_rows)
+                for file in pinned.pin.files
+            )
+            unless_held.pop_all()
         return replace(pinned, pin=replace(pinned.pin, files=files))
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
@@ -100,9 +105,6 @@ class ParquetConnector:
             estimated_rows=sum(file.rows or 0 for file in files),
             estimated_bytes=sum(file.size_bytes for file in files),
         )
-
-    def list_files(self, source: Source) -> Sequence[PinnedFile]:
-        return self.tree.pin(source.path or "").pin.files
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         names = [column.physical or "" for column in scan.columns]

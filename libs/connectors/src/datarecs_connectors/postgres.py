@@ -62,7 +62,6 @@ from datarecs_core.comparison.pushdown import NotPushedError
 from datarecs_core.comparison.scan import (
     ExportedSnapshot,
     Pin,
-    PinnedFile,
     Ranges,
     Scan,
     SourceColumn,
@@ -147,9 +146,6 @@ class PostgresConnector:
             estimated_bytes=known.size_bytes,
             ranges=ranges,
         )
-
-    def list_files(self, source: Source) -> Sequence[PinnedFile]:  # noqa: ARG002  databases have none
-        return ()
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         """Every row, by COPY as well, so that oracle and engine see the same texts."""

@@ -33,7 +33,7 @@ class HeldSnapshot:
     limit: timedelta
     """Of a statement."""
 
-    def check(self) -> None:
+    def check(self) -> ExportedSnapshot:
         try:
             with deadline(self.session, self.limit):
                 self.session.execute("SELECT 1")
@@ -43,6 +43,7 @@ class HeldSnapshot:
                 "the session that held the snapshot was cut; run again, and raise "
                 "snapshot.max_hold where it was held for longer",
             ) from cause
+        return self.pin
 
     def close(self) -> None:
         hang_up(self.session)

@@ -41,7 +41,9 @@ def probe_files(tree: FileTree, source: Source | None) -> Sequence[ProbeStep]:
         return f"{found} files" if found else "the folder may be read"
 
     def files() -> str:
-        pinned = tree.pin(source.path or "*") if source else None
-        return f"{len(pinned.pin.files)} files can be read" if pinned else ""
+        found = tree.find(source.path or "*") if source else []
+        for name in found:
+            tree.open(name).close()
+        return f"{len(found)} files can be read"
 
     return steps(("folder", folder), *((("files", files),) if source else ()))

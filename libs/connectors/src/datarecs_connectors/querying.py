@@ -18,7 +18,7 @@ from datarecs_connectors.arrow_types import plain_rows
 from datarecs_connectors.errors import QueryFailedError, SourceLimitError, SourceUnsupportedError
 from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.filtering import filter_of
-from datarecs_core.comparison.scan import Pin, PinnedFile, Scan, ScanColumn, SourceSchema
+from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.jobs.definition import Source
 
 
@@ -56,9 +56,6 @@ class QueriedFiles:
         with TemporaryDirectory() as scratch, asked.database(scratch, schema) as database:
             columns = asked.columns(database)
         return SourceSchema(columns=columns)
-
-    def list_files(self, source: Source) -> Sequence[PinnedFile]:
-        return self.files.list_files(source)
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         if scan.query is None:

@@ -26,8 +26,13 @@ from datarecs_spark.kernel_work import (
 )
 from datarecs_spark.row_counts import RowCount
 
-_READ_AHEAD = {"POLARS_IDEAL_MORSEL_SIZE": 20_000, "POLARS_ROW_GROUP_PREFETCH_SIZE": 2}
-"""Rows and row groups; Polars' own values take more memory and no less time."""
+_POLARS = {
+    # Rows and row groups it reads ahead; its own values take more memory and no less time.
+    "POLARS_IDEAL_MORSEL_SIZE": "20000",
+    "POLARS_ROW_GROUP_PREFETCH_SIZE": "2",
+    # Its allocator gives memory back at once, and takes it again for the next row group.
+    "_RJEM_MALLOC_CONF": "narenas:1,background_thread:false,dirty_decay_ms:10000",
+}
 _NO_HASHES: Hashes = np.zeros(0, np.uint64)
 
 
@@ -38,8 +43,8 @@ def narrow(task: KernelTask) -> KernelAnswer:
         OSError: the disk is full, which it would be for Spark as well.
     """
     # Polars looks for them once, when it is imported, which it is in a task alone.
-    for name, value in {"POLARS_MAX_THREADS": task.threads, **_READ_AHEAD}.items():
-        os.environ.setdefault(name, str(value))  # noqa: TID251 - written, not read
+    for name, value in {"POLARS_MAX_THREADS": str(task.threads), **_POLARS}.items():
+        os.environ.setdefault(name, value)  # noqa: TID251 - written, not read
     from datarecs_spark import frame_columns, kernel_frames  # noqa: PLC0415 - as above
 
     if task.version != KERNEL_VERSION:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.results import StageResults
-from datarecs_core.comparison.scan import Pin, PinnedFile, Scan, SourceSchema
+from datarecs_core.comparison.scan import Pin, Scan, SourceSchema
 from datarecs_core.jobs.definition import Source
 
 
@@ -19,12 +19,14 @@ class HeldPin(Protocol):
     """A pin together with what keeps it readable, for instance an open transaction."""
 
     @property
-    def pin(self) -> Pin: ...
+    def pin(self) -> Pin:
+        """What to read. Hashes of files are still being made; `check` knows them."""
 
-    def check(self) -> None:
-        """Raises SnapshotLostError when the source can no longer be read at the pin.
+    def check(self) -> Pin:
+        """The pin as the proof tells it; waits for what is not known yet.
 
-        For files: raises it when one of them is gone or has another size or etag.
+        Raises SnapshotLostError when the source can no longer be read at the pin: for files, when
+        one of them is gone or has another size or etag.
         """
 
     def close(self) -> None:
@@ -67,9 +69,6 @@ class Connector(Protocol):
 
         For `infer: strict` formats this reads every value once.
         """
-
-    def list_files(self, source: Source) -> Sequence[PinnedFile]:
-        """Files that a path or glob names, sorted by path; empty for databases."""
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         """Rows as plain values, one per column of `scan.columns`, in any order.

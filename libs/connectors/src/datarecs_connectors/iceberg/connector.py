@@ -30,7 +30,6 @@ from datarecs_connectors.typed_columns import kept_rows, plain_values, taken
 from datarecs_connectors.typed_text import TypedColumn, arrow_type, table_of
 from datarecs_core.comparison.scan import (
     Pin,
-    PinnedFile,
     Scan,
     ScanColumn,
     SourceSchema,
@@ -48,8 +47,9 @@ class HeldTable:
     connector: "IcebergConnector"
     pin: TableSnapshot
 
-    def check(self) -> None:
+    def check(self) -> TableSnapshot:
         self.connector.frozen(self.pin)
+        return self.pin
 
     def close(self) -> None:
         """Nothing is held."""
@@ -88,9 +88,6 @@ class IcebergConnector:
             estimated_rows=_counted(table, "total-records"),
             estimated_bytes=_counted(table, "total-files-size"),
         )
-
-    def list_files(self, source: Source) -> Sequence[PinnedFile]:  # noqa: ARG002  a snapshot is the pin
-        return ()
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         kinds = [column.type for column in scan.columns]

@@ -5,11 +5,12 @@ to a child process (`comparison.document`). Every per-source tuple has one entry
 declaration order.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from datarecs_core.comparison.rules import STRICT, Rules
-from datarecs_core.comparison.scan import Groups, Scan
+from datarecs_core.comparison.scan import Groups, Pin, Scan
 from datarecs_core.comparison.tolerance import ExactTolerance, Tolerance
 from datarecs_core.jobs.definition import (
     DEFAULT_EXECUTION,
@@ -342,3 +343,7 @@ class ComparisonPlan:
         """The same plan over other scans, for instance their extracts; own queries stay."""
         stages = tuple(replace(stage, scans=stage.queries or scans) for stage in self.stages)
         return replace(self, scans=scans, stages=stages)
+
+    def with_pins(self, pins: Mapping[str, Pin]) -> "ComparisonPlan":
+        """The same plan over the same reads, which these pins tell of; by source."""
+        return self.with_scans(tuple(replace(scan, pin=pins[scan.source]) for scan in self.scans))

@@ -175,6 +175,7 @@ def _sorted(hashes: Sequence[Hashes]) -> Hashes:
 
 def _have(keys: Hashes, wanted: Hashes) -> bool:
     """Whether sorted keys have any of these."""
+    wanted = np.sort(wanted)  # Neighbours are then found where caches hold them.
     places = np.searchsorted(keys, wanted)
     inside = places < len(keys)
     return bool((keys[places[inside]] == wanted[inside]).any())

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datarecs_spark.frame_columns import Adding, failures, key_hash, meeting, scan, told_columns
-from datarecs_spark.hash_sums import Hashes
+from datarecs_spark.hash_sums import Flags, Hashes
 from datarecs_spark.kernel_work import KernelSource, KernelTask, Paired, Scanner
 
 _WINDOW = 200_000
@@ -108,7 +108,9 @@ class _Left:
     def _write(self) -> None:
         table = pa.concat_tables(self._waiting)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, table.schema, compression="lz4")
+            self._writer = pq.ParquetWriter(
+                self._path, table.schema, compression="lz4", use_dictionary=False
+            )
         self._writer.write_table(table)
         self._waiting.clear()
         self._bytes = 0
@@ -246,11 +248,12 @@ class _Pairing:
 
     def _compare(self, rows: int) -> None:
         first, *others = (walk.values(rows) for walk in self.walks)
-        unlike = reduce(np.union1d, (_unlike(first, each) for each in others))
+        unlike = reduce(np.logical_or, (_unlike(first, each) for each in others))
+        places = np.flatnonzero(unlike)
         keys = self.walks[0].keys[self.walks[0].at :][:rows]
-        self.keys.append(np.delete(keys, unlike) if len(unlike) else keys)
+        self.keys.append(keys[~unlike] if len(places) else keys)
         for walk in self.walks:
-            walk.look_at(rows, unlike)
+            walk.look_at(rows, places)
         self.runs += 1
 
     def _go_on(self) -> None:
@@ -280,15 +283,17 @@ class _Pairing:
         return left > _MOST_LEFT * looked_at or self.runs * _SHORTEST > looked_at
 
 
-def _unlike(first: pl.DataFrame, other: pl.DataFrame) -> Places:
+def _unlike(first: pl.DataFrame, other: pl.DataFrame) -> Flags:
     """Where some value is not the same."""
-    found = _NOWHERE
+    found = np.zeros(len(first), np.bool_)
     for one, two in zip(first.get_columns(), other.get_columns(), strict=True):
         if not one.equals(two, null_equal=True):
-            differs = one != two
-            if differs.null_count():
-                differs = differs.fill_null(value=False) | (one.is_null() != two.is_null())
-            found = np.union1d(found, np.flatnonzero(differs.to_numpy()))
+            # From here by Arrow: Polars would wait for the threads that are busy reading.
+            differs = (one != two).to_arrow()
+            if differs.null_count:
+                differs = differs.fill_null(False)  # noqa: FBT003 - its form
+                found |= one.is_null().to_numpy() != two.is_null().to_numpy()
+            found |= differs.to_numpy(zero_copy_only=False)
     return found
 
 

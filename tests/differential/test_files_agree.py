@@ -1,11 +1,9 @@
 """Files as others write them: oracle and Spark give one proof, byte by byte."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import polars as pl
 import pyarrow as pa
@@ -13,26 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.csv import write_csv
 
-from datarecs_application.comparison import Answer, Means, Question, answer
-from datarecs_application.ports.comparing import Connector, Engine
-from datarecs_connectors.extracted import rows_of
+from datarecs_application.comparison import Answer
+from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.results import Verdict
 from datarecs_core.comparison.run_json import Sealing, proof_document
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_memory.engine import MemoryEngine
 from datarecs_spark.errors import NotCoveredError
-from datarecs_spark.session import SparkRuntime
 from datarecs_specs.documents import job_of
-from datarecs_testing.clock import ManualClock
 from datarecs_testing.tables import NOON
-from datarecs_testing.telling import SilentTold
 
 pytestmark = pytest.mark.spark
 
@@ -46,50 +37,26 @@ NOT_NATIVE = ["u64", "local_ms", "local_ns", "clock"]
 
 
 @pytest.fixture
-def ask(spark_runtime: SparkRuntime, tmp_path: Path) -> Ask:
+def ask(by: Callable[..., Answer], tmp_path: Path) -> Ask:
     """The answer to a job over two tables, by a strategy of Spark or by the oracle."""
 
+    def opened(source: Source) -> Connector:
+        surroundings = Surroundings(
+            roots=(tmp_path,),
+            policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
+            now=lambda: NOON,
+            any_path=True,
+        )
+        return open_connector(source, None, {}, surroundings=surroundings)
+
     def asked(tables: Tables, spec: dict[str, Any], strategy: Strategy | None) -> Answer:
-        opened: dict[str, Connector] = {}
         for name, table in zip(("one", "two"), tables, strict=True):
             pq.write_table(table, tmp_path / f"{name}.parquet")
         sources = [
             {"name": name, "kind": "parquet", "connection": "c", "path": f"{name}.parquet"}
             for name in ("one", "two")
         ]
-        job = job_of("files", {"sources": sources, **spec})
-        if strategy is not None:
-            job = replace(job, execution=replace(job.execution, strategy=strategy))
-
-        def connect(source: Source) -> Connector:
-            opened[source.name] = open_connector(
-                source,
-                None,
-                {},
-                surroundings=Surroundings(
-                    roots=(tmp_path,),
-                    policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
-                    now=lambda: NOON,
-                    any_path=True,
-                ),
-            )
-            return opened[source.name]
-
-        def engine(plan: ComparisonPlan) -> Engine:
-            if strategy is None:
-                return MemoryEngine(lambda scan: rows_of(opened[scan.source], scan))
-            directory = tmp_path / f"differences-{strategy}"
-            made: Engine = spark_runtime.engine(plan, key=COMPARE_KEY, directory=directory)
-            return made
-
-        means = Means(
-            connect=connect,
-            engine=engine,
-            clock=ManualClock(),
-            extracts=str(tmp_path / f"extracts-{strategy}"),
-        )
-        question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
-        return answer(question, means, SilentTold())
+        return by(strategy, job_of("files", {"sources": sources, **spec}), opened)
 
     return asked
 

@@ -24,23 +24,16 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from datarecs_application.comparison import Answer, Means, Question, answer
-from datarecs_application.ports.comparing import Connector, Engine
-from datarecs_connectors.extracted import rows_of
+from datarecs_application.comparison import Answer
+from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.registry import open_connector
-from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.results import Verdict
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_memory.engine import MemoryEngine
-from datarecs_spark.session import SparkRuntime
 from datarecs_specs.documents import job_of
-from datarecs_testing.clock import ManualClock
 from datarecs_testing.lake import Lake, a_lake, data_files, delete_equal, delete_positions
-from datarecs_testing.telling import SilentTold
 
 pytestmark = pytest.mark.spark
 COLUMNS = {
@@ -140,38 +133,17 @@ def export(lake: Lake) -> Path:
 
 
 @pytest.fixture
-def ask(lake: Lake, table: Table, spark_runtime: SparkRuntime, tmp_path: Path) -> Ask:
+def ask(lake: Lake, table: Table, by: Callable[..., Answer]) -> Ask:
     """The verdict of the job by a strategy of Spark, or by the oracle."""
     assert table.metadata.current_schema_id == 1
 
+    def opened(source: Source) -> Connector:
+        around = replace(lake.surroundings, any_path=True)
+        connection = lake.connection if source.connection == "lake" else None
+        return open_connector(source, connection, {}, surroundings=around)
+
     def asked(strategy: Strategy | None, spec: Mapping[str, object] = SPEC) -> Answer:
-        opened: dict[str, Connector] = {}
-        job = job_of("lake", spec)
-        if strategy is not None:
-            job = replace(job, execution=replace(job.execution, strategy=strategy))
-
-        def connect(source: Source) -> Connector:
-            around = replace(lake.surroundings, any_path=True)
-            connection = lake.connection if source.connection == "lake" else None
-            opened[source.name] = open_connector(source, connection, {}, surroundings=around)
-            return opened[source.name]
-
-        def engine(plan: ComparisonPlan) -> Engine:
-            if strategy is None:
-                return MemoryEngine(lambda scan: rows_of(opened[scan.source], scan))
-            made: Engine = spark_runtime.engine(
-                plan, key=COMPARE_KEY, directory=tmp_path / f"differences-{strategy}"
-            )
-            return made
-
-        means = Means(
-            connect=connect,
-            engine=engine,
-            clock=ManualClock(),
-            extracts=str(tmp_path / f"extracts-{strategy}"),
-        )
-        question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
-        return answer(question, means, SilentTold())
+        return by(strategy, job_of("lake", spec), opened)
 
     return asked
 

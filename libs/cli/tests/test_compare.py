@@ -121,6 +121,14 @@ def two_csv(folder: Path, one: str, other: str) -> list[str]:
     return ["compare", "one.csv", "two.csv"]
 
 
+def test_the_largest_difference_has_the_places_of_its_own_measure(
+    folder: Path, capsys: Shown
+) -> None:
+    question = two_csv(folder, "id,amount,pieces\n1,1.105,788\n", "id,amount,pieces\n1,1.2,8\n")
+    assert run([*question, "--key", "id"]) == 1
+    assert "largest id 1 one 788 two 8 Δ -780 report" in told(capsys)
+
+
 @pytest.mark.case("F18")
 @pytest.mark.usefixtures("folder")
 def test_the_sample_of_source_001_gives_its_numbers(capsys: Shown) -> None:

@@ -1,8 +1,11 @@
 """A local comparison ends in its time, whatever it does just then, and leaves nothing behind."""
 
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,6 +86,28 @@ def test_a_library_that_makes_an_error_of_its_own_of_it_hides_nothing(abandoned:
         interrupted_query()
 
 
+def swallow(number: signal.Signals) -> None:
+    """As Python does with what a finalizer raises."""
+    with suppress(KeyboardInterrupt):
+        signal.raise_signal(number)
+
+
+def test_a_ctrl_c_that_something_swallowed_is_told_at_the_end(abandoned: list[str]) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ends_after(timedelta(hours=1), abandon=lambda: abandoned.append("once")),
+    ):
+        swallow(signal.SIGINT)
+
+
+def test_a_deadline_that_something_swallowed_is_told_at_the_end(abandoned: list[str]) -> None:
+    with (
+        pytest.raises(DeadlineExceededError),
+        ends_after(timedelta(hours=1), abandon=lambda: abandoned.append("once")),
+    ):
+        swallow(signal.SIGALRM)
+
+
 def test_ctrl_c_ends_it_as_an_interrupt(abandoned: list[str]) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
@@ -136,6 +161,19 @@ def ended_at_its_deadline(place: Path, declared: str) -> None:
 
 def test_a_comparison_that_waits_for_a_second_look_ends_at_its_deadline(place: Path) -> None:
     ended_at_its_deadline(place, JOB)
+
+
+def test_a_comparison_that_is_interrupted_says_so_in_one_line(place: Path) -> None:
+    Path("job.yaml").write_text(JOB)
+    told = [sys.executable, "-m", "datarecs_cli", "compare", "job.yaml", "-v", "--out", "out"]
+    with subprocess.Popen(told, stderr=subprocess.PIPE, text=True) as comparing:
+        assert comparing.stderr is not None
+        assert "read two: 1 row\n" in comparing.stderr
+        comparing.send_signal(signal.SIGINT)
+        said = comparing.stderr.read().splitlines()
+        assert comparing.wait(10) == ExitCode.INTERRUPTED
+    assert said[-1:] == ["interrupted  there is no verdict"]
+    assert not (place / "out" / "run.json").exists()
 
 
 @pytest.mark.integration

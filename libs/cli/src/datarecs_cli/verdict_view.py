@@ -97,7 +97,7 @@ def _places(facts: RunFacts, row: Row) -> int:
     ]
     for stage in facts.stages:
         for measure in stage.executed.measures if stage.executed else ():
-            if row.get("measure") in (None, measure.name):
+            if row.get("measure") == measure.name:
                 told += measure.gaps
                 told += [one.value for one in measure.tolerances if one.type == "ABSOLUTE"]
     return common_places(told)

@@ -271,6 +271,7 @@ def check_covered(stage: StagePlan) -> None:
                 raise NotCoveredError(stage=stage.name, field=label, what=what)
     for measure in stage.measures:
         _check_rounding(stage, measure)
+    # A scope's own `where` was looked at with its stage: both read the same scans, that one first.
     for column in (column for scan in stage.scans for column in scan.columns):
         if stage.where and column.type.is_finer and may_name(stage.where, column.name):
             what = f"a condition over {column.type}, times finer than a microsecond,"

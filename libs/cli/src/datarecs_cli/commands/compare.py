@@ -83,6 +83,9 @@ def compare(
     except DatarecsError as error:
         _errored(found.question.job.name, error, junit)
         raise
+    except KeyboardInterrupt:
+        told.keep("interrupted  there is no verdict")
+        raise
     finally:
         told.done()
     if junit is not None:

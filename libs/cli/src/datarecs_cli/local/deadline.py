@@ -53,9 +53,14 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         # Libraries make errors of their own of it.
         if not heard:
             raise
-        if heard[0] == signal.SIGINT:
-            raise KeyboardInterrupt from error
-        raise DeadlineExceededError(limit) from error
+        raise _told(heard[0], limit) from error
+    else:
+        if heard:  # and lost on its way: Python drops what a finalizer raises
+            raise _told(heard[0], limit)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _told(number: int, limit: timedelta) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else DeadlineExceededError(limit)

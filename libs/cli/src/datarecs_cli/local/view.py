@@ -70,7 +70,8 @@ def _largest(facts: RunFacts) -> Mapping[str, object] | None:
             if rows:
                 row = largest_first(rows)[0]
                 key = dict(zip(_key_names(stage.executed), row.key, strict=True))
-                return {"key": key, "values": row.values, "deltas": row.deltas}
+                told = {"key": key, "values": row.values, "deltas": row.deltas}
+                return {"measure": row.measure, **told}
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from datarecs_core.comparison.canonical import NULL, Tag, Value, encode_tuple, number, text
@@ -128,7 +128,18 @@ STAGES = st.builds(
 )
 
 
+WITHIN, OUTSIDE = (
+    [[(Decimal(amount), 0.1, 0, "x")] for amount in amounts]
+    for amounts in (("0.00", "0.05", "0.05"), ("0.00", "0.05", "-3.50"))
+)
+
+
 @pytest.mark.case("P60")
+@example(
+    groups={("", 0): WITHIN, ("a", 0): OUTSIDE, ("b\u2028", 0): OUTSIDE},
+    stage=a_stage(None, DuplicatePolicy.MULTISET, deltas=False),
+    step=9,
+)
 @settings(max_examples=150, deadline=None)
 @given(groups=GROUPS, stage=STAGES, step=st.integers(1, 9))
 def test_what_is_stored_is_what_core_says_wherever_batches_are_cut(

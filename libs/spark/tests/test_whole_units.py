@@ -15,10 +15,13 @@ from datarecs_spark.sort_keys import size_key_of
 from datarecs_spark.whole_units import (
     cut_by,
     doubles_of,
+    summed,
     times,
+    unit_decimals,
     unit_keys,
     unit_texts,
     units_of,
+    written_units,
 )
 
 MOST = 10**38 - 1
@@ -50,6 +53,9 @@ def test_no_size_makes_arithmetic_inexact(units: list[int], factor: int, unit: i
     numbers = units_of(decimal(38, 0), column).numbers
     assert times(numbers, factor).tolist() == [each * factor for each in units]
     assert cut_by(numbers, unit).tolist() == [each // unit for each in units]
+    often = np.arange(len(units)) + 2**40
+    told = zip(units, often.tolist(), strict=True)
+    assert summed(numbers, often) == sum(each * many for each, many in told)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +70,23 @@ def test_what_is_null_is_not_known(form: Form, plain: list[int | None], units: l
     numbers, known = units_of(form, pa.array(plain, pa.int64()))
     assert numbers.tolist() == units
     assert known.tolist() == [True, False, True]
+
+
+DOUBLES = (
+    st.floats()
+    | st.integers(-(10**16), 10**16).map(float)
+    | st.builds(lambda units, scale: units / 10**scale, st.integers(-(10**16), 10**16), SCALES)
+)
+
+
+@given(double=DOUBLES, scale=st.integers(0, 15))
+def test_units_of_a_double_are_the_decimal_that_it_is_written_as(double: float, scale: int) -> None:
+    numbers, written = written_units(np.array([double]), scale)
+    exact = Decimal(repr(double))
+    if written[0]:
+        assert Decimal(int(numbers[0])).scaleb(-scale, EXACT) == exact
+        assert unit_decimals(numbers, scale).to_pylist() == [exact]
+    else:
+        whole = exact.scaleb(scale, EXACT)
+        is_short = whole.is_finite() and whole == whole.to_integral_value()
+        assert not is_short or whole.copy_abs() >= 10**15

@@ -51,7 +51,10 @@ class Values(NamedTuple):
 
 def distinct(one: pa.Array, other: pa.Array) -> Flags:
     """SQL's IS DISTINCT FROM; two NaN are distinct here, and equal to core's rules."""
-    unequal = pc.fill_null(pc.not_equal(one, other), fill_value=True)
+    unequal = pc.not_equal(one, other)
+    if not unequal.null_count:
+        return flags_of(unequal)
+    unequal = pc.fill_null(unequal, fill_value=True)
     both_null = pc.and_(pc.is_null(one), pc.is_null(other))
     return flags_of(pc.and_not(unequal, both_null))
 

@@ -11,7 +11,6 @@ from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datarecs_core.comparison.agreement import odd_presence
 from datarecs_core.comparison.plan import PRESENCE, StagePlan
@@ -27,10 +26,7 @@ from datarecs_spark.layout import Layout
 from datarecs_spark.open_groups import OpenGroups, Waiting
 from datarecs_spark.several import Several
 from datarecs_spark.unequal import Columns, Meeting, Unequal
-from datarecs_spark.whole_units import unit_texts
-
-_INT_DIGITS = 19
-"""Of an integer of 64 bits."""
+from datarecs_spark.whole_units import summed, unit_texts, units_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +85,7 @@ class Judge:
         self._count(groups, repeated, differs, found)
         self._count_alone(groups, ~everywhere)
         return JudgedGroups(
-            keys=groups.first.select(self.layout.key_names),
+            keys=groups.first(self.layout.key_names),
             differs=differs,
             repeated=repeated != 0,
             found=found,
@@ -120,9 +116,7 @@ class Judge:
         meeting = self._meeting(groups, at)
         for measure in self._measures:
             tally = self.counted.tally(measure.plan.index)
-            found = measure.found(groups.rows, meeting, tally)
-            if found is not None:
-                yield found
+            yield from measure.found(groups.rows, meeting, tally)
 
     def _meeting(self, groups: OpenGroups, at: Numbers) -> Meeting:
         """Rows of one tuple each: a row for every source, or one that holds all."""
@@ -207,10 +201,9 @@ def added(form: Form, columns: Columns, rows: pa.RecordBatch, copies: str | None
     values = rows.column(columns.value)
     many = None if copies is None else rows.column(copies)
     if form.is_exact and columns.payload is None:
-        exact = values.cast(pa.decimal256(max(form.precision, _INT_DIGITS), form.scale))
-        if many is not None:
-            exact = pc.multiply(exact, many.cast(pa.decimal256(_INT_DIGITS, 0)))
-        return pc.sum(exact).as_py() or Decimal(0)
+        numbers, _ = units_of(form, values)
+        often = np.ones(len(numbers), np.int64) if many is None else many.to_numpy()
+        return Decimal(summed(numbers, often)).scaleb(-form.scale, EXACT) or Decimal(0)
     payloads = repeat(None) if columns.payload is None else rows.column(columns.payload).to_pylist()
     times = repeat(1) if many is None else many.to_pylist()
     total = Decimal(0)

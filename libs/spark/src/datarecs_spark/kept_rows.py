@@ -6,7 +6,7 @@ shuffled. Only forms without companions come here; everything else, and every fa
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,23 +22,22 @@ from datarecs_spark.kernel_sql import connected
 from datarecs_spark.kernel_work import KernelTask, kept_file, quoted, sql_text
 from datarecs_spark.layout import Field, Layout
 from datarecs_spark.opening import FIRST, OPEN, WEIGHT
+from datarecs_spark.ordered_rows import opened_in_order
 from datarecs_spark.prepare import SOURCE
 from datarecs_spark.sink import SinkTask
 from datarecs_spark.storing import SinkPlan
 from datarecs_spark.tally import SourceTally
 
-MOST_KEPT = 50_000
+MOST_KEPT = 100_000
 """Rows of all sources up to which one task is quicker than several."""
 MOST_APART = 20_000_000
 """Up to which several tasks are asked: every one reads all of them."""
 
 
-_BATCH_VALUES = 600_000
+_BATCH_VALUES = 1_200_000
 """That are judged at a time: of many rows, or of few with many columns."""
 _BATCH_BYTES = 2**26
 """Of their texts, about."""
-_COPIES_DIGITS = 18
-"""Of how often a source has a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +134,7 @@ class _Kept:
         rows = " UNION ALL ".join(self._source(task, index) for index in self.layout.sources)
         if share.of > 1:
             rows = f"FROM ({rows}) WHERE {in_share(self.keys, share)}"
-        connection.execute(f"CREATE TEMP TABLE tuples AS {self._tuples(rows)}")
-        connection.execute(f"CREATE TEMP TABLE groups AS {self._groups()}")
+        connection.execute(f"CREATE TEMP TABLE rows AS {rows}")
 
     def _each(self, prefix: str) -> list[str]:
         return [f"{prefix}{index}" for index in self.layout.sources]
@@ -146,14 +144,14 @@ class _Kept:
         path = sql_text(str(Path(task.directory) / kept_file(index)))
         return f"SELECT {index} AS {SOURCE}, {columns} FROM read_parquet({path})"  # noqa: S608 - made of quoted names and literals
 
-    def _tuples(self, rows: str) -> str:
+    def _tuples(self) -> str:
         """`grouping.tuples` in this engine's words."""
         names = ", ".join(self.names)
         copies = ", ".join(
             f"count(*) FILTER (WHERE {SOURCE} = {index}) AS {copies}"
             for index, copies in enumerate(self.copies)
         )
-        return f"SELECT {names}, {copies} FROM ({rows}) GROUP BY {names}"  # noqa: S608 - made of this module's names
+        return f"SELECT {names}, {copies} FROM rows GROUP BY {names}"  # noqa: S608 - made of this module's names
 
     def _groups(self) -> str:
         """Rows per source, whether not all tuples are alike in all sources, and the first tuple."""
@@ -172,11 +170,29 @@ class _Kept:
     def judged(self, attempt: str) -> Judged:
         columns = [OPEN, *self.sizes, FIRST, *self.names, *self.copies, WEIGHT]
         sink = SinkTask(self.plan, columns, attempt)
-        opened = self.connection.sql(self._opened(columns))
         most = min(_BATCH_VALUES // len(columns), int(_BATCH_BYTES / self._row_bytes()))
-        for batch in opened.to_arrow_reader(max(1, most)):
+        for batch in self._opened(columns, max(1, most)):
             sink.take(batch)
         return Judged(counted=sink.finish(), tallies=tuple(self._tallies()))
+
+    def _opened(self, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+        """Rows of so many at a time."""
+        if self._repeats():
+            self.connection.execute(f"CREATE TEMP TABLE tuples AS {self._tuples()}")
+            self.connection.execute(f"CREATE TEMP TABLE groups AS {self._groups()}")
+            yield from self.connection.sql(self._opened_tuples(columns)).to_arrow_reader(most)
+            return
+        ordered = self.connection.sql(f"FROM rows ORDER BY {', '.join((*self.keys, SOURCE))}")
+        values = self.names[len(self.keys) :]
+        yield from opened_in_order(
+            ordered.to_arrow_reader(most), self.keys, values, self.layout.sources
+        )
+
+    def _repeats(self) -> bool:
+        """Some source has a key several times."""
+        by = ", ".join((*self.keys, SOURCE))
+        told = f"SELECT 1 FROM rows GROUP BY {by} HAVING count(*) > 1 LIMIT 1"  # noqa: S608 - made of this module's names
+        return bool(self.connection.execute(told).fetchall())
 
     def _row_bytes(self) -> float:
         """Of the texts of a row on average, at least 1."""
@@ -187,10 +203,10 @@ class _Kept:
             if each.form.kind in sizes
         ]
         added = " + ".join(["count(*) * 0", *(f"coalesce(avg({size}), 0)" for size in wide)])
-        ((found,),) = self.connection.execute(f"SELECT {added} FROM tuples").fetchall()  # noqa: S608 - made of this module's names
+        ((found,),) = self.connection.execute(f"SELECT {added} FROM rows").fetchall()  # noqa: S608 - made of this module's names
         return max(1.0, float(found))
 
-    def _opened(self, columns: Sequence[str]) -> str:
+    def _opened_tuples(self, columns: Sequence[str]) -> str:
         """`opening.opened_tuples` in this engine's words, in these columns."""
         alike = [f"tuples.{key} IS NOT DISTINCT FROM groups.{key}" for key in self.keys]
         sizes = ", ".join(self.sizes)
@@ -211,19 +227,19 @@ class _Kept:
             if each.plan.has_total and each.field is not None
         }
         null = " OR ".join(f"{key} IS NULL" for key in self.keys) or "FALSE"
-        return [self._tally(copies, null, added) for copies in self.copies]
+        return [self._tally(index, null, added) for index in self.layout.sources]
 
-    def _tally(self, copies: str, null: str, added: Mapping[int, str]) -> SourceTally:
-        counts = [f"sum({copies})", f"sum({copies}) FILTER (WHERE {null})"]
-        sums = [
-            f"sum({column} * {copies}::DECIMAL({_COPIES_DIGITS}, 0))" for column in added.values()
+    def _tally(self, index: int, null: str, added: Mapping[int, str]) -> SourceTally:
+        told = [
+            "count(*)",
+            f"count(*) FILTER (WHERE {null})",
+            *map("sum({})".format, added.values()),
         ]
-        told = ", ".join([*counts, *sums])
         ((rows, nulls, *totals),) = self.connection.execute(
-            f"SELECT {told} FROM tuples WHERE {copies} > 0"  # noqa: S608 - made of this module's names
+            f"SELECT {', '.join(told)} FROM rows WHERE {SOURCE} = {index}"  # noqa: S608 - made of this module's names
         ).fetchall()
         exact = [*zip(added, (each or 0 for each in totals), strict=True)]
-        return _tally(int(rows or 0), int(nulls or 0), exact)
+        return _tally(rows, nulls, exact)
 
 
 def _column(field: Field, index: int) -> str:

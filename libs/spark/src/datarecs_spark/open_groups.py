@@ -34,10 +34,9 @@ class OpenGroups:
         lengths = np.diff(self.starts, append=self.rows.num_rows)
         return np.repeat(np.arange(len(self)), lengths)
 
-    @property
-    def first(self) -> pa.RecordBatch:
-        """The first row of each group."""
-        return self.rows.take(pa.array(self.starts))
+    def first(self, names: Sequence[str]) -> pa.RecordBatch:
+        """Columns of the first row of each group."""
+        return self.rows.select(names).take(pa.array(self.starts))
 
     def rows_of(self, group: int) -> pa.RecordBatch:
         end = self.starts[group + 1] if group + 1 < len(self) else self.rows.num_rows
@@ -74,11 +73,8 @@ class Waiting:
     def _grouped(self, batches: Sequence[pa.RecordBatch]) -> OpenGroups:
         rows = pa.concat_batches(batches)
         starts = np.flatnonzero(rows.column(FIRST).to_numpy(zero_copy_only=False))
-        first = rows.take(pa.array(starts))
-        sizes = np.stack(
-            [first.column(f"n{at}").to_numpy(zero_copy_only=False) for at in self.layout.sources],
-            axis=1,
-        )
+        counts = (rows.column(f"n{at}") for at in self.layout.sources)
+        sizes = np.stack([each.to_numpy(zero_copy_only=False)[starts] for each in counts], axis=1)
         masks = (sizes > 0) @ (1 << np.arange(sizes.shape[1]))
         if self.layout.always_present:
             masks = np.full(len(starts), self.layout.stage.everywhere)

@@ -48,7 +48,7 @@ class SinkTask:
     def take(self, batch: pa.RecordBatch) -> None:
         self.stores.add_values(batch)
         is_open = batch.column(OPEN)
-        self._count(batch.filter(pc.invert(is_open)))
+        self._count(batch.select([*self.sizes, WEIGHT]).filter(pc.invert(is_open)))
         self._store(self.judge.add(batch.filter(is_open)))
 
     def finish(self) -> Counted:

@@ -5,7 +5,7 @@ twice; what counts goes to the driver as one row of JSON.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -21,10 +21,11 @@ from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT
 from datarecs_spark.counted import Counted
 from datarecs_spark.judging import JudgedGroups, repeated_in
+from datarecs_spark.keyless import Differences
 from datarecs_spark.layout import Layout
 from datarecs_spark.samples import BestRows
 from datarecs_spark.stored import REPEATED, differences_of, native_of, schema_of
-from datarecs_spark.written import Writer
+from datarecs_spark.written import GroupKeys, Writer
 
 SHOWN_KEYS = 3
 
@@ -100,20 +101,29 @@ class Stores:
 
     def add(self, groups: JudgedGroups) -> None:
         """Keep what is stored of open groups."""
-        keys = self._writer.keys(groups.keys)
         if self.layout.stage.duplicates is DuplicatePolicy.ERROR:
-            hashes = {each.hex() for each in keys.hashes.filter(groups.repeated).to_pylist()}
+            repeated = self._writer.keys(groups.keys.filter(pa.array(groups.repeated)))
+            hashes = {each.hex() for each in repeated.hashes.to_pylist()}
             # The smallest few, whatever the partitioning.
             self.counted.repeated_keys = sorted({*self.counted.repeated_keys, *hashes})[:SHOWN_KEYS]
         if self._scope is not None:
             self._scope.write(groups.keys.filter(pa.array(groups.differs)))
         if not any(map(len, groups.found)):
             return
-        written = self._writer.written(keys, groups.found)
+        written = self._writer.written(*self._stored(groups))
         self.counted.stored += written.rows.num_rows
         self.counted.digest = (self.counted.digest + written.digest) % 2**256
         self._best.see(written.rows, written.sizes)
         self._parts.write(written.rows)
+
+    def _stored(self, groups: JudgedGroups) -> tuple[GroupKeys, Sequence[Differences]]:
+        """Keys of the groups of which something is stored, which may be few, and what."""
+        stored = np.zeros(groups.keys.num_rows, np.bool_)
+        for each in groups.found:
+            stored[each.groups] = True
+        places = np.cumsum(stored) - 1
+        found = [replace(each, groups=places[each.groups]) for each in groups.found]
+        return self._writer.keys(groups.keys.filter(pa.array(stored))), found
 
 
 class Part:

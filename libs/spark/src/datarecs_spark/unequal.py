@@ -1,10 +1,11 @@
 """What measures say of groups that every source has, once it is known which of their rows meet.
 
 Columns all the way: equality, tolerances (`agreeing`) and what is stored of values that differ.
-Floats and numbers wider than any decimal meet core's rules instead, group by group.
+Floats of up to 15 digits are decimals here. Other floats, and numbers wider than any decimal, meet
+core's rules instead, group by group.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise, repeat
@@ -19,18 +20,18 @@ from datarecs_core.comparison.differences import masked
 from datarecs_core.comparison.grouping import Cell
 from datarecs_core.comparison.judging import judge_measure
 from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.jobs.types import MAX_DIGITS
 from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_spark.agreeing import Agreeing, Found
 from datarecs_spark.columns import Flags, Numbers, Runs, Values, distinct, flags_of
 from datarecs_spark.counted import MeasureTally
 from datarecs_spark.decoding import cell, lossless_texts, texts
-from datarecs_spark.forms import Form, FormKind
+from datarecs_spark.forms import Form, FormKind, decimal
 from datarecs_spark.keyless import (
     KINDS,
     NO_DELTAS,
     NOBODY,
     By,
-    Deltas,
     Differences,
     Given,
     changes_of,
@@ -39,7 +40,16 @@ from datarecs_spark.keyless import (
     kinds_of,
 )
 from datarecs_spark.layout import Layout, MeasureLayout
-from datarecs_spark.whole_units import Units, largest_of, unit_key
+from datarecs_spark.whole_units import (
+    Units,
+    largest_of,
+    unit_decimals,
+    unit_key,
+    written_units,
+)
+
+_SCALES = 16
+"""Of doubles that are counted in whole units, from 0 on."""
 
 
 class Columns(NamedTuple):
@@ -62,6 +72,22 @@ class Meeting:
     """All groups that are compared; of some every row may have cancelled."""
 
 
+class _Met(NamedTuple):
+    """Places at which sources differ."""
+
+    rows: pa.RecordBatch
+    places: Sequence[Numbers]
+    """Rows of every source."""
+    runs: Runs
+
+    def of(self, chosen: Flags) -> "_Met":
+        """Those of some groups."""
+        of_group = np.repeat(np.arange(len(chosen)), np.diff(self.runs.edges))
+        own = chosen[of_group]
+        runs = Runs(self.runs.groups[of_group[own]])
+        return _Met(self.rows, [each[own] for each in self.places], runs)
+
+
 class Unequal:
     """One measure of a stage."""
 
@@ -76,14 +102,16 @@ class Unequal:
         self.has_deltas = self.plan.mask is None and self.plan.subtractable
         self.agreeing: Agreeing | None = None
         if self.columns and Agreeing.covers(self.form):
-            reference = self.stage.reference
-            sources = len(self.columns)
-            self.agreeing = Agreeing(self.plan, self.form, sources=sources, reference=reference)
+            self.agreeing = self._agreeing(self.form)
+
+    def _agreeing(self, form: Form) -> Agreeing:
+        reference = self.stage.reference
+        return Agreeing(self.plan, form, sources=len(self.columns), reference=reference)
 
     def found(
         self, rows: pa.RecordBatch, meeting: Meeting, tally: MeasureTally
-    ) -> Differences | None:
-        """What is stored of groups in which sources differ; None where it is nothing.
+    ) -> Iterator[Differences]:
+        """What is stored of groups in which sources differ.
 
         Args:
             rows: of open groups.
@@ -91,14 +119,38 @@ class Unequal:
             tally: of the measure; counts what is found.
         """
         if not self.columns:
-            return self._not_comparable(meeting.matched, tally)
+            yield self._not_comparable(meeting.matched, tally)
+            return
         at = np.flatnonzero(self._differs(self._values(rows, meeting.rows)))
         if not len(at):
-            return None
-        runs, places = Runs(meeting.groups[at]), [own[at] for own in meeting.rows]
-        if self.agreeing is None:
-            return self._by_rules(rows, places, runs, tally)
-        return self._by_units(self.agreeing, rows, places, runs, tally)
+            return
+        met = _Met(rows, [own[at] for own in meeting.rows], Runs(meeting.groups[at]))
+        values = self._values(rows, met.places)
+        if self.agreeing is not None:
+            yield self._by_units(self.agreeing, values, met, tally)
+            return
+        scale, plain = self._decimal(values, met.runs)
+        if plain.any():
+            own = met.of(plain)
+            exact = [_decimals(each, scale) for each in self._values(rows, own.places)]
+            yield self._by_units(self._agreeing(decimal(MAX_DIGITS, scale)), exact, own, tally)
+        if not plain.all():
+            yield from self._by_rules(met.of(~plain), tally)
+
+    def _decimal(self, values: Sequence[Values], runs: Runs) -> tuple[int, Flags]:
+        """A scale, and the groups of which all doubles are written with so many digits at most."""
+        best, plain = 0, np.zeros(len(runs.groups), np.bool_)
+        if self.form.kind is not FormKind.DOUBLE or self.plan.cut is not None:
+            return best, plain
+        doubles = [each.plain.fill_null(0).to_numpy() for each in values]
+        for scale in range(_SCALES):
+            written = (written_units(each, scale)[1] for each in doubles)
+            found = runs.all_of(reduce(np.logical_and, written))
+            if np.count_nonzero(found) > np.count_nonzero(plain):
+                best, plain = scale, found
+            if plain.all():
+                break
+        return best, plain
 
     def _not_comparable(self, groups: Numbers, tally: MeasureTally) -> Differences:
         kind, many = DifferenceClass.NOT_COMPARABLE, len(groups)
@@ -144,20 +196,27 @@ class Unequal:
     def _by_units(
         self,
         agreeing: Agreeing,
-        rows: pa.RecordBatch,
-        places: Sequence[Numbers],
-        runs: Runs,
+        values: Sequence[Values],
+        met: _Met,
         tally: MeasureTally,
     ) -> Differences:
-        values = self._values(rows, places)
+        (rows, places, runs), form = met, agreeing.form
         found = agreeing.found(values)
         kinds, changes = _kinds(found, runs), changes_of(found.units, self.stage.reference)
         within = runs.all_of(found.within)
-        self._count(found, kinds, changes, runs, tally)
+        self._count(found, kinds, runs, tally)
+        if any(each.known.any() for each in changes.values()):
+            largest = max(largest_of(each.numbers) for each in changes.values())
+            tally.reach(unit_key(largest, form.scale))
         wanted = np.flatnonzero(~within | self.stage.caps.deltas)
         shown = runs.first_of(~found.within)[wanted]
-        after = [texts(self.form, each.take(shown)) for each in values]
+        after = [texts(form, each.take(shown)) for each in values]
         before = self._before(rows, [own[shown] for own in places], after)
+        deltas = NO_DELTAS
+        if self.has_deltas:
+            own = {index: Units(*(one[shown] for one in each)) for index, each in changes.items()}
+            base = found.units[self.stage.reference].numbers[shown]
+            deltas = deltas_of(own, base, form.scale)
         return Differences(
             measure=self.plan.name,
             groups=runs.groups[wanted],
@@ -167,14 +226,13 @@ class Unequal:
             odd=np.where(found.within, NOBODY, found.odd)[shown],
             values=self._shown(after),
             raw=self._changed(before, after),
-            deltas=self._deltas(found.units, changes, shown) if self.has_deltas else NO_DELTAS,
+            deltas=deltas,
         )
 
     def _count(
         self,
         found: Found,
         kinds: Numbers,
-        changes: Mapping[int, Units],
         runs: Runs,
         tally: MeasureTally,
     ) -> None:
@@ -184,13 +242,6 @@ class Unequal:
             outside=int(np.count_nonzero(~runs.all_of(found.within))),
             kinds=dict(zip(KINDS, numbers, strict=True)),
         )
-        if any(each.known.any() for each in changes.values()):
-            largest = max(largest_of(each.numbers) for each in changes.values())
-            tally.reach(unit_key(largest, self.form.scale))
-
-    def _deltas(self, units: Sequence[Units], changes: Mapping[int, Units], at: Numbers) -> Deltas:
-        shown = {index: Units(*(each[at] for each in own)) for index, own in changes.items()}
-        return deltas_of(shown, units[self.stage.reference].numbers[at], self.form.scale)
 
     def _shown(self, written: Sequence[pa.Array]) -> By:
         return tuple(
@@ -211,13 +262,8 @@ class Unequal:
         told = [masked(self.key, self.plan.mask, each) for each in written.to_pylist()]
         return pa.array(told, pa.string())
 
-    def _by_rules(
-        self,
-        rows: pa.RecordBatch,
-        places: Sequence[Numbers],
-        runs: Runs,
-        tally: MeasureTally,
-    ) -> Differences | None:
+    def _by_rules(self, met: _Met, tally: MeasureTally) -> Iterator[Differences]:
+        rows, places, runs = met
         values = self._values(rows, places)
         after = [texts(self.form, each) for each in values]
         before = self._before(rows, places, after)
@@ -233,7 +279,17 @@ class Unequal:
             tally.count(judged)
             if not judged.equal and (self.stage.caps.deltas or not judged.within):
                 found.append((group, judged))
-        return judged_differences(self.stage, self.plan, found, self.key) if found else None
+        if found:
+            yield judged_differences(self.stage, self.plan, found, self.key)
+
+
+def _decimals(values: Values, scale: int) -> Values:
+    """Of doubles that are written with so many digits after the point at most."""
+    doubles = values.plain
+    numbers, _ = written_units(doubles.fill_null(0).to_numpy(), scale)
+    exact = unit_decimals(numbers, scale)
+    known = pc.if_else(pc.is_valid(doubles), exact, pa.scalar(None, exact.type))
+    return Values(known, values.payloads)
 
 
 def _kinds(found: Found, runs: Runs) -> Numbers:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from datarecs_core.jobs.types import MAX_DIGITS
 from datarecs_spark.columns import Flags, flags_of
 from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.sort_keys import KEY_DIGITS, KEY_SHIFT
@@ -23,6 +24,8 @@ _ROOM = 2**62
 _EXACT_DOUBLES = 2**53
 _EXACT_POWERS = 22
 """Of ten, as a double holds them."""
+_SURE_DOUBLES = 10**15
+"""Below it no two decimals, wherever their point stands, are one double."""
 
 
 class Units(NamedTuple):
@@ -67,6 +70,13 @@ def times(numbers: Integers, factor: int) -> Integers:
     return numbers.astype(object) * factor
 
 
+def summed(numbers: Integers, often: NDArray[np.int64]) -> int:
+    """The exact sum of numbers, each so often."""
+    if largest_of(numbers) * int(often.sum()) < _ROOM:
+        return int(numbers @ often)
+    return int((numbers.astype(object) * often).sum())
+
+
 def cut_by(numbers: Integers, unit: int) -> Integers:
     """How many whole units there are, as numbers are floored."""
     return (numbers if unit < _ROOM else numbers.astype(object)) // unit
@@ -77,6 +87,24 @@ def doubles_of(numbers: Integers, scale: int) -> NDArray[np.float64]:
     if largest_of(numbers) < _EXACT_DOUBLES and scale <= _EXACT_POWERS:
         return np.asarray(numbers, np.float64) / float(10**scale)
     return np.asarray(numbers.astype(object) / 10**scale, np.float64)
+
+
+def written_units(values: NDArray[np.float64], scale: int) -> tuple[Integers, Flags]:
+    """So many units of 10^-scale, and whether those are what a double is written as.
+
+    A double has one decimal of at most 15 digits, which then is the shortest that reads back as it.
+    A scale is 0 to 15; NaN and infinities have no units.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        numbers = np.rint(values * 10.0**scale)
+        written = (np.abs(numbers) < _SURE_DOUBLES) & (numbers / 10.0**scale == values)
+    return np.where(written, numbers, 0).astype(np.int64), written
+
+
+def unit_decimals(numbers: NDArray[np.int64], scale: int) -> pa.Array:
+    """So many units of 10^-scale as a column."""
+    words = pa.py_buffer(np.stack([numbers, numbers >> 63], axis=1).tobytes())
+    return pa.Array.from_buffers(pa.decimal128(MAX_DIGITS, scale), len(numbers), [None, words])
 
 
 def unit_texts(numbers: Integers, scale: int) -> pa.Array:

@@ -159,6 +159,8 @@ def _digest(rows: pa.RecordBatch, heads: pa.Array) -> int:
 
 def _said(maps: pa.MapArray, tag: Tag) -> pa.Array:
     """`encode_tuple` of names and texts, or numbers, of each row."""
+    if not len(maps.items):
+        return pa.repeat(encode_tuple([]), len(maps))
     names = maps.keys.dictionary_encode()
     encoded = encoded_payloads(Tag.TEXT, names.dictionary).take(names.indices)
     pairs = pc.binary_join_element_wise(encoded, encoded_payloads(tag, maps.items), b"")

@@ -97,7 +97,8 @@ def main() -> int:
             contestants={
                 PEER: lambda: duckdb_groups(case),
                 ours: Datarecs(runtime, case, asked.strategy, aggregate_stage()),
-            }
+            },
+            files=case.files,
         )
         seconds = measured(contest, asked.runs)
     title = f"Aggregate of 2 sources of {asked.rows:,} rows by {' and '.join(DIMENSIONS)}"

@@ -50,6 +50,7 @@ from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_testing.figures import Figure, machine, page, replace_part, settled
 
 KEY = "id"
+_CHUNK = 2**24
 JOINED = "duckdb full join"
 COLUMNS: Mapping[str, str] = {
     "account": "'AC' || lpad((hash(i, 1) % 100000)::VARCHAR, 8, '0')",
@@ -135,6 +136,8 @@ class Contest:
     """Contestants that take minutes: they warm in the first turn and are in one more."""
     truth: Counts | None = None
     """From elsewhere; without it contestants are held against one another."""
+    files: Sequence[Path] = ()
+    """That caches of the machine hold for each contestant, or else for none."""
 
 
 def rows_stage() -> Stage:
@@ -354,6 +357,7 @@ def measured(contest: Contest, runs: int) -> dict[str, list[float]]:
             if name in contest.once and turn not in {0, WARMING}:
                 continue
             settled()
+            held(contest.files)
             began = perf_counter()
             counts = contestant()
             if turn >= WARMING:
@@ -363,6 +367,14 @@ def measured(contest: Contest, runs: int) -> dict[str, list[float]]:
         if len(set(found.values())) != 1:
             raise RuntimeError(f"the contestants disagree: {found}")
     return seconds
+
+
+def held(files: Sequence[Path]) -> None:
+    """Read them: a machine at rest may have dropped them from its memory."""
+    for file in files:
+        with file.open("rb", buffering=0) as stream:
+            while stream.read(_CHUNK):
+                pass
 
 
 def contest_of_two(
@@ -381,7 +393,7 @@ def contest_of_two(
             found[f"datacompy ({engine})"] = partial(peer_of, peer, case)
     for strategy in asked.strategies:
         found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
-    return Contest(contestants=found, once=frozenset({"datacompy (spark)"}))
+    return Contest(contestants=found, once=frozenset({"datacompy (spark)"}), files=case.files)
 
 
 def contest_of_many(case: Case, runtime: SparkRuntime, strategies: Sequence[Strategy]) -> Contest:
@@ -394,7 +406,8 @@ def contest_of_many(case: Case, runtime: SparkRuntime, strategies: Sequence[Stra
     }
     for strategy in strategies:
         found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
-    return Contest(contestants=found, others=frozenset({JOINED, before}), truth=truth_of(case))
+    others = frozenset({JOINED, before})
+    return Contest(contestants=found, others=others, truth=truth_of(case), files=case.files)
 
 
 def started(folder: Path) -> SparkRuntime:

@@ -31,7 +31,7 @@ _POLARS = {
     "POLARS_IDEAL_MORSEL_SIZE": "20000",
     "POLARS_ROW_GROUP_PREFETCH_SIZE": "2",
     # Its allocator gives memory back at once, and takes it again for the next row group.
-    "_RJEM_MALLOC_CONF": "narenas:1,background_thread:false,dirty_decay_ms:10000",
+    "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:10000",
 }
 _NO_HASHES: Hashes = np.zeros(0, np.uint64)
 

@@ -188,12 +188,15 @@ class SparkRuntime:
         return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
 
     def _warm(self) -> None:
-        """One shuffle and one Arrow step: both kinds of processes exist afterwards."""
+        """One shuffle and one Arrow step: both kinds of processes exist afterwards.
+
+        One of Python's alone: several would take turns, and each first load what the kernel needs.
+        """
         try:
             if self.settings.cluster is not None:
                 check_executors(self._session, self.settings.scratch)
             rows = self._session.range(8, numPartitions=2).groupBy("id").count()
-            rows.mapInArrow(_unchanged, rows.schema).collect()
+            rows.coalesce(1).mapInArrow(_unchanged, rows.schema).collect()
         except ClusterUnfitError:
             self.close()
             raise

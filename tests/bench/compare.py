@@ -70,7 +70,7 @@ DIFFERS = "quantity"
 DATACOMPY, DATACOMPY_ROWS = "1.1.0", 1_000_000
 """Its version, and up to where it is asked: it keeps several copies in memory."""
 WARMING = 2
-"""Turns: tasks of one core each take Spark's Python processes by turns, and there are two."""
+"""Turns, after which code is loaded and memory is at its size; Spark may have two processes."""
 SAME_SPARK = f"pyspark=={version('pyspark')}"
 
 

@@ -18,6 +18,7 @@ from datarecs_application.opening import (
     ExtractionFailedError,
     Opened,
     opened_sources,
+    whole_pin,
 )
 from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Progress, Read
 from datarecs_application.ports.outside import Clock, Wake
@@ -368,7 +369,7 @@ class _Stages:
                 held = opened.connector.pin(opened.source)
                 self.open_things.callback(held.close)
                 self.look_pins.append(held)
-                pinned.append(replace(opened, pin=held.check(), held=held))
+                pinned.append(replace(opened, pin=whole_pin(held), held=held))
         before = stage.looks[-1] if stage.looks else stage.scans
         keys = engine.differing(stage.name, MAX_KEYS)
         found = [self._looked(stage, *each, keys) for each in zip(pinned, before, strict=True)]

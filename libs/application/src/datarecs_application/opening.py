@@ -64,7 +64,7 @@ def opened_sources(
     opened = []
     for index, ((source, connector, held), pin) in enumerate(zip(pinned, pins, strict=True)):
         with Extraction(index, source):
-            told = held.check() if whole and held is not None else pin
+            told = whole_pin(held) if whole and held is not None else pin
             schema = connector.describe(source, told)
         opened.append(
             Opened(source=source, connector=connector, pin=told, held=held, schema=schema)
@@ -89,6 +89,11 @@ def _pinned(
         with Extraction(index, source):
             pinned.append((source, connector, None if each is None else each.result()))
     return pinned
+
+
+def whole_pin(held: HeldPin) -> Pin:
+    """With hashes of files, for which it waits; others know everything when they are taken."""
+    return held.check() if isinstance(held.pin, FileList) else held.pin
 
 
 def _may_be_alike(pins: Sequence[Pin]) -> bool:

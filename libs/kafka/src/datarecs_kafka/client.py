@@ -7,7 +7,7 @@ the version is pinned for them and a test notices when they move.
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -50,7 +50,6 @@ CONSUMER_SETTINGS: Mapping[str, object] = MappingProxyType(
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",  # `latest` loses events from before a group's first join
         "isolation_level": "read_committed",
-        "partition_assignment_strategy": (CooperativeStickyAssignor,),
         "allow_auto_create_topics": False,
         "max_poll_records": 100,
         "session_timeout_ms": 45_000,
@@ -101,6 +100,21 @@ def _ms(duration: timedelta) -> int:
     return max(int(duration.total_seconds() * 1000), 0)
 
 
+class _Assignor(CooperativeStickyAssignor):
+    """Claims at a join what its member reads; the library's, what it was once given and has lost.
+
+    After a stall two members would claim the same partitions, and at first nobody gets them.
+    """
+
+    def __init__(self) -> None:
+        CooperativeStickyAssignor.__init__(self)
+        self.reads: Callable[[], Iterable[TopicPartition]] = tuple
+
+    def metadata(self, topics: Iterable[str]) -> Any:  # noqa: ANN401 - untyped library
+        self.member_assignment = sorted(self.reads())
+        return CooperativeStickyAssignor.metadata(self, topics)
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaLogClient:
     """Opens consumers and producers as one principal."""
@@ -114,6 +128,7 @@ class KafkaLogClient:
 
     def consumer(self, *, group: str, topics: Sequence[str]) -> "KafkaLogConsumer":
         """Raises LogUnavailableError, LogAccessDeniedError for a topic that is not visible."""
+        assignor = _Assignor()
         with connecting(self.access) as network:
             inner = KafkaConsumer(
                 *topics,
@@ -121,8 +136,10 @@ class KafkaLogClient:
                 kafka_client=network,
                 **self.access.settings(),
                 **CONSUMER_SETTINGS,
+                partition_assignment_strategy=(assignor,),
                 max_poll_interval_ms=_ms(self.poll_interval),
             )
+        assignor.reads = inner.assignment
         consumer = KafkaLogConsumer(inner, self.access)
         try:
             consumer.require(topics)

@@ -72,6 +72,22 @@ def test_one_of_sources_with_the_same_files_tells_the_numbers_of_all(tmp_path: P
     assert (one.closed_groups, one.closed_repeated) == (1001, 1)
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_keys_that_ascend_need_no_hashes_to_be_counted(tmp_path: Path, *, moved: bool) -> None:
+    """Footers may be wrong: rows tell."""
+    keys = [*KEYS[:600], KEYS[5], *KEYS[600:]] if moved else [*KEYS]
+    rows = {"k": keys, "v": [key % 7 for key in keys]}
+    task = a_task(tmp_path, rows, rows, totals=(0,))
+    each = narrow(task)
+    sources = (replace(source, has_numbers=True, ascends=True) for source in task.sources)
+    shutil.rmtree(task.directory)
+    Path(task.directory).mkdir()
+    one = narrow(replace(task, sources=tuple(sources), alike=True))
+    assert one == each
+    assert (one.closed_groups, one.closed_repeated) == (1000, int(moved))
+    assert rows_counted(Path(task.directory)) == 2 * len(keys)
+
+
 def test_one_of_sources_with_the_same_files_tells_what_conditions_leave_out(
     tmp_path: Path,
 ) -> None:

@@ -178,6 +178,36 @@ def test_an_extract_is_scanned_by_logical_names_unless_values_are_invalid(tmp_pa
     assert told == "one holds values without a canonical form"
 
 
+@pytest.mark.parametrize(
+    ("files", "numbers", "ascends"),
+    [
+        ([[1, 2], [3]], True, True),
+        ([[2, 1], [3]], True, True),
+        ([[1, 2], [2, 3]], True, False),
+        ([[3], [1, 2]], True, False),
+        ([[1, 2], [None, 3]], False, False),
+        ([[]], False, False),
+    ],
+    ids=["ascend", "within a group rows tell", "meet", "descend", "one is NULL", "none is known"],
+)
+def test_footers_tell_whether_keys_are_numbers_that_ascend(
+    tmp_path: Path, files: list[list[int | None]], *, numbers: bool, ascends: bool
+) -> None:
+    tables = [
+        pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array(keys, pa.int64())})
+        for keys in files
+    ]
+    source, _ = native_sources(stage_over(tmp_path, "k int, v int", *tables), salt="s")
+    assert (source.has_numbers, source.ascends) == (numbers, ascends)
+
+
+def test_a_key_that_is_no_number_does_not_ascend(tmp_path: Path) -> None:
+    table = pa.table({"k": ["a", "b"], "v": [1, 2]})
+    source, _ = native_sources(stage_over(tmp_path, "k text, v int", table), salt="s")
+    assert not source.has_numbers
+    assert not source.ascends
+
+
 def _rewrite(folder: Path, table: pa.Table, **options: bool) -> None:
     pq.write_table(table, folder / "part-0.parquet", **options)
 

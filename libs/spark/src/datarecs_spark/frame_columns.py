@@ -74,6 +74,11 @@ def key_hash(source: KernelSource, salt: int) -> pl.Expr:
     return _hashed(source.keys, salt)
 
 
+def whole_key(source: KernelSource) -> pl.Expr:
+    """Of a source that `has_numbers`."""
+    return meeting(source.keys[0])
+
+
 def first_hash(source: KernelSource, salt: int) -> pl.Expr:
     """64 bits of key and values."""
     return _hashed(source.columns, salt)
@@ -113,6 +118,23 @@ def _size(column: KernelColumn) -> pl.Expr:
     value = meeting(column)
     binary = column.form is not None and column.form.kind is FormKind.BINARY
     return value.bin.size() if binary else value.str.len_bytes()
+
+
+class Ascent:
+    """Whether whole numbers that come in pieces grow from row to row, and none is NULL."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+
+    def goes_on(self, numbers: pl.Series) -> bool:
+        """With the next rows."""
+        if numbers.null_count():
+            return False
+        if not len(numbers):
+            return True
+        found = numbers.to_numpy()
+        before, self._last = self._last, int(found[-1])
+        return (before is None or found[0] > before) and bool((found[1:] > found[:-1]).all())
 
 
 class Adding:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 HASH_BITS = 64
 
 Hashes = npt.NDArray[np.uint64]
+Keys = Hashes | npt.NDArray[np.int64]
+"""Their hashes; or themselves, where they are whole numbers."""
 Flags = npt.NDArray[np.bool_]
 
 
@@ -40,6 +42,14 @@ class Sums:
         """Buckets in which sources may differ."""
         found: Flags = (self.first != 0) | (self.second != 0)
         return found
+
+
+def have(keys: Keys, wanted: Keys) -> bool:
+    """Whether sorted keys have any of these."""
+    ordered = np.sort(wanted)  # Neighbours are then found where caches hold them.
+    places = np.searchsorted(keys, ordered)
+    inside = places < len(keys)
+    return bool((keys[places[inside]] == ordered[inside]).any())
 
 
 def repeated(hashes: Hashes) -> tuple[int, Hashes]:

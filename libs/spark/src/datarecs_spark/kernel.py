@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from datarecs_spark.hash_sums import Flags, Hashes, Sums, repeated
+from datarecs_spark.hash_sums import Flags, Hashes, Sums, have, repeated
 from datarecs_spark.kernel_sql import UNREADABLE, SqlScanner, connected, reason_of
 from datarecs_spark.kernel_work import (
     KERNEL_VERSION,
     READINGS,
     KernelAnswer,
+    KernelSource,
     KernelTask,
     Numbers,
     Scanner,
@@ -34,6 +35,8 @@ _POLARS = {
     "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:10000",
 }
 _NO_HASHES: Hashes = np.zeros(0, np.uint64)
+_ALL_OPEN = Sums(1)
+_ALL_OPEN.first += np.uint64(1)
 
 
 def narrow(task: KernelTask) -> KernelAnswer:
@@ -75,37 +78,54 @@ class _Narrowing:
     def _one_for_all(self, beside: Executor) -> KernelAnswer:
         """Of sources with the same files: no bucket is open, nothing is added."""
         source, *_ = self.task.sources
-        keys = []
-        for key in self.scanner.keys(source):
-            keys.append(key.copy())
-            self.count.add(len(key) * len(self.task.sources))
+        keys: list[Hashes] = []
+
+        def count(rows: int) -> None:
+            self.count.add(rows * len(self.task.sources))
+
+        once = self.scanner.ascending(source, count)
+        if once is None:
+            for key in self.scanner.keys(source):
+                keys.append(key.copy())
+                count(len(key))
         numbers = self.scanner.whole(source, self.scanner.numbers(source))
         none_open = np.zeros(2, np.bool_)
         told = [numbers] * len(self.task.sources)
-        return self._told(self.scanner, beside, none_open, _sorted(keys), told)
+        return self._told(self.scanner, beside, none_open, (once or 0, _sorted(keys)), told)
 
     def _of_all(self, beside: Executor) -> KernelAnswer:
         """By sums of the rows that are left once others were paired; of all where none were."""
         paired = self.scanner.paired(self.count.add)
         scanner = self.scanner if paired is None else paired.scanner
-        done = () if paired is None else paired.keys
-        sums = Sums(scanner.task.bucket_bits)
-        hashes = self._added(sums, scanner, beside, all_tell=paired is not None)
+        done, once = ((), 0) if paired is None else (paired.keys, paired.once)
+        if paired is not None and paired.all_differ:
+            sums = _ALL_OPEN
+            hashes = {at: self._keys(scanner, own) for at, own in enumerate(scanner.task.sources)}
+        else:
+            sums = Sums(scanner.task.bucket_bits)
+            hashes = self._added(sums, scanner, beside, all_tell=paired is not None)
         buckets = sums.open()
         is_open = {at: buckets[sums.bucket(own)] for at, own in hashes.items()}
         keys = _sorted([*done, hashes[self.fewest][~is_open[self.fewest]]])
         kept = int(np.count_nonzero(is_open[self.fewest]))
-        share = kept / max(len(keys) + kept, 1)
+        share = kept / max(once + len(keys) + kept, 1)
         if self.task.most_open is not None and share > self.task.most_open:
             return KernelAnswer(given_up=f"{share:.0%} of the rows are in open buckets")
         numbers = [scanner.numbers(source) for source in scanner.task.sources]
         if paired is not None:
             numbers = [each.plus(paired.numbers) for each in numbers]
-            if any(_have(keys, own[is_open[at]]) for at, own in hashes.items()):
+            if any(have(keys, own[is_open[at]]) for at, own in hashes.items()):
                 # Keys with rows of both kinds: all rows of open buckets, as if none were paired.
                 keys, scanner = keys[~buckets[sums.bucket(keys)]], self.scanner
         whole = list(map(self.scanner.whole, self.task.sources, numbers))
-        return self._told(scanner, beside, buckets, keys, whole)
+        return self._told(scanner, beside, buckets, (once, keys), whole)
+
+    def _keys(self, scanner: Scanner, source: KernelSource) -> Hashes:
+        keys = [_NO_HASHES]
+        for key in scanner.keys(source):
+            keys.append(key.copy())
+            self.count.add(len(key))
+        return np.concatenate(keys)
 
     def _added(
         self, sums: Sums, scanner: Scanner, beside: Executor, *, all_tell: bool
@@ -133,10 +153,14 @@ class _Narrowing:
         scanner: Scanner,
         beside: Executor,
         buckets: Flags,
-        keys: Hashes,
+        closed: tuple[int, Hashes],
         numbers: Sequence[Numbers],
     ) -> KernelAnswer:
-        """Keep the rows of open buckets; count the groups of closed ones by their sorted keys."""
+        """Keep the rows of open buckets; count the groups of closed ones.
+
+        Of those: how many are known to have one row, and sorted keys of all others.
+        """
+        once, keys = closed
         counting = beside.submit(repeated, keys)
         kept = []
         for index, source in enumerate(scanner.task.sources):
@@ -151,7 +175,7 @@ class _Narrowing:
             null_keys=tuple(each.null_keys for each in numbers),
             totals=tuple(each.totals for each in numbers),
             kept=tuple(kept),
-            closed_groups=groups,
+            closed_groups=once + groups,
             closed_repeated=groups_again,
             open_buckets=int(np.count_nonzero(buckets)),
         )
@@ -171,11 +195,3 @@ def _sorted(hashes: Sequence[Hashes]) -> Hashes:
     found = np.concatenate([*hashes, _NO_HASHES])
     found.sort()
     return found
-
-
-def _have(keys: Hashes, wanted: Hashes) -> bool:
-    """Whether sorted keys have any of these."""
-    wanted = np.sort(wanted)  # Neighbours are then found where caches hold them.
-    places = np.searchsorted(keys, wanted)
-    inside = places < len(keys)
-    return bool((keys[places[inside]] == wanted[inside]).any())

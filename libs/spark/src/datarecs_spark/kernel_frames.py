@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from datarecs_spark.frame_columns import (
     Adding,
+    Ascent,
     failures,
     first_hash,
     is_text,
@@ -24,6 +25,7 @@ from datarecs_spark.frame_columns import (
     scan,
     second_hash,
     told_columns,
+    whole_key,
 )
 from datarecs_spark.hash_sums import HASH_BITS, Flags, Hashes
 from datarecs_spark.kernel_work import (
@@ -78,16 +80,26 @@ class FrameScanner:
             yield key, first, second
 
     def keys(self, source: KernelSource) -> Iterator[Hashes]:
-        # Bytes that are no text are INVALID, and never equal to the same bytes.
-        texts = [meeting(each).str.len_bytes() for each in source.columns if is_text(each)]
-        asked = {
-            "key": key_hash(source, self.task.salts[2]),
-            "texts": pl.sum_horizontal(texts or [pl.lit(0)]),
-        }
-        for rows in self._rows(source, asked):
+        hashed = key_hash(source, self.task.salts[2])
+        for rows in self._rows(source, {"key": hashed, "texts": _texts(source)}):
             yield rows["key"].to_numpy()
 
-    def _rows(self, source: KernelSource, asked: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
+    def ascending(self, source: KernelSource, count: Callable[[int], None]) -> int | None:
+        if not source.ascends:
+            return None
+        ascent, found = Ascent(), 0
+        asked = {"key": whole_key(source), "texts": _texts(source)}
+        for rows in self._rows(source, asked, in_order=True):
+            if not ascent.goes_on(rows["key"]):
+                count(-found)
+                return None
+            found += len(rows)
+            count(len(rows))
+        return found
+
+    def _rows(
+        self, source: KernelSource, asked: Mapping[str, pl.Expr], *, in_order: bool = False
+    ) -> Iterator[pl.DataFrame]:
         """Adds up the numbers of the source as well."""
         told = Adding(self.task.totals)
         asked = {**asked, **told_columns(self.task, source)}
@@ -95,7 +107,7 @@ class FrameScanner:
             for rows in (
                 scan(source)
                 .select([column.alias(name) for name, column in asked.items()])
-                .collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
+                .collect_batches(chunk_size=BATCH_ROWS, maintain_order=in_order)
             ):
                 told.add(rows)
                 yield rows
@@ -131,6 +143,12 @@ class FrameScanner:
             rows = scan(source).filter(hashed.is_in(listed.implode()))
             counts = rows.select(keys).group_by(pl.all()).len("copies").collect(engine="streaming")
         return len(counts), int((counts["copies"] > 1).sum())
+
+
+def _texts(source: KernelSource) -> pl.Expr:
+    """Decodes all of them: bytes that are no text are INVALID, and never equal to the same."""
+    texts = [meeting(each).str.len_bytes() for each in source.columns if is_text(each)]
+    return pl.sum_horizontal(texts or [pl.lit(0)])
 
 
 def _rows(source: KernelSource) -> int:

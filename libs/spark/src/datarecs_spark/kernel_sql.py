@@ -73,6 +73,13 @@ class SqlScanner:
     def keys(self, source: KernelSource) -> Iterator[Hashes]:
         return (key for key, _, _ in self.hashed(source))
 
+    def ascending(
+        self,
+        source: KernelSource,  # noqa: ARG002 - of the port
+        count: Callable[[int], None],  # noqa: ARG002 - of the port
+    ) -> int | None:
+        return None
+
     def numbers(self, source: KernelSource) -> Numbers:
         return numbers_of(self.task, source, self.connection)
 

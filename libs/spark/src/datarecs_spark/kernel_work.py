@@ -75,6 +75,10 @@ class KernelSource:
     """Of the largest row group once its columns are decoded, about."""
     decoded_bytes: int = 0
     """The same of all row groups."""
+    has_numbers: bool = False
+    """Its key is one whole number, and NULL nowhere as far as footers tell; rows may."""
+    ascends: bool = False
+    """So far as footers tell, those numbers grow from row to row."""
     max_value_bytes: int = DEFAULT_LIMITS.max_value_bytes
     max_key_bytes: int = DEFAULT_LIMITS.max_key_bytes
 
@@ -232,6 +236,10 @@ class Paired:
     """Of the rows that are left."""
     keys: Sequence[Hashes]
     """Of the rows that are done with, in pieces; of each source alike."""
+    once: int
+    """Of those rows, others whose keys are not told, since no source has one of them twice."""
+    all_differ: bool
+    """Rows that are left are known to be unlike all of other sources."""
     numbers: Numbers
     """Of the same."""
 
@@ -253,8 +261,11 @@ class Scanner(Protocol):
     def keys(self, source: KernelSource) -> Iterator[Hashes]:
         """The same of keys alone; texts are decoded, since bytes that are none are never equal."""
 
+    def ascending(self, source: KernelSource, count: Callable[[int], None]) -> int | None:
+        """All rows, read like `keys`, where each key is above the one before it; else None."""
+
     def numbers(self, source: KernelSource) -> Numbers:
-        """Of a source whose rows or keys were hashed."""
+        """Of a source whose rows or keys were read to the end."""
 
     def whole(self, source: KernelSource, numbers: Numbers) -> Numbers:
         """With the rows in the files and behind the filter, where rows alone were told."""

@@ -7,6 +7,7 @@ not known to mean the same to DuckDB and to Spark is refused, and the stage runs
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from datarecs_spark.kernel_work import KernelColumn, KernelSource, quoted
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.read import files_of
 
+Range = tuple[int, int] | None
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _WRITER = b"org.apache.spark.version"
@@ -98,21 +100,31 @@ def _source(
     columns: Sequence[Sequence[KernelColumn]],
 ) -> KernelSource:
     """One source, of the columns that each part of the stage has in all of them; keys first."""
-    own, keys = [column[scan.index] for column in columns], len(stage.dimensions)
+    own, first = [column[scan.index] for column in columns], len(stage.dimensions)
+    keys = tuple(own[:first])
     conditions = Conditions.of(stage, scan)
-    files, rows, sizes = _checked(scan, [inputs[scan.index] for inputs in parts], conditions)
+    inputs = [each[scan.index] for each in parts]
+    files, rows, sizes, ranges = _checked(scan, inputs, conditions, _whole_number(keys))
     return KernelSource(
         files=files,
         rows=rows,
-        keys=tuple(own[:keys]),
-        values=tuple(own[keys:]),
+        keys=keys,
+        values=tuple(own[first:]),
         filter=conditions.filter,
         where=conditions.where,
         group_bytes=max(sizes, default=0),
         decoded_bytes=sum(sizes),
+        has_numbers=None not in ranges,
+        ascends=_ascend(ranges),
         max_value_bytes=scan.limits.max_value_bytes,
         max_key_bytes=scan.limits.max_key_bytes,
     )
+
+
+def _whole_number(keys: Sequence[KernelColumn]) -> str | None:
+    """The column of a key that is one such number."""
+    forms = [each.form.kind if each.form else None for each in keys]
+    return keys[0].physical if forms == [FormKind.INTEGER] else None
 
 
 def _meeting(stage: StagePlan, inputs: Sequence[InputPlan | None], salt: str) -> list[KernelColumn]:
@@ -178,9 +190,9 @@ def _size(form: Form, column: str) -> str | None:
 
 
 def _checked(
-    scan: Scan, inputs: Sequence[InputPlan | None], conditions: Conditions
-) -> tuple[tuple[str, ...], int, list[int]]:
-    """Paths, rows and `_group_bytes` of the files, once every footer was looked at."""
+    scan: Scan, inputs: Sequence[InputPlan | None], conditions: Conditions, key: str | None
+) -> tuple[tuple[str, ...], int, list[int], list[Range]]:
+    """Paths, rows, `_group_bytes` and `_ranges` of the files, once every footer was looked at."""
     if scan.extract is not None and scan.extract.invalid_columns:
         raise NotNativeError(f"{scan.source} holds values without a canonical form")
     paths = files_of(scan)
@@ -191,7 +203,7 @@ def _checked(
         for plan in inputs
         if plan is not None
     } | dict(conditions.types)
-    first, rows, sizes = None, 0, list[int]()
+    first, rows, sizes, ranges = None, 0, list[int](), list[Range]()
     for path in paths:
         if _GLOB.search(str(path)):
             raise NotNativeError(f"a path of {scan.source} would be a pattern")
@@ -203,14 +215,32 @@ def _checked(
             raise NotNativeError(f"the files of {scan.source} have different schemas")
         first, rows = footer.schema, rows + footer.metadata.num_rows
         sizes.extend(_group_bytes(footer.metadata, len(wanted)))
+        ranges.extend(_ranges(footer.metadata, key))
     _check_distinct(scan, [plan.column for plan in inputs if plan is not None])
-    return tuple(map(str, paths)), rows, sizes
+    return tuple(map(str, paths)), rows, sizes, ranges
 
 
 def _group_bytes(footer: pq.FileMetaData, columns: int) -> Iterator[int]:
     """Of each row group once so many columns of it are decoded, about."""
     for group in map(footer.row_group, range(footer.num_row_groups)):
         yield group.num_rows * columns * _WIDTH + group.total_byte_size
+
+
+def _ranges(footer: pq.FileMetaData, key: str | None) -> Iterator[Range]:
+    """Least and largest key of each row group, None where it does not tell or has a NULL."""
+    at = footer.schema.names.index(key) if key in footer.schema.names else None
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        told = None if at is None else group.column(at).statistics
+        if told is None or not (told.has_min_max and told.has_null_count) or told.null_count:
+            yield None
+        else:
+            yield told.min, told.max
+
+
+def _ascend(ranges: Sequence[Range]) -> bool:
+    """Each begins above the one before it."""
+    known = [each for each in ranges if each is not None]
+    return len(known) == len(ranges) and all(one[1] < two[0] for one, two in pairwise(known))
 
 
 def _check_distinct(scan: Scan, names: Sequence[str]) -> None:

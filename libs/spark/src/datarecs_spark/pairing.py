@@ -5,11 +5,15 @@ place, which takes a fraction of what their hashes take, and equal ones are done
 add nothing to any sum, and no second reading looks for them. What is left, rows that differ, that
 some source lacks or that stand elsewhere, goes on to the sums as files of its own. Where that is
 more than a few, nothing is gained, and all rows go there.
+
+Whole numbers that ascend in some source, as keys of databases do, are not even hashed: none comes
+twice there, and rows meet by their keys however many of them another source lacks.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +22,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datarecs_spark.frame_columns import Adding, failures, key_hash, meeting, scan, told_columns
-from datarecs_spark.hash_sums import Flags, Hashes
+from datarecs_spark.frame_columns import (
+    Adding,
+    Ascent,
+    failures,
+    key_hash,
+    meeting,
+    scan,
+    told_columns,
+    whole_key,
+)
+from datarecs_spark.hash_sums import Flags, Hashes, Keys, have
 from datarecs_spark.kernel_work import KernelSource, KernelTask, Paired, Scanner
 
 _WINDOW = 200_000
@@ -33,7 +46,7 @@ _WINDOWS = 4
 _RUN = 8_192
 """Rows that are compared in one step, which caches hold."""
 _SHORTEST = 1_000
-"""Rows of a run, on average, below which hashing them is quicker."""
+"""Rows of a run, on average, below which hashing them is quicker, or to let each meet by key."""
 _REACHES = (16, 256, 4_096, _WINDOW)
 """Rows of each source among which the next is sought that all of them have."""
 _MOST_LEFT = 0.25
@@ -48,6 +61,7 @@ _BUCKET_BITS = 6
 
 Places = npt.NDArray[np.intp]
 _NOWHERE: Places = np.zeros(0, np.intp)
+_NO_NUMBERS = np.zeros(0, np.int64)
 
 
 def paired(
@@ -74,16 +88,40 @@ def paired(
     if is_large or max(rows) - min(rows) > _MOST_LEFT * max(rows):
         return None
     with failures():
-        pairing = _Pairing(task, window, count)
-        if not pairing.run():
-            count(-pairing.read)
+        pairing = _found(task, window, count)
+        if pairing is None:
             return None
         sources = tuple(walk.left.written() for walk in pairing.walks)
     # Also those that conditions leave out.
     count(sum(rows) - pairing.read - sum(source.rows for source in sources))
     bits = max(source.rows for source in sources).bit_length() + _BUCKET_BITS
     left = replace(task, sources=sources, bucket_bits=min(task.bucket_bits, bits))
-    return Paired(scanner=scanner(left), keys=pairing.keys, numbers=pairing.adding.numbers())
+    keys = pairing.done_keys()
+    return Paired(
+        scanner=scanner(left),
+        keys=() if keys is None else keys,
+        once=sum(map(len, pairing.keys)) if keys is None else 0,
+        all_differ=pairing.all_differ(),
+        numbers=pairing.adding.numbers(),
+    )
+
+
+def _found(task: KernelTask, window: int, count: Callable[[int], None]) -> "_Pairing | None":
+    """All the way; None where sources have no order in common."""
+    have_numbers = all(source.has_numbers for source in task.sources)
+    ascending = [at for at, each in enumerate(task.sources) if each.ascends and have_numbers]
+    for first in (*ascending[:1], None):
+        pairing = _Pairing(task, window, count, first)
+        if pairing.run():
+            return pairing
+        count(-pairing.read)
+        if not pairing.is_disorder:
+            break
+    return None
+
+
+class _DisorderError(Exception):
+    """Keys do not ascend, or one is NULL, other than footers tell."""
 
 
 class _Left:
@@ -128,12 +166,24 @@ class _Left:
 class _Walk:
     """One source on its way: rows from `at` on were not looked at."""
 
-    def __init__(self, task: KernelTask, index: int, window: int, adding: Adding | None) -> None:
+    def __init__(
+        self,
+        task: KernelTask,
+        index: int,
+        window: int,
+        adding: Adding | None,
+        *,
+        by_numbers: bool,
+    ) -> None:
         source, self.adding = task.sources[index], adding
+        self._ascent = Ascent() if by_numbers and adding is not None else None
+        self._by_numbers = by_numbers
         physical = list(dict.fromkeys(column.physical for column in source.columns))
         own = {f"own{at}": pl.col(name) for at, name in enumerate(physical)}
-        met = {f"met{at}": meeting(column) for at, column in enumerate(source.columns)}
-        asked = {**own, **met, "key": key_hash(source, task.salts[2])}
+        compared = source.values if by_numbers else source.columns
+        met = {f"met{at}": meeting(column) for at, column in enumerate(compared)}
+        key = whole_key(source) if by_numbers else key_hash(source, task.salts[2])
+        asked = {**own, **met, "key": key}
         if adding is not None:
             asked |= told_columns(task, source)
         self._own, self._met = list(own), list(met)
@@ -141,8 +191,9 @@ class _Walk:
         self._batches = rows.collect_batches(chunk_size=window, maintain_order=True)
         self._rows = self._values = pl.DataFrame(schema=rows.collect_schema())
         self._places: list[Places] = []
+        self._lacking: list[Keys] = []
         self.left = _Left(source, Path(task.directory) / f"left-{index}.parquet", physical)
-        self.keys: Hashes = self._rows["key"].to_numpy()
+        self.keys: Keys = self._rows["key"].to_numpy()
         self.at = self.looked_at = 0
         self.is_read = False
 
@@ -159,6 +210,7 @@ class _Walk:
             if more is None:
                 self.is_read = True
                 break
+            self._check(more["key"])
             if self.adding is not None:
                 self.adding.add(more)
             self.let_go()
@@ -168,17 +220,43 @@ class _Walk:
             self._values = self._rows[self._met]
         return self.ahead - before
 
-    def values(self, rows: int) -> pl.DataFrame:
-        """Of the next rows, in the form of all sources."""
-        return self._values.slice(self.at, rows)
+    def _check(self, keys: pl.Series) -> None:
+        if self._by_numbers and keys.null_count():
+            raise _DisorderError
+        if self._ascent is not None and not self._ascent.goes_on(keys):
+            raise _DisorderError
 
-    def look_at(self, rows: int, places: Places) -> None:
+    def values(self, rows: int) -> Sequence[pl.Series]:
+        """Of the next rows, in the form of all sources."""
+        return self._values.slice(self.at, rows).get_columns()
+
+    def values_at(self, places: Places) -> Sequence[pl.Series]:
+        """Of rows at some places from here."""
+        wanted = pl.Series(places.astype(np.uint32))
+        near = self.values(int(places.max()) + 1)
+        # In one piece: to look for each place in pieces takes longer than to copy them.
+        return [column.rechunk()[wanted] for column in near]
+
+    def look_at(self, rows: int, unlike: Places, lacking: Places = _NOWHERE) -> None:
         """Be done with the next rows, but for those at some places from here: they are left."""
-        if len(places):
-            self._places.append(self.at + places)
-            self.left.rows += len(places)
+        for places in (unlike, lacking):
+            if len(places):
+                self._places.append(self.at + places)
+                self.left.rows += len(places)
+        if len(lacking) and self._by_numbers:
+            self._lacking.append(self.keys[self.at + lacking])
         self.at += rows
         self.looked_at += rows
+
+    def all_lacking(self) -> Keys:
+        """Numbers of rows that not every source was seen to have, sorted."""
+        found = np.concatenate([*self._lacking, _NO_NUMBERS])
+        found.sort()
+        return found
+
+    def lack(self, rows: int) -> None:
+        """Leave the next rows."""
+        self.look_at(rows, _NOWHERE, np.arange(rows))
 
     def let_go(self) -> None:
         """Write down what is left of the rows that are here."""
@@ -189,37 +267,82 @@ class _Walk:
         for at in range(0, len(places) + 1, _PIECE):
             piece = places[at : at + _PIECE]
             self.left.add([self._rows[name][piece] for name in self._own])
-            if self.adding is not None:
-                self.adding.add({name: self._rows[name][piece] for name in self.adding.names}, -1)
+        if self.adding is not None and len(places):
+            self.adding.add({name: self._rows[name][places] for name in self.adding.names}, -1)
 
 
 class _Pairing:
     """All sources at once, from their first rows to their last."""
 
-    def __init__(self, task: KernelTask, window: int, count: Callable[[int], None]) -> None:
+    def __init__(
+        self, task: KernelTask, window: int, count: Callable[[int], None], ascending: int | None
+    ) -> None:
         # Rows that are done with have the same numbers in all sources: the first tells them.
-        self.adding, self.count = Adding(task.totals), count
+        self.adding, self.count, self.by_numbers = Adding(task.totals), count, ascending is not None
+        first = ascending or 0
+        self.source, self.salt = task.sources[first], task.salts[2]
         self.walks = [
-            _Walk(task, index, window, None if index else self.adding)
-            for index in range(len(task.sources))
+            _Walk(
+                task, at, window, self.adding if at == first else None, by_numbers=self.by_numbers
+            )
+            for at in range(len(task.sources))
         ]
+        self.first = self.walks[first]
+        self.others = [walk for walk in self.walks if walk is not self.first]
         self.reaches = [each for each in _REACHES if each < window] + [window]
-        self.keys: list[Hashes] = []
+        self.keys: list[Keys] = []
         self.read = self.runs = 0
+        self.is_disorder = False
+
+    def done_keys(self) -> Sequence[Hashes] | None:
+        """Hashes of the keys of rows that are done with; None where no source has one again."""
+        if not self.by_numbers:
+            return [keys.view(np.uint64) for keys in self.keys]
+        if not any(self._has_done(walk.all_lacking()) for walk in self.others):
+            return None
+        (key,) = self.source.keys
+        done = pl.DataFrame({key.physical: np.concatenate(self.keys)})
+        return [done.select(key_hash(self.source, self.salt)).to_series().to_numpy()]
+
+    def _has_done(self, wanted: Keys) -> bool:
+        for keys in filter(len, self.keys):
+            start, end = (
+                np.searchsorted(wanted, keys[0]),
+                np.searchsorted(wanted, keys[-1], "right"),
+            )
+            if have(keys, wanted[start:end]):
+                return True
+        return False
+
+    def all_differ(self) -> bool:
+        """No row that is left can be equal to one elsewhere in another source."""
+        if not self.by_numbers:
+            return False
+        lacking = combinations([walk.all_lacking() for walk in self.walks], 2)
+        return not any(have(one, other) for one, other in lacking)
 
     def run(self) -> bool:
         """Whether sources have an order in common; then every row is done with, or left."""
+        try:
+            return self._run()
+        except _DisorderError:
+            self.is_disorder = True
+            return False
+
+    def _run(self) -> bool:
         while self._have(1):
             rows = self._alike()
-            if rows:
-                self._compare(rows)
-            else:
-                self._go_on()
+            is_short = self.by_numbers and rows < _SHORTEST and self._are_short()
+            if not (is_short and self._meet()):
+                if rows:
+                    self._compare(rows)
+                else:
+                    self._go_on()
             if self._is_in_vain():
                 return False
         for walk in self.walks:
             while walk.ahead:
-                walk.look_at(walk.ahead, np.arange(walk.ahead))
+                walk.lack(walk.ahead)
                 self._read(walk, 1)
             if self._is_in_vain():
                 return False
@@ -241,27 +364,56 @@ class _Pairing:
     def _alike(self) -> int:
         """Rows from here on whose keys are the same in all sources."""
         most = min(_RUN, *(walk.ahead for walk in self.walks))
-        first, *others = (walk.keys[walk.at : walk.at + most] for walk in self.walks)
+        first, *others = (walk.keys[walk.at :][:most] for walk in self.walks)
         unlike = reduce(np.logical_or, (first != each for each in others))
         at = int(unlike.argmax())
         return at if unlike[at] else most
 
     def _compare(self, rows: int) -> None:
-        first, *others = (walk.values(rows) for walk in self.walks)
-        unlike = reduce(np.logical_or, (_unlike(first, each) for each in others))
+        values = self.first.values(rows)
+        unlike = reduce(
+            np.logical_or, (_unlike(rows, values, each.values(rows)) for each in self.others)
+        )
+        self._done(self.first.keys[self.first.at :][:rows], unlike)
         places = np.flatnonzero(unlike)
-        keys = self.walks[0].keys[self.walks[0].at :][:rows]
-        self.keys.append(keys[~unlike] if len(places) else keys)
         for walk in self.walks:
             walk.look_at(rows, places)
         self.runs += 1
+
+    def _done(self, keys: Keys, unlike: Flags) -> None:
+        self.keys.append(keys[~unlike])
+
+    def _meet(self) -> bool:
+        """Compare rows by their keys up to the last that meets; whether one does."""
+        keys = self.first.keys[self.first.at :][:_RUN]
+        places = [_places(keys, walk.keys[walk.at :][:_RUN]) for walk in self.others]
+        meets = np.flatnonzero(reduce(np.logical_and, (own >= 0 for own in places)))
+        if not len(meets):
+            return False
+        values = self.first.values_at(meets)
+        own_places = [own[meets] for own in places]
+        unlike = reduce(
+            np.logical_or,
+            (
+                _unlike(len(meets), values, walk.values_at(own))
+                for walk, own in zip(self.others, own_places, strict=True)
+            ),
+        )
+        self._done(keys[meets], unlike)
+        for walk, own in zip((self.first, *self.others), (meets, *own_places), strict=True):
+            rows = int(own.max()) + 1
+            lacks = np.ones(rows, np.bool_)
+            lacks[own] = False
+            walk.look_at(rows, own[unlike], np.flatnonzero(lacks))
+        self.runs += 1 + len(meets) // _SHORTEST
+        return True
 
     def _go_on(self) -> None:
         """To the next row that all sources have; those before it are left."""
         places = next(filter(None, map(self._first_common, self.reaches)), None)
         for index, walk in enumerate(self.walks):
             rows = min(walk.ahead, self.reaches[-1]) if places is None else places[index]
-            walk.look_at(rows, np.arange(rows))
+            walk.lack(rows)
 
     def _first_common(self, reach: int) -> tuple[int, ...] | None:
         """Where all sources have the same key; of several places the one with the least before."""
@@ -276,17 +428,24 @@ class _Pairing:
         )
         return min(common, key=sum, default=None)
 
+    def _looked_at(self) -> int:
+        return self.reaches[-1] + max(walk.looked_at for walk in self.walks)
+
+    def _are_short(self) -> bool:
+        """Runs are, on average."""
+        return self.runs * _SHORTEST > self._looked_at()
+
     def _is_in_vain(self) -> bool:
         """To hash all rows is quicker than to go on."""
-        looked_at = self.reaches[-1] + max(walk.looked_at for walk in self.walks)
         left = max(walk.left.rows for walk in self.walks)
-        return left > _MOST_LEFT * looked_at or self.runs * _SHORTEST > looked_at
+        is_long = self.by_numbers or not self._are_short()
+        return not is_long or left > _MOST_LEFT * self._looked_at()
 
 
-def _unlike(first: pl.DataFrame, other: pl.DataFrame) -> Flags:
+def _unlike(rows: int, first: Sequence[pl.Series], other: Sequence[pl.Series]) -> Flags:
     """Where some value is not the same."""
-    found = np.zeros(len(first), np.bool_)
-    for one, two in zip(first.get_columns(), other.get_columns(), strict=True):
+    found = np.zeros(rows, np.bool_)
+    for one, two in zip(first, other, strict=True):
         if not one.equals(two, null_equal=True):
             # From here by Arrow: Polars would wait for the threads that are busy reading.
             differs = (one != two).to_arrow()
@@ -297,5 +456,14 @@ def _unlike(first: pl.DataFrame, other: pl.DataFrame) -> Flags:
     return found
 
 
-def _first_places(keys: Hashes) -> dict[int, int]:
+def _places(keys: Keys, among: Keys) -> Places:
+    """Where each key first stands among others, -1 where it does not."""
+    order = None if (among[1:] >= among[:-1]).all() else np.argsort(among, kind="stable")
+    ordered = among if order is None else among[order]
+    found = np.minimum(np.searchsorted(ordered, keys), len(among) - 1)
+    meets = ordered[found] == keys
+    return np.where(meets, found if order is None else order[found], -1)
+
+
+def _first_places(keys: Keys) -> dict[int, int]:
     return dict(zip(keys[::-1].tolist(), range(len(keys) - 1, -1, -1), strict=True))

@@ -145,6 +145,8 @@ class _Commits(ConsumerRebalanceListener):
         self.called.set()
 
 
+@pytest.mark.usefixtures("careless_sockets")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_commit_inside_a_listener_is_refused_so_none_is_registered(
     access: BrokerAccess, topic: str
 ) -> None:

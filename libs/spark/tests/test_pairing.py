@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from datarecs_spark import kernel_frames, pairing
 from datarecs_spark.kernel import narrow
-from datarecs_spark.kernel_work import KernelAnswer, KernelTask
+from datarecs_spark.kernel_work import KernelAnswer, KernelTask, kept_file
 from datarecs_testing.kernel import a_condition, a_task, kept
 
 Told = Callable[[KernelTask], KernelTask]
@@ -65,10 +65,10 @@ def ordered(rows: int, *, without: range = range(0)) -> dict[str, pa.Array]:
 
 
 def left(task: KernelTask, index: int) -> list[int]:
-    """Keys of the rows that were hashed."""
-    found: list[int] = pq.read_table(Path(task.directory) / f"left-{index}.parquet")[
-        "k"
-    ].to_pylist()
+    """Keys of the rows that were left: all of them are kept where none can have an equal one."""
+    path = Path(task.directory) / f"left-{index}.parquet"
+    rows = pq.read_table(path if path.exists() else path.with_name(kept_file(index)))
+    found: list[int] = rows["k"].to_pylist()
     return found
 
 

@@ -126,6 +126,9 @@ class FrameScanner:
         return replace(numbers, read=read, filtered=filtered)
 
     def keep(self, source: KernelSource, buckets: Flags, path: Path) -> int:
+        if source.is_left and buckets.all():
+            Path(*source.files).rename(path)
+            return source.rows
         names = {each.name: each.physical for each in source.columns}
         bucket = key_hash(source, self.task.salts[2]) // (2**HASH_BITS // len(buckets))
         listed = pl.Series(np.flatnonzero(buckets).astype(np.uint64))

@@ -79,6 +79,8 @@ class KernelSource:
     """Its key is one whole number, and NULL nowhere as far as footers tell; rows may."""
     ascends: bool = False
     """So far as footers tell, those numbers grow from row to row."""
+    is_left: bool = False
+    """Its one file is the task's own, under logical names, and of no use once rows are kept."""
     max_value_bytes: int = DEFAULT_LIMITS.max_value_bytes
     max_key_bytes: int = DEFAULT_LIMITS.max_key_bytes
 

@@ -19,8 +19,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from datarecs_spark.frame_columns import (
     Adding,
@@ -33,7 +31,8 @@ from datarecs_spark.frame_columns import (
     whole_key,
 )
 from datarecs_spark.hash_sums import Flags, Hashes, Keys, have
-from datarecs_spark.kernel_work import KernelSource, KernelTask, Paired, Scanner
+from datarecs_spark.kernel_work import KernelTask, Paired, Scanner
+from datarecs_spark.left_rows import LeftRows
 
 _WINDOW = 200_000
 """Rows of a source that are looked at together, at most."""
@@ -51,8 +50,6 @@ _REACHES = (16, 256, 4_096, _WINDOW)
 """Rows of each source among which the next is sought that all of them have."""
 _MOST_LEFT = 0.25
 """Of the rows looked at; above it sources have no order in common."""
-_WRITTEN_BYTES = 2**24
-"""Of what is left, before it is written."""
 _PIECE = 5_000
 """Rows that are left together."""
 _BUCKET_BITS = 6
@@ -124,45 +121,6 @@ class _DisorderError(Exception):
     """Keys do not ascend, or one is NULL, other than footers tell."""
 
 
-class _Left:
-    """Rows of a source that are left, in a file, under the names that they have in the source."""
-
-    def __init__(self, source: KernelSource, path: Path, names: Sequence[str]) -> None:
-        self._source, self._path, self._names = source, path, names
-        self._writer: pq.ParquetWriter | None = None
-        self._waiting: list[pa.Table] = []
-        self._bytes = 0
-        self.rows = 0
-
-    def add(self, columns: Sequence[pl.Series]) -> None:
-        # In Arrow's own layout: Polars' would hold on to all texts that were read with these.
-        oldest = pl.CompatLevel.oldest()
-        table = pa.table([each.to_arrow(compat_level=oldest) for each in columns], self._names)
-        self._waiting.append(table)
-        self._bytes += table.nbytes
-        if self._bytes > _WRITTEN_BYTES:
-            self._write()
-
-    def _write(self) -> None:
-        table = pa.concat_tables(self._waiting)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._path, table.schema, compression="lz4", use_dictionary=False
-            )
-        self._writer.write_table(table)
-        self._waiting.clear()
-        self._bytes = 0
-
-    def written(self) -> KernelSource:
-        """Everything; nothing more comes."""
-        if self._waiting:
-            self._write()
-        if self._writer is not None:
-            self._writer.close()
-        files = (str(self._path),)
-        return replace(self._source, files=files, rows=self.rows, filter=None, where=None)
-
-
 class _Walk:
     """One source on its way: rows from `at` on were not looked at."""
 
@@ -178,8 +136,7 @@ class _Walk:
         source, self.adding = task.sources[index], adding
         self._ascent = Ascent() if by_numbers and adding is not None else None
         self._by_numbers = by_numbers
-        physical = list(dict.fromkeys(column.physical for column in source.columns))
-        own = {f"own{at}": pl.col(name) for at, name in enumerate(physical)}
+        own = {f"own{at}": pl.col(column.physical) for at, column in enumerate(source.columns)}
         compared = source.values if by_numbers else source.columns
         met = {f"met{at}": meeting(column) for at, column in enumerate(compared)}
         key = whole_key(source) if by_numbers else key_hash(source, task.salts[2])
@@ -187,12 +144,13 @@ class _Walk:
         if adding is not None:
             asked |= told_columns(task, source)
         self._own, self._met = list(own), list(met)
+        self._takes = [*own, *(() if adding is None else adding.names)]
         rows = scan(source).select([column.alias(name) for name, column in asked.items()])
         self._batches = rows.collect_batches(chunk_size=window, maintain_order=True)
         self._rows = self._values = pl.DataFrame(schema=rows.collect_schema())
         self._places: list[Places] = []
         self._lacking: list[Keys] = []
-        self.left = _Left(source, Path(task.directory) / f"left-{index}.parquet", physical)
+        self.left = LeftRows(source, Path(task.directory) / f"left-{index}.parquet")
         self.keys: Keys = self._rows["key"].to_numpy()
         self.at = self.looked_at = 0
         self.is_read = False
@@ -260,15 +218,26 @@ class _Walk:
 
     def let_go(self) -> None:
         """Write down what is left of the rows that are here."""
-        places = pl.Series(np.concatenate([*self._places, _NOWHERE]).astype(np.uint32))
+        places = np.sort(np.concatenate([*self._places, _NOWHERE]))
         self._places.clear()
-        # In pieces: texts that many rows share are then each row's own. Column by column: the
+        # As they lie in memory: to take rows from several pieces at once takes five times as long.
+        start = 0
+        for length in self._rows["key"].chunk_lengths():
+            first, end = np.searchsorted(places, (start, start + length))
+            self._leave(start, length, places[first:end] - start)
+            start += length
+
+    def _leave(self, start: int, length: int, places: Places) -> None:
+        """Of so many rows from a place on."""
+        taken = pl.Series(places.astype(np.uint32))
+        near = {name: self._rows[name].slice(start, length) for name in self._takes}
+        # Few at a time: texts that many rows share are then each row's own. Column by column: the
         # threads that take whole frames are busy reading.
-        for at in range(0, len(places) + 1, _PIECE):
-            piece = places[at : at + _PIECE]
-            self.left.add([self._rows[name][piece] for name in self._own])
-        if self.adding is not None and len(places):
-            self.adding.add({name: self._rows[name][places] for name in self.adding.names}, -1)
+        for at in range(0, len(taken) + 1, _PIECE):
+            piece = taken[at : at + _PIECE]
+            self.left.add([near[name][piece] for name in self._own])
+        if self.adding is not None and len(taken):
+            self.adding.add({name: near[name][taken] for name in self.adding.names}, -1)
 
 
 class _Pairing:
@@ -457,12 +426,13 @@ def _unlike(rows: int, first: Sequence[pl.Series], other: Sequence[pl.Series]) -
 
 
 def _places(keys: Keys, among: Keys) -> Places:
-    """Where each key first stands among others, -1 where it does not."""
-    order = None if (among[1:] >= among[:-1]).all() else np.argsort(among, kind="stable")
-    ordered = among if order is None else among[order]
-    found = np.minimum(np.searchsorted(ordered, keys), len(among) - 1)
-    meets = ordered[found] == keys
-    return np.where(meets, found if order is None else order[found], -1)
+    """Where each of ascending keys first stands among others, -1 where it does not."""
+    found = np.minimum(np.searchsorted(keys, among), len(keys) - 1)
+    meets = np.flatnonzero(keys[found] == among)[::-1]
+    places = np.full(len(keys), -1)
+    # Of several places the one that is written last.
+    places[found[meets]] = meets
+    return places
 
 
 def _first_places(keys: Keys) -> dict[int, int]:

@@ -4,7 +4,8 @@ import math
 import random
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_spark import kernel_frames, pairing
+from datarecs_spark import kernel_frames, left_rows, pairing
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_work import KernelAnswer, KernelTask, kept_file
 from datarecs_testing.kernel import a_condition, a_task, kept
@@ -31,10 +32,15 @@ SMALL: Mapping[str, Any] = {
     "_REACHES": (2, 4),
     "_SHORTEST": 3,
     "_MOST_LEFT": 100,
-    "_WRITTEN_BYTES": 100,
     "_PIECE": 2,
 }
-"""So that every edge of a window is met; all sources have an order in common."""
+
+
+@contextmanager
+def small() -> Iterator[None]:
+    """Every edge of a window is met; all sources have an order in common."""
+    with patch.multiple(pairing, **SMALL), patch.object(left_rows, "_WRITTEN_BYTES", 100):
+        yield
 
 
 MET = patch("datarecs_spark.pairing._Pairing._are_short", lambda self: self.by_numbers)
@@ -187,12 +193,16 @@ def test_a_key_with_equal_and_other_rows_is_kept_whole(tmp_path: Path, told: Tol
 
 
 @pytest.mark.parametrize("every", [3, 10, 1_000])
+@pytest.mark.parametrize(
+    ("least", "apart"), [(0, 1), (2**63 - 1_060_000, 1), (-(2**63), 4), (-(2**63), 10**12)]
+)
 def test_rows_meet_by_their_numbers_however_many_one_source_lacks(
-    tmp_path: Path, every: int
+    tmp_path: Path, every: int, least: int, apart: int
 ) -> None:
     one = [(key, key % 7) for key in range(60_000)]
     two = [(key, value + (key % 50 == 1)) for key, value in one if key % every]
     two[::40] = [(1_000_000 + key, value) for key, value in two[::40]]
+    one, two = ([(least + key * apart, value) for key, value in rows] for rows in (one, two))
     task = numbered(a_task(tmp_path, columns(one), columns(two), totals=(0,)))
     answer = narrow(task)
     first, second = dict(one), dict(two)
@@ -244,7 +254,7 @@ def test_a_key_that_comes_twice_is_found_wherever_windows_end(tmp_path: Path, ke
     one = [(at, at % 7) for at in range(30)]
     again = [*one[: key + 1], *one[key:]]
     task = numbered(a_task(tmp_path, columns(again), columns(again)))
-    with patch.multiple(pairing, **SMALL):
+    with small():
         answer = narrow(task)
     assert (answer.closed_groups, answer.closed_repeated) == (30, 1)
 
@@ -253,7 +263,7 @@ def test_a_key_that_comes_twice_is_found_wherever_windows_end(tmp_path: Path, ke
 def test_a_second_row_of_a_key_that_is_done_with_opens_it(tmp_path: Path, key: int) -> None:
     one = [(at, at % 7) for at in range(30)]
     task = numbered(a_task(tmp_path, columns(one), columns([*one[:20], (key, 9), *one[20:]])))
-    with patch.multiple(pairing, **SMALL):
+    with small():
         answer = narrow(task)
     assert sorted(row["v"] for row in kept(task, 1) if row["k"] == key) == [key % 7, 9]
     assert answer.closed_groups == 30 - answer.kept[0]
@@ -317,7 +327,7 @@ def test_every_key_is_done_with_in_all_sources_or_kept_with_all_its_rows(
     sources: Sequence[Rows], told: Told
 ) -> None:
     """Whatever footers tell, true or not."""
-    with TemporaryDirectory() as folder, patch.multiple(pairing, **SMALL), MET:
+    with TemporaryDirectory() as folder, small(), MET:
         task = told(a_task(Path(folder), *map(columns, sources), totals=(0,)))
         answer = narrow(task)
         assert answer.given_up is None

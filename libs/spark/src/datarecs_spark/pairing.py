@@ -46,6 +46,8 @@ _RUN = 8_192
 """Rows that are compared in one step, which caches hold."""
 _SHORTEST = 1_000
 """Rows of a run, on average, below which hashing them is quicker, or to let each meet by key."""
+_DENSE = 4
+"""Numbers between the first key and the last for every key: up to so many a table has them all."""
 _REACHES = (16, 256, 4_096, _WINDOW)
 """Rows of each source among which the next is sought that all of them have."""
 _MOST_LEFT = 0.25
@@ -427,11 +429,19 @@ def _unlike(rows: int, first: Sequence[pl.Series], other: Sequence[pl.Series]) -
 
 def _places(keys: Keys, among: Keys) -> Places:
     """Where each of ascending keys first stands among others, -1 where it does not."""
-    found = np.minimum(np.searchsorted(keys, among), len(keys) - 1)
-    meets = np.flatnonzero(keys[found] == among)[::-1]
-    places = np.full(len(keys), -1)
+    span = int(keys[-1]) - int(keys[0]) + 1
+    if span <= _DENSE * len(keys):
+        # By the number itself; those below the first wrap around and are beyond any span.
+        found, wanted = among - keys[0], keys - keys[0]
+        meets = np.flatnonzero(found.view(np.uint64) < span)
+    else:
+        span = len(keys)
+        found, wanted = np.searchsorted(keys, among), np.arange(span)
+        meets = np.flatnonzero(keys[np.minimum(found, span - 1)] == among)
+    first = np.full(span, -1)
     # Of several places the one that is written last.
-    places[found[meets]] = meets
+    first[found[meets[::-1]]] = meets[::-1]
+    places: Places = first[wanted]
     return places
 
 

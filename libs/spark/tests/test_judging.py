@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from datarecs_core.comparison.canonical import NULL, Tag, Value, encode_tuple, number, text
-from datarecs_core.comparison.differences import difference_bytes, digest, digest_text, key_hash
+from datarecs_core.comparison.differences import difference_bytes, digest, digest_text
+from datarecs_core.comparison.fingerprints import key_hash
 from datarecs_core.comparison.grouping import Cell, Group
 from datarecs_core.comparison.judging import DifferenceWriter, judge_group
 from datarecs_core.comparison.plan import StagePlan

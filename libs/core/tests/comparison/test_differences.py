@@ -17,7 +17,6 @@ from datarecs_core.comparison.differences import (
     digest,
     digest_text,
     keep,
-    key_hash,
     masked,
     samples,
 )
@@ -72,11 +71,6 @@ def test_a_break_id_depends_on_its_five_parts_and_on_nothing_else() -> None:
 def test_break_ids_stay_what_they_are_for_ever() -> None:
     assert hashlib.sha256(b"datarecs compare c1").digest() == COMPARE_KEY
     assert an_id() == "66snkmlqbuznixuij7eleozsr6"
-
-
-def test_a_key_hash_tells_no_key() -> None:
-    assert len(key_hash(COMPARE_KEY, GROUP)) == 16
-    assert key_hash(COMPARE_KEY, GROUP) != key_hash(b"other", GROUP)
 
 
 @pytest.mark.case("P64")

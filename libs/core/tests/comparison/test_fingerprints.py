@@ -10,6 +10,7 @@ from datarecs_core.comparison.fingerprints import (
     bucket_of,
     bucket_value,
     fingerprint_of,
+    key_hash,
 )
 from datarecs_core.comparison.grouping import Outside
 from datarecs_core.comparison.plan import StagePlan
@@ -33,9 +34,10 @@ def stage_of(tables: list[Table]) -> StagePlan:
     return plan_of(a_job(tables, digest_by("k")), tables).stages[0]
 
 
-def test_buckets_and_fingerprints_are_the_first_bits_of_keyed_hashes() -> None:
+def test_keys_buckets_and_fingerprints_are_the_first_bits_of_keyed_hashes() -> None:
     group, values = encode_tuple((number(7),)), encode_tuple((text("a"),))
     hashed = hashlib.sha256(KEY + b"\x02" + group).hexdigest()
+    assert key_hash(KEY, group) == bytes.fromhex(hashed[:32])
     assert bucket_of(KEY, group) == int(hashed[:3], 16)
     assert bucket_key(KEY, group) == encode_tuple((number(bucket_of(KEY, group)),))
     hashed = hashlib.sha256(KEY + b"\x01" + group + values).hexdigest()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from datarecs_core.comparison.canonical import NULL, Tag, encode, encode_tuple, text
 from datarecs_core.comparison.differences import BREAK_ID_LENGTH, masked
+from datarecs_core.comparison.fingerprints import KEY_HASH_BYTES, KEY_MARK
 from datarecs_core.comparison.results import Outcome
 from datarecs_spark.columns import Values
 from datarecs_spark.decoding import encoded_payloads, encodings, fixed_width, texts
@@ -31,7 +32,6 @@ _BYTES, _SHIFTS = np.divmod(np.arange(BREAK_ID_LENGTH) * 5, 8)
 _SHIFTS = 11 - _SHIFTS
 """Where the five bits of a letter begin, and how far right they move as bits of two bytes."""
 _PADS = (0x36, 0x5C)
-_KEY_HASH = 16
 _ID_HEAD = encode_tuple([NULL] * 7)[:2] + encode(text("x" * BREAK_ID_LENGTH))[:-BREAK_ID_LENGTH]
 """What the digest says before a break id: seven values, the first of them a text so long."""
 _NO_BYTES = pa.scalar(b"", pa.binary())
@@ -62,7 +62,7 @@ class Writer:
 
     def keys(self, columns: pa.RecordBatch) -> "GroupKeys":
         """Of groups, from the layout's key columns."""
-        return GroupKeys(self.layout, self.key, self.keyed, columns)
+        return GroupKeys(self.layout, self.key, columns)
 
     def written(self, keys: "GroupKeys", found: Sequence[Differences]) -> Written:
         """Rows for differences of these groups; there are some."""
@@ -180,8 +180,8 @@ def _or_null(column: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
 class GroupKeys:
     """Keys of groups in all forms that are stored."""
 
-    def __init__(self, layout: Layout, key: bytes, keyed: Keyed, columns: pa.RecordBatch) -> None:
-        self.layout, self.keyed, self.plain = layout, keyed, columns
+    def __init__(self, layout: Layout, key: bytes, columns: pa.RecordBatch) -> None:
+        self.layout, self.key, self.plain = layout, key, columns
         dimensions = layout.stage.dimensions
         encoded, self.shown = [], []
         for field, dimension in zip(layout.keys, dimensions, strict=True):
@@ -206,9 +206,10 @@ class GroupKeys:
 
     @cached_property
     def hashes(self) -> pa.Array:
-        """`differences.key_hash`."""
-        digests = self.keyed(b"key", self.encoded.to_pylist())
-        return fixed_width(digests[:, :_KEY_HASH])
+        """`fingerprints.key_hash`."""
+        head = self.key + KEY_MARK
+        hashes = b"".join([sha256(head + each).digest() for each in self.encoded.to_pylist()])
+        return fixed_width(_lines(hashes)[:, :KEY_HASH_BYTES])
 
     @cached_property
     def columns(self) -> dict[str, pa.Array]:
@@ -237,9 +238,13 @@ def keyed(key: bytes) -> Keyed:
             inside.update(message)
             outside.update(inside.digest())
             found.append(outside.digest())
-        return np.frombuffer(b"".join(found), np.uint8).reshape(-1, _DIGEST)
+        return _lines(b"".join(found))
 
     return digests
+
+
+def _lines(digests: bytes) -> Digests:
+    return np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST)
 
 
 def _letters(digests: Digests) -> pa.Array:

@@ -41,11 +41,6 @@ def break_id(key: bytes, *, job_uid: UUID, stage: str, measure: str, group: byte
     return base64.b32encode(digest).decode().lower()[:BREAK_ID_LENGTH]
 
 
-def key_hash(key: bytes, group: bytes) -> bytes:
-    """16 bytes that name a group without telling its key."""
-    return hmac.digest(key, b"key" + group, "sha256")[:16]
-
-
 def masked(key: bytes, rule: MaskRule | None, written: str | None) -> str | None:
     """A text as it may leave the engine; NULL stays NULL."""
     if written is None or rule is None:

@@ -20,18 +20,22 @@ from datarecs_core.jobs.vocabulary import CompareTo, Function
 
 BUCKET, FINGERPRINT = "bucket", "fingerprint"
 BUCKET_BITS = 12
-FINGERPRINT_BYTES = 16
+FINGERPRINT_BYTES = KEY_HASH_BYTES = 16
 COUNT_BYTES = 8
 ROW_MARK, KEY_MARK = b"\x01", b"\x02"
-"""Behind the tenant's key in what is hashed: for fingerprints, for buckets."""
+"""Behind the tenant's key in what is hashed: for fingerprints, for keys."""
 NAN = b"NaN"
 """Raw bytes of a NaN that equals nothing: it is hashed as INVALID, which no other source has."""
 
 
+def key_hash(key: bytes, group: bytes) -> bytes:
+    """16 bytes that name an encoded key tuple without telling it; the first 12 bits its bucket."""
+    return hashlib.sha256(key + KEY_MARK + group).digest()[:KEY_HASH_BYTES]
+
+
 def bucket_of(key: bytes, group: bytes) -> int:
     """The bucket of an encoded key tuple, 0 to 4,095."""
-    digest = hashlib.sha256(key + KEY_MARK + group).digest()
-    return int.from_bytes(digest[:2]) >> (16 - BUCKET_BITS)
+    return int.from_bytes(key_hash(key, group)[:2]) >> (16 - BUCKET_BITS)
 
 
 def bucket_key(key: bytes, group: bytes) -> bytes:

@@ -26,7 +26,8 @@ from datarecs_core.comparison.canonical import (
     number,
     text,
 )
-from datarecs_core.comparison.differences import break_id, delta_percent, key_hash, masked
+from datarecs_core.comparison.differences import break_id, delta_percent, masked
+from datarecs_core.comparison.fingerprints import key_hash
 from datarecs_core.comparison.grouping import Cell, Group
 from datarecs_core.comparison.plan import PRESENCE, ROWS, MeasurePlan, StagePlan
 from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome

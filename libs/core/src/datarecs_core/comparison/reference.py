@@ -14,9 +14,9 @@ from datarecs_core.comparison.aggregating import OverflowedError, add, aggregate
 from datarecs_core.comparison.bucketing import group_buckets
 from datarecs_core.comparison.canonical import canonical_order, encode_tuple, number
 from datarecs_core.comparison.cataloguing import column_rows, over_columns
-from datarecs_core.comparison.differences import difference_set, key_hash
+from datarecs_core.comparison.differences import difference_set
 from datarecs_core.comparison.faults import DuplicateKeysError, SumOverflowError
-from datarecs_core.comparison.fingerprints import FINGERPRINT_BYTES
+from datarecs_core.comparison.fingerprints import FINGERPRINT_BYTES, key_hash
 from datarecs_core.comparison.grouping import (
     MAX_ROWS,
     Cell,

@@ -290,7 +290,7 @@ def test_a_failed_narrowing_reads_every_row_only_where_that_may_cure_it(
         folder = tmp_path / ("full" if full else "gone")
         if full:
             folder.mkdir()
-            for name in (kept_file(0), f"tmp_{kept_file(0)}"):
+            for name in ("left-0.parquet", kept_file(0), f"tmp_{kept_file(0)}"):
                 (folder / name).symlink_to("/dev/full")
         return replace(task, directory=str(folder)), measures
 

@@ -195,7 +195,8 @@ class _Walk:
         wanted = pl.Series(places.astype(np.uint32))
         near = self.values(int(places.max()) + 1)
         # In one piece: to look for each place in pieces takes longer than to copy them.
-        return [column.rechunk()[wanted] for column in near]
+        whole = (column if column.n_chunks() == 1 else column.rechunk() for column in near)
+        return [column[wanted] for column in whole]
 
     def look_at(self, rows: int, unlike: Places, lacking: Places = _NOWHERE) -> None:
         """Be done with the next rows, but for those at some places from here: they are left."""

@@ -10,7 +10,7 @@ Whole numbers that ascend in some source, as keys of databases do, are not even 
 twice there, and rows meet by their keys however many of them another source lacks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
@@ -42,7 +42,7 @@ _GROUPS = 5
 """Row groups of a source that are in memory at a time, from bytes read to columns decoded."""
 _WINDOWS = 4
 """Windows of a source that memory would have to hold."""
-_RUN = 8_192
+_RUN = 16_384
 """Rows that are compared in one step, which caches hold."""
 _SHORTEST = 1_000
 """Rows of a run, on average, below which hashing them is quicker, or to let each meet by key."""
@@ -190,13 +190,13 @@ class _Walk:
         """Of the next rows, in the form of all sources."""
         return self._values.slice(self.at, rows).get_columns()
 
-    def values_at(self, places: Places) -> Sequence[pl.Series]:
-        """Of rows at some places from here."""
+    def values_at(self, places: Places) -> Iterator[pl.Series]:
+        """Of rows at some places from here; a column at a time, which caches then hold."""
         wanted = pl.Series(places.astype(np.uint32))
         near = self.values(int(places.max()) + 1)
         # In one piece: to look for each place in pieces takes longer than to copy them.
         whole = (column if column.n_chunks() == 1 else column.rechunk() for column in near)
-        return [column[wanted] for column in whole]
+        return (column[wanted] for column in whole)
 
     def look_at(self, rows: int, unlike: Places, lacking: Places = _NOWHERE) -> None:
         """Be done with the next rows, but for those at some places from here: they are left."""
@@ -342,10 +342,7 @@ class _Pairing:
         return at if unlike[at] else most
 
     def _compare(self, rows: int) -> None:
-        values = self.first.values(rows)
-        unlike = reduce(
-            np.logical_or, (_unlike(rows, values, each.values(rows)) for each in self.others)
-        )
+        unlike = _unlike(rows, [walk.values(rows) for walk in (self.first, *self.others)])
         self._done(self.first.keys[self.first.at :][:rows], unlike)
         places = np.flatnonzero(unlike)
         for walk in self.walks:
@@ -362,17 +359,11 @@ class _Pairing:
         meets = np.flatnonzero(reduce(np.logical_and, (own >= 0 for own in places)))
         if not len(meets):
             return False
-        values = self.first.values_at(meets)
-        own_places = [own[meets] for own in places]
-        unlike = reduce(
-            np.logical_or,
-            (
-                _unlike(len(meets), values, walk.values_at(own))
-                for walk, own in zip(self.others, own_places, strict=True)
-            ),
-        )
+        met = [(self.first, meets)]
+        met += ((walk, own[meets]) for walk, own in zip(self.others, places, strict=True))
+        unlike = _unlike(len(meets), [walk.values_at(own) for walk, own in met])
         self._done(keys[meets], unlike)
-        for walk, own in zip((self.first, *self.others), (meets, *own_places), strict=True):
+        for walk, own in met:
             rows = int(own.max()) + 1
             lacks = np.ones(rows, np.bool_)
             lacks[own] = False
@@ -414,17 +405,18 @@ class _Pairing:
         return not is_long or left > _MOST_LEFT * self._looked_at()
 
 
-def _unlike(rows: int, first: Sequence[pl.Series], other: Sequence[pl.Series]) -> Flags:
-    """Where some value is not the same."""
+def _unlike(rows: int, sources: Sequence[Iterable[pl.Series]]) -> Flags:
+    """Where some value is not the same in all sources, from the columns of each."""
     found = np.zeros(rows, np.bool_)
-    for one, two in zip(first, other, strict=True):
-        if not one.equals(two, null_equal=True):
-            # From here by Arrow: Polars would wait for the threads that are busy reading.
-            differs = (one != two).to_arrow()
-            if differs.null_count:
-                differs = differs.fill_null(False)  # noqa: FBT003 - its form
-                found |= one.is_null().to_numpy() != two.is_null().to_numpy()
-            found |= differs.to_numpy(zero_copy_only=False)
+    for one, *others in zip(*sources, strict=True):
+        for two in others:
+            if not one.equals(two, null_equal=True):
+                # From here by Arrow: Polars would wait for the threads that are busy reading.
+                differs = (one != two).to_arrow()
+                if differs.null_count:
+                    differs = differs.fill_null(False)  # noqa: FBT003 - its form
+                    found |= one.is_null().to_numpy() != two.is_null().to_numpy()
+                found |= differs.to_numpy(zero_copy_only=False)
     return found
 
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
+HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
 def become(uid: int, gid: int) -> None:
@@ -32,16 +33,20 @@ def ask_the_kernel(death_signal: int) -> None:
 
 def watch_the_pipe(read_fd: int, argv: Sequence[str], death_signal: int) -> int:
     """Run the command as a child, hand signals on, end it when the pipe closes; its exit code."""
+    # A signal that comes before the child is known waits until it can be handed on.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
     child = os.fork()
     if child == 0:
         os.close(read_fd)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.execv(argv[0], list(argv))  # noqa: S606  no shell is wanted here
     ended_read, ended_write = os.pipe()
     os.set_blocking(ended_write, False)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+    for number in HANDED_ON:
         signal.signal(number, lambda received, _frame: os.kill(child, received))
     signal.signal(signal.SIGCHLD, lambda _received, _frame: None)
     signal.set_wakeup_fd(ended_write)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     watched = [read_fd, ended_read]
     while True:
         done, status = os.waitpid(child, os.WNOHANG)

@@ -69,8 +69,8 @@ COLUMNS: Mapping[str, str] = {
 DIFFERS = "quantity"
 DATACOMPY, DATACOMPY_ROWS = "1.1.0", 1_000_000
 """Its version, and up to where it is asked: it keeps several copies in memory."""
-WARMING = 2
-"""Turns, after which code is loaded and memory is at its size; Spark may have two processes."""
+WARMING = 4
+"""Turns, after which code is loaded and memory is at its size: Spark has two processes in turn."""
 SAME_SPARK = f"pyspark=={version('pyspark')}"
 
 

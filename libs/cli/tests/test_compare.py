@@ -126,7 +126,13 @@ def test_the_largest_difference_has_the_places_of_its_own_measure(
 ) -> None:
     question = two_csv(folder, "id,amount,pieces\n1,1.105,788\n", "id,amount,pieces\n1,1.2,8\n")
     assert run([*question, "--key", "id"]) == 1
-    assert "largest id 1 one 788 two 8 Δ -780 report" in told(capsys)
+    assert "largest pieces id 1 one 788 two 8 Δ -780 report" in told(capsys)
+
+
+def test_the_largest_difference_of_times_is_a_length_of_time(folder: Path, capsys: Shown) -> None:
+    question = two_csv(folder, "id,booked_on\n1,2026-01-03\n", "id,booked_on\n1,2026-01-28\n")
+    assert run([*question, "--key", "id"]) == 1
+    assert "largest id 1 one 2026-01-03 two 2026-01-28 Δ 25 d report" in told(capsys)
 
 
 @pytest.mark.case("F18")

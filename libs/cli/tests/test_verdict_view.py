@@ -35,6 +35,7 @@ spec:
 {stages}"""
 BY_ACCOUNT = STAGE.format(name="balance-check", dimension="account")
 LARGEST = {
+    "stage": "balance-check",
     "measure": "total_amount",
     "key": {"account": "4711"},
     "values": {"ledger": "1500", "exports": "500"},

@@ -6,12 +6,14 @@ digits are those of the report. Source: spec experience 2.1.
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from itertools import starmap
 
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.output import Words, cell
 from datarecs_cli.screen import coloured
-from datarecs_reports.figures import amount, common_places, count, visible
+from datarecs_reports.figures import amount, common_places, count, lasting, visible
 from datarecs_reports.model import Executed, MeasureFacts, RunFacts, StageFacts
+from datarecs_reports.tables import is_time, places_of
 from datarecs_reports.words import missing_words, presence_words, short_tolerance, skipped_words
 
 Row = Mapping[str, object]
@@ -39,7 +41,7 @@ def verdict_lines(
     for stage in facts.stages:
         lines += _stage_lines(stage, facts, words)
     if largest is not None:
-        lines.append(f"{_INDENT}{_largest(largest, _places(facts, largest), words)}")
+        lines.append(f"{_INDENT}{_largest(facts, largest, words)}")
     return lines
 
 
@@ -89,33 +91,32 @@ def _measure(measure: MeasureFacts, sources: tuple[str, ...], words: Words) -> s
     return cell(f"{lead}   {f' {words.dot} '.join(parts)}")
 
 
-def _places(facts: RunFacts, row: Row) -> int:
-    """Digits behind the point that the measure's own amounts have, so that money looks like it."""
-    told: list[str | None] = [
-        *_texts(row.get("values")).values(),
-        *_texts(row.get("deltas")).values(),
-    ]
-    for stage in facts.stages:
-        for measure in stage.executed.measures if stage.executed else ():
-            if row.get("measure") == measure.name:
-                told += measure.gaps
-                told += [one.value for one in measure.tolerances if one.type == "ABSOLUTE"]
-    return common_places(told)
-
-
-def _largest(row: Row, places: int, words: Words) -> str:
+def _largest(facts: RunFacts, row: Row, words: Words) -> str:
     """`largest  account 4711  ledger 1,500.00  exports 500.00  Δ -1,000.00`."""
     values, deltas = _texts(row.get("values")), _texts(row.get("deltas"))
+    failed = [
+        (stage.name, stage.executed, measure)
+        for stage in facts.stages
+        for measure in (stage.executed.measures if stage.executed else ())
+        if not measure.passed
+    ]
+    place = row.get("stage"), row.get("measure")
+    own = [(stage, measure) for name, stage, measure in failed if (name, measure.name) == place]
+    # Digits behind the point that the measure's own amounts have, so that money looks like it.
+    places = max(common_places([*values.values(), *deltas.values()]), *starmap(places_of, own), 0)
+    timed = any(starmap(is_time, own))
+    told = [visible(str(row.get("measure")))] if len(failed) > 1 else []
     key = _texts(row.get("key")).items()
-    told = [f"{name} {'NULL' if value is None else visible(value)}" for name, value in key]
+    told += [f"{name} {'NULL' if value is None else visible(value)}" for name, value in key]
     told += [f"{name} {_shown(value, places)}" for name, value in values.items()]
     for name, delta in deltas.items():
         of = "" if len(deltas) == 1 else f" {name}"
-        told.append(f"{words.delta}{of} {_shown(delta, places)}")
+        shown = lasting(delta) if timed and delta is not None else _shown(delta, places)
+        told.append(f"{words.delta}{of} {shown}")
     return f"largest  {'  '.join(map(cell, told))}"
 
 
-def _shown(value: str | None, places: int = 0) -> str:
+def _shown(value: str | None, places: int) -> str:
     return "NULL" if value is None else visible(amount(value, places=places))
 
 

@@ -71,7 +71,7 @@ def _largest(facts: RunFacts) -> Mapping[str, object] | None:
                 row = largest_first(rows)[0]
                 key = dict(zip(_key_names(stage.executed), row.key, strict=True))
                 told = {"key": key, "values": row.values, "deltas": row.deltas}
-                return {"measure": row.measure, **told}
+                return {"stage": stage.name, "measure": row.measure, **told}
     return None
 
 

@@ -32,8 +32,8 @@ _POLARS = {
     "POLARS_IDEAL_MORSEL_SIZE": "20000",
     "POLARS_ROW_GROUP_PREFETCH_SIZE": "2",
     # Its allocator gives memory back at once, and takes it again for the next row group. A minute
-    # lasts until the next run where runs follow each other, a tenth of whose time it would take.
-    "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:60000",
+    # lasts until the next run where runs follow each other; large pages then stay whole.
+    "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:60000,muzzy_decay_ms:60000,thp:always",
 }
 _NO_HASHES: Hashes = np.zeros(0, np.uint64)
 _ALL_OPEN = Sums(1)

@@ -41,7 +41,11 @@ SHIPPED = [
 ]
 SHOWN = [
     *(ROOT / "libs/cli/src").rglob("*.py"),
-    *(path for path in (ROOT / "libs/reports/src").rglob("*") if path.is_file()),
+    *(
+        path
+        for path in (ROOT / "libs/reports/src").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    ),
 ]
 """What people read: the command line, reports, mails."""
 EVENT_WORD = re.compile(

@@ -11,9 +11,9 @@ from itertools import starmap
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.output import Words, cell
 from datarecs_cli.screen import coloured
-from datarecs_reports.figures import amount, common_places, count, lasting, visible
+from datarecs_reports.figures import amount, common_places, count, visible
 from datarecs_reports.model import Executed, MeasureFacts, RunFacts, StageFacts
-from datarecs_reports.tables import is_time, places_of
+from datarecs_reports.tables import delta_text, is_time, places_of
 from datarecs_reports.words import missing_words, presence_words, short_tolerance, skipped_words
 
 Row = Mapping[str, object]
@@ -94,24 +94,24 @@ def _measure(measure: MeasureFacts, sources: tuple[str, ...], words: Words) -> s
 def _largest(facts: RunFacts, row: Row, words: Words) -> str:
     """`largest  account 4711  ledger 1,500.00  exports 500.00  Δ -1,000.00`."""
     values, deltas = _texts(row.get("values")), _texts(row.get("deltas"))
-    failed = [
+    measures = [
         (stage.name, stage.executed, measure)
         for stage in facts.stages
         for measure in (stage.executed.measures if stage.executed else ())
-        if not measure.passed
     ]
     place = row.get("stage"), row.get("measure")
-    own = [(stage, measure) for name, stage, measure in failed if (name, measure.name) == place]
+    own = [(stage, measure) for name, stage, measure in measures if (name, measure.name) == place]
     # Digits behind the point that the measure's own amounts have, so that money looks like it.
     places = max(common_places([*values.values(), *deltas.values()]), *starmap(places_of, own), 0)
     timed = any(starmap(is_time, own))
-    told = [visible(str(row.get("measure")))] if len(failed) > 1 else []
+    are_many = sum(not measure.passed for *_, measure in measures) > 1
+    told = [visible(str(row.get("measure")))] if are_many else []
     key = _texts(row.get("key")).items()
     told += [f"{name} {'NULL' if value is None else visible(value)}" for name, value in key]
     told += [f"{name} {_shown(value, places)}" for name, value in values.items()]
     for name, delta in deltas.items():
         of = "" if len(deltas) == 1 else f" {name}"
-        shown = lasting(delta) if timed and delta is not None else _shown(delta, places)
+        shown = "NULL" if delta is None else delta_text(delta, places=places, is_time=timed)
         told.append(f"{words.delta}{of} {shown}")
     return f"largest  {'  '.join(map(cell, told))}"
 

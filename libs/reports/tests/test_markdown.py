@@ -1,6 +1,7 @@
 """The report as Markdown: what it says, that it stays small, and that it stays text."""
 
 import re
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -36,6 +37,15 @@ def test_at_most_twenty_differences_are_shown() -> None:
     told = text(document(a_job(tables, rows_by("k", a_measure("v"))), tables))
     assert len(re.findall(r"^\| \d+ \| v \|", told, re.MULTILINE)) == 20
     assert "| 49 | v | outside | 49 | 99 | 50 |" in told
+
+
+def test_a_difference_of_times_is_a_length_of_time() -> None:
+    tables = [
+        a_table("ledger", "k int, v date", (1, date(2026, 1, 3))),
+        a_table("lake", "k int, v date", (1, date(2026, 1, 28))),
+    ]
+    told = text(document(a_job(tables, rows_by("k", a_measure("v"))), tables))
+    assert "| 1 | v | outside | 2026-01-03 | 2026-01-28 | 25 d |" in told
 
 
 def test_without_samples_no_value_is_shown() -> None:

@@ -10,7 +10,7 @@ from datarecs_core.comparison.plan import ROWS
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.figures import amount, count, markdown_inline, percent, visible
 from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts, RunFacts, StageFacts
-from datarecs_reports.tables import gaps, largest_first, places_of
+from datarecs_reports.tables import delta_text, gaps, is_time, largest_first, places_of
 from datarecs_reports.words import (
     class_words,
     confirmed_words,
@@ -134,12 +134,13 @@ def _differences(executed: Executed, sources: Sequence[str], most: int) -> Itera
     yield f"The largest {count(len(rows))} differences:" if len(rows) > 1 else "The difference:"
     yield ""
     yield from _head((*keys, "Measure", "Class", *map(_text, sources), "Δ"))
+    timed = {each.name for each in executed.measures if is_time(executed, each)}
     for row in rows:
-        yield _row(tuple(_cells(row, sources)))
+        yield _row(tuple(_cells(row, sources, is_timed=row.measure in timed)))
     yield ""
 
 
-def _cells(row: DifferenceFacts, sources: Sequence[str]) -> Iterator[str]:
+def _cells(row: DifferenceFacts, sources: Sequence[str], *, is_timed: bool) -> Iterator[str]:
     for part in row.key:
         yield "NULL" if part is None else _text(part)
     yield "rows" if row.is_missing or row.measure == ROWS else _text(row.measure)
@@ -148,7 +149,7 @@ def _cells(row: DifferenceFacts, sources: Sequence[str]) -> Iterator[str]:
     for name in sources:
         yield _value(row, name)
     others = [each for each in row.deltas.values() if each is not None]
-    yield ", ".join(map(amount, others)) or ""
+    yield ", ".join(delta_text(each, places=0, is_time=is_timed) for each in others)
 
 
 def _value(row: DifferenceFacts, source: str) -> str:

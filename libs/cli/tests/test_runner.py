@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.observe import view
 from datarecs_cli.stack.options import Options, Report
 from datarecs_cli.stack.restarts import RestartPolicy
-from datarecs_cli.stack.runner import Platform
+from datarecs_cli.stack.runner import Platform, prepare_folders
 from datarecs_cli.stack.services import Service
-from datarecs_cli.stack.state import Phase, load
+from datarecs_cli.stack.state import Phase, State, load, save
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.stack import PostgresServer, free_test_port, start_postgres
 
@@ -36,11 +37,21 @@ def a_service(name: str, **settings: str) -> Service:
     )
 
 
+@cache
+def own_ports() -> dict[str, int]:
+    return {name: free_test_port() for name in ("api", "postgres", "kafka", "kafka controller")}
+
+
 class Bench:
-    """Platforms of one data directory, without Kafka, and what they said."""
+    """Platforms of one data directory, without Kafka, and what they said.
+
+    They remember ports of this process: the default ones belong to tests that ask for them.
+    """
 
     def __init__(self, root: Path, spare_root: Path) -> None:
         self.layout = Layout(root)
+        prepare_folders(self.layout)
+        save(self.layout.state_file, State(ports=own_ports()))
         self.spare_root = spare_root
         self.done: list[str] = []
         self.notes: list[str] = []

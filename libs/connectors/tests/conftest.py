@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,6 +26,19 @@ Open = Callable[..., "Opened"]
 def surroundings(tmp_path: Path) -> Surroundings:
     policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
     return Surroundings(roots=(tmp_path,), policy=policy, now=lambda: NOON)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB finds room for one MiB, and says of it what it says of a disk without more."""
+    connect = duckdb.connect
+
+    def connected(**given: Any) -> duckdb.DuckDBPyConnection:  # noqa: ANN401  passed on
+        database = connect(**given)
+        database.execute("SET max_temp_directory_size = '1MiB'")
+        return database
+
+    monkeypatch.setattr(duckdb, "connect", connected)
 
 
 @pytest.fixture

@@ -746,19 +746,32 @@ def test_deletes_beyond_memory_are_refused(lake: Lake, monkeypatch: pytest.Monke
     assert ids(lake) == []
 
 
-def test_deletes_spill_below_their_extract_or_the_temporary_folder_and_nowhere_else(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Longer keys than memory holds."""
-    for name in ("here", "temporary"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr(deletes, "_SETTINGS", {**deletes._SETTINGS, "memory_limit": "24MiB"})  # noqa: SLF001  all the others as they are
+def deletes_that_spill(lake: Lake, patch: pytest.MonkeyPatch) -> None:
+    """All rows but one, by longer keys than memory holds."""
+    patch.setattr(deletes, "_SETTINGS", {**deletes._SETTINGS, "memory_limit": "24MiB"})  # noqa: SLF001  all the others as they are
     many = 100_000
     keys = pa.array([f"{number:0300}" for number in range(many)])
     table = lake.table("entries", ENTRIES, pa.table({"id": range(many), "word": keys}))
     delete_equal(table, pa.table({"word": keys[1:]}))
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_disk_too_full_for_deletes_is_not_told_as_a_fault_of_the_table(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deletes_that_spill(lake, monkeypatch)
+    with pytest.raises(OSError, match="No space left on device"):
+        ids(lake)
+
+
+def test_deletes_spill_below_their_extract_or_the_temporary_folder_and_nowhere_else(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    deletes_that_spill(lake, monkeypatch)
     spilled: dict[str, list[str]] = {}
 
     def look(_read: object = None) -> None:

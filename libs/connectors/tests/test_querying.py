@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_application.ports.comparing import Read
+from datarecs_connectors import walled_query
 from datarecs_connectors.errors import (
     QueryFailedError,
     SourceError,
@@ -150,6 +151,16 @@ def test_a_query_ends_with_the_deadline_of_its_source(answer: Answer) -> None:
     endless = "select count(*) n from range(1000000000000) a where a.range % 7 = hash(a.range) % 7"
     with pytest.raises(StatementTimeoutError):
         answer(endless, limits=Limits(statement_timeout=timedelta(milliseconds=300)))
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_disk_too_full_for_a_query_is_not_told_as_a_fault_of_the_query(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tight = {**walled_query._SETTINGS, "memory_limit": "64MiB"}  # noqa: SLF001  all the others as they are
+    monkeypatch.setattr(walled_query, "_SETTINGS", tight)
+    with pytest.raises(OSError, match="No space left on device"):
+        answer("SELECT sha256(id::text || n) t FROM lake, generate_series(500000) s(n) ORDER BY t")
 
 
 def test_errors_repeat_no_value_of_a_row(answer: Answer) -> None:

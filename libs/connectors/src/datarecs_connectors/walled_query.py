@@ -23,6 +23,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
     StatementTimeoutError,
 )
+from datarecs_connectors.full_disk import check_disk
 from datarecs_connectors.typed_text import arrow_type
 from datarecs_core.comparison.scan import SourceColumn, SourceSchema
 from datarecs_core.jobs.types import CanonicalType, TypeKind
@@ -155,6 +156,7 @@ class WalledQuery:
             why = str(cause).splitlines()[0][:200]
             raise QueryFailedError(self.source, f"its query is refused: {why}") from cause
         except duckdb.OutOfMemoryException as cause:
+            check_disk(cause)
             raise QueryFailedError(
                 self.source, "its query needs more memory than there is; group by fewer values"
             ) from cause
@@ -163,6 +165,7 @@ class WalledQuery:
                 self.source, "its query reads nested values that no 64 bits hold"
             ) from cause
         except duckdb.Error as cause:
+            check_disk(cause)
             raise QueryFailedError(
                 self.source, f"its query failed on some row ({type(cause).__name__})"
             ) from cause

@@ -48,13 +48,15 @@ def connected(task: KernelTask, spill: str = "spill") -> Iterator[Connection]:
         "threads": task.threads,
         "memory_limit": f"{task.memory_bytes // 2**20}MiB",
         "temp_directory": f"{task.directory}/{spill}",
-        "max_temp_directory_size": f"{max(task.spill_bytes // 2**20, 1)}MiB",
         "preserve_insertion_order": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "allow_community_extensions": False,
     }
     with duckdb.connect(config=settings) as connection:
+        # Among the settings of a connection it would be shown, and not hold.
+        room = max(task.spill_bytes // 2**20, 1)
+        connection.execute(f"SET max_temp_directory_size = '{room}MiB'")
         yield connection
 
 

@@ -29,6 +29,7 @@ from datarecs_connectors.errors import (
     SourceLimitError,
     SourceUnsupportedError,
 )
+from datarecs_connectors.full_disk import check_disk
 from datarecs_connectors.iceberg.columns import field_of
 from datarecs_connectors.iceberg.files import TableFiles
 from datarecs_connectors.iceberg.planning import PlannedFile
@@ -137,7 +138,10 @@ class DeadRows:
             start += batch.num_rows
         try:
             return self._joined(pa.concat_tables(counted), dead, len(fields))
-        except duckdb.OutOfMemoryException as cause:
+        except duckdb.Error as cause:
+            check_disk(cause)
+            if not isinstance(cause, duckdb.OutOfMemoryException):
+                raise
             raise SourceLimitError(
                 self.table.source,
                 "the equality deletes need more memory than there is; rewrite "

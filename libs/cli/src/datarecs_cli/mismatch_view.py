@@ -4,12 +4,14 @@ Apart from the command because for people an absent group is a word and for mach
 value, while both see the same rows in the same order.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from datarecs_cli.client import Json
 from datarecs_cli.output import Column
 from datarecs_core.comparison.plan import PRESENCE
 from datarecs_reports.figures import amount, common_places, counted, share
+from datarecs_reports.tables import delta_text, looks_like_time
 
 MISSING = "missing"
 
@@ -60,21 +62,13 @@ def rows_for_machines(items: Sequence[Json]) -> list[Json]:
 
 
 def rows_for_people(items: Sequence[Json], sources: Sequence[str]) -> list[Json]:
-    """The same in words: amounts of a measure lined up, an absent group called missing."""
-    places = {
-        measure: common_places(
-            [
-                *(_text(one) for item in items for one in _of_measure(item, measure, "values")),
-                *(_text(one) for item in items for one in _of_measure(item, measure, "deltas")),
-            ]
-        )
-        for measure in {str(item.get("measure")) for item in items}
-    }
-    return [_in_words(item, sources, places[str(item.get("measure"))]) for item in items]
-
-
-def _of_measure(item: Json, measure: str, name: str) -> Iterable[object]:
-    return _member(item, name).values() if str(item.get("measure")) == measure else ()
+    """The same in words: amounts of a measure lined up, lengths of time, missing groups."""
+    texts: dict[object, list[str | None]] = defaultdict(list)
+    for item in items:
+        told = (*_member(item, "values").values(), *_member(item, "deltas").values())
+        texts[item.get("measure")] += [_text(one) for one in told]
+    places = {measure: common_places(found) for measure, found in texts.items()}
+    return [_in_words(item, sources, places[item.get("measure")]) for item in items]
 
 
 def _in_words(item: Json, sources: Sequence[str], places: int) -> Json:
@@ -83,8 +77,16 @@ def _in_words(item: Json, sources: Sequence[str], places: int) -> Json:
         shown = {name: _shown(value, places) for name, value in values.items()}
     else:
         shown = {name: _rows(values.get(name)) for name in dict.fromkeys((*sources, *values))}
-    deltas = {name: _shown(one, places) for name, one in _member(item, "deltas").items()}
-    percents = {name: share(str(one)) for name, one in _member(item, "delta_percent").items()}
+    timed = any(looks_like_time(_text(value)) for value in values.values())
+    deltas = {
+        name: "NULL" if one is None else delta_text(str(one), places=places, is_time=timed)
+        for name, one in _member(item, "deltas").items()
+    }
+    percents = {
+        name: share(str(one))
+        for name, one in _member(item, "delta_percent").items()
+        if not timed  # of a date there is none
+    }
     return {
         "stage": item.get("stage"),
         "measure": item.get("measure") if present else "presence",

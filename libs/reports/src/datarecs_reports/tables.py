@@ -129,13 +129,13 @@ def is_time(executed: Executed, measure: MeasureFacts) -> bool:
     """Whether deltas are microseconds: by the tolerance, else by what values look like."""
     if any(each.type == "DURATION" for each in measure.tolerances):
         return True
-    values = (
-        value
-        for row in _of(executed.samples, measure.name)
-        if row.deltas
-        for value in row.values.values()
-    )
-    return any(value is not None and _TIME.match(value) for value in values)
+    rows = (row for row in _of(executed.samples, measure.name) if row.deltas)
+    return any(map(looks_like_time, (value for row in rows for value in row.values.values())))
+
+
+def looks_like_time(value: str | None) -> bool:
+    """Whether a value of a measure with deltas is a date, a time or an instant."""
+    return value is not None and _TIME.match(value) is not None
 
 
 def delta_text(delta: str, *, places: int, is_time: bool) -> str:

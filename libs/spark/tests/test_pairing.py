@@ -33,6 +33,7 @@ SMALL: Mapping[str, Any] = {
     "_SHORTEST": 3,
     "_MOST_LEFT": 100,
     "_PIECE": 2,
+    "_FEW": 2,
 }
 
 

@@ -54,6 +54,8 @@ _MOST_LEFT = 0.25
 """Of the rows looked at; above it sources have no order in common."""
 _PIECE = 5_000
 """Rows that are left together."""
+_FEW = 1_000
+"""Rows of a window that are left."""
 _BUCKET_BITS = 6
 """More than the rows that are left have: few other keys are then kept with theirs."""
 
@@ -223,9 +225,11 @@ class _Walk:
         """Write down what is left of the rows that are here."""
         places = np.sort(np.concatenate([*self._places, _NOWHERE]))
         self._places.clear()
-        # As they lie in memory: to take rows from several pieces at once takes five times as long.
+        # As they lie in memory: to take rows from several pieces at once takes five times as long,
+        # which is less than to ask each piece where rows are few.
         start = 0
-        for length in self._rows["key"].chunk_lengths():
+        key = self._rows["key"]
+        for length in key.chunk_lengths() if len(places) > _FEW else [len(key)]:
             first, end = np.searchsorted(places, (start, start + length))
             self._leave(start, length, places[first:end] - start)
             start += length
@@ -407,17 +411,19 @@ class _Pairing:
 
 def _unlike(rows: int, sources: Sequence[Iterable[pl.Series]]) -> Flags:
     """Where some value is not the same in all sources, from the columns of each."""
-    found = np.zeros(rows, np.bool_)
+    found: pl.Series | None = None
     for one, *others in zip(*sources, strict=True):
         for two in others:
             if not one.equals(two, null_equal=True):
-                # From here by Arrow: Polars would wait for the threads that are busy reading.
-                differs = (one != two).to_arrow()
-                if differs.null_count:
-                    differs = differs.fill_null(False)  # noqa: FBT003 - its form
-                    found |= one.is_null().to_numpy() != two.is_null().to_numpy()
-                found |= differs.to_numpy(zero_copy_only=False)
-    return found
+                differs = one != two
+                if differs.null_count():
+                    differs = one.ne_missing(two)
+                found = differs if found is None else found | differs
+    if found is None:
+        return np.zeros(rows, np.bool_)
+    # By Arrow: Polars would wait for the threads that are busy reading.
+    flags: Flags = found.to_arrow().to_numpy(zero_copy_only=False)
+    return flags
 
 
 def _places(keys: Keys, among: Keys) -> Places:

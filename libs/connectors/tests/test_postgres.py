@@ -688,6 +688,7 @@ def test_the_probe_stops_at_the_step_that_fails(server: Server) -> None:
     assert [(step.name, step.ok) for step in good] == [
         ("address", True),
         ("login", True),
+        ("privileges", True),
         ("relation", True),
     ]
     bad = server.open(password="wrong").probe(SOURCE)

@@ -31,6 +31,7 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.extracting import Readers, write_extract, write_together
 from datarecs_connectors.postgres_copy import blocks
 from datarecs_connectors.postgres_groups import GroupedAnswer, typed_batch
+from datarecs_connectors.postgres_privileges import excess_privileges, refuse_privileged_role
 from datarecs_connectors.postgres_ranges import (
     AUTO,
     NONE,
@@ -93,6 +94,12 @@ class PostgresConnector:
         session = self._session(limit)
         try:
             with self._timed(session, limit):
+                refuse_privileged_role(
+                    session,
+                    source=self.source,
+                    profile=self.policy.profile,
+                    user=self.config.user,
+                )
                 # The server itself ends what nobody reads in for so long: old rows stay for it.
                 held_ms = max(int(source.snapshot.max_hold.total_seconds() * 1000), 1)
                 session.execute(f"SET idle_in_transaction_session_timeout = {held_ms}".encode())
@@ -227,6 +234,23 @@ class PostgresConnector:
             with self._session(timedelta(seconds=CONNECT_TIMEOUT_S)) as session:
                 return f"PostgreSQL {session.info.server_version // 10000}"
 
+        def privileges() -> str:
+            limit = timedelta(seconds=CONNECT_TIMEOUT_S)
+            with closing(self._session(limit)) as session, self._timed(session, limit):
+                refuse_privileged_role(
+                    session,
+                    source=self.source,
+                    profile=self.policy.profile,
+                    user=self.config.user,
+                )
+                excess = excess_privileges(session)
+            return (
+                f"role {self.config.user} {' and '.join(excess)}: use one that only reads; profile "
+                "server refuses this one"
+                if excess
+                else f"role {self.config.user} only reads"
+            )
+
         def relation() -> str:
             if source is None:
                 return ""
@@ -239,6 +263,7 @@ class PostgresConnector:
         return steps(
             ("address", self._address),
             ("login", login),
+            ("privileges", privileges),
             *((("relation", relation),) if source else ()),
         )
 

@@ -1,4 +1,4 @@
-"""Which acceptance ids of `cases.toml` have a test, and which are open.
+"""Which acceptance ids of `cases.toml` have a test, which are open, and which wait for a surface.
 
 `--release` makes an open id an error: a release needs none.
 """
@@ -8,8 +8,9 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("tests/**/*.py", "*/*/tests/**/*.py", "libs/testing/src/**/*.py")
@@ -39,8 +40,20 @@ def marked(root: Path) -> set[str]:
 
 def wanted(root: Path) -> Mapping[str, list[str]]:
     """Area to ids, in the order of the file."""
-    areas = tomllib.loads((root / "tests/cases.toml").read_text(encoding="utf-8"))
-    return {area: [one for entry in some for one in expand(entry)] for area, some in areas.items()}
+    return _ids(areas for areas in _lists(root).items() if areas[0] != "waiting")
+
+
+def waiting(root: Path) -> Mapping[str, list[str]]:
+    """Surface that this release does not have to the ids that wait for it."""
+    return _ids(_lists(root).get("waiting", {}).items())
+
+
+def _lists(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "tests/cases.toml").read_text(encoding="utf-8"))
+
+
+def _ids(lists: Iterable[tuple[str, Sequence[str]]]) -> Mapping[str, list[str]]:
+    return {name: [one for entry in some for one in expand(entry)] for name, some in lists}
 
 
 def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
@@ -54,6 +67,8 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
         missing = open_ids[area]
         state = f"open: {' '.join(missing)}" if missing else "all have a test"
         sys.stdout.write(f"{area:<10} {len(ids) - len(missing):>3} of {len(ids):>3}  {state}\n")
+    for surface, ids in waiting(root).items():
+        sys.stdout.write(f"waiting for {surface}: {' '.join(ids)}\n")
     further = have - {one for ids in areas.values() for one in ids}
     sys.stdout.write(f"beyond these, tests carry {len(further)} further ids\n")
     return int(release and any(open_ids.values()))

@@ -50,3 +50,18 @@ def test_every_area_of_this_release_can_be_read(cases: ModuleType) -> None:
     ids = [one for some in cases.wanted(ROOT).values() for one in some]
     assert len(ids) == len(set(ids))
     assert "L01" in ids
+
+
+def test_an_id_that_waits_names_the_surface(
+    cases: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "tests/cases.toml").write_text('stack = ["K02"]\n[waiting]\n"the chart" = ["X90"]\n')
+    assert cases.main(["--release"], root=tree) == 0
+    assert "waiting for the chart: X90\n" in capsys.readouterr().out
+
+
+def test_every_security_case_is_promised_or_waits_and_none_does_both(cases: ModuleType) -> None:
+    promised = set(cases.wanted(ROOT)["security"])
+    waiting = {one for ids in cases.waiting(ROOT).values() for one in ids}
+    assert promised | waiting == {f"X{number:02d}" for number in range(1, 97)}
+    assert not promised & waiting

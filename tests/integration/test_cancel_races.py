@@ -166,6 +166,7 @@ def parties(database: PreparedDatabase) -> Iterator[Parties]:
         yield Parties(database, open_things)
 
 
+@pytest.mark.case("X77")
 @pytest.mark.case("L25")
 def test_a_cancel_and_an_end_leave_one_authoritative_event(parties: Parties) -> None:
     seen: Counter[tuple[RunStatus, bool]] = Counter()

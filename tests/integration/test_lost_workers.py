@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import LiteralString
 
@@ -217,6 +217,44 @@ def test_a_cancel_between_two_attempts_ends_the_run_at_once(controller: Controll
     controller.until(lambda: controller.now(run).status is RunStatus.CANCELLED, seconds=2)
     assert controller.announced(run) == ["cancelled"]
     assert controller.finder.lease_run("late/0") is None
+
+
+# --- a worker whose clock is wrong
+
+
+class WrongClock(SystemClock):
+    """The clock of a host that is hours off."""
+
+    def __init__(self, shift: timedelta) -> None:
+        self._shift = shift
+
+    def now(self) -> datetime:
+        return super().now() + self._shift
+
+
+@pytest.mark.case("X75")
+@pytest.mark.parametrize("shift", [timedelta(hours=-1), timedelta(hours=1)], ids=["slow", "fast"])
+def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_no_other_takes_the_run(
+    controller: Controller, shift: timedelta, tmp_path: Path
+) -> None:
+    controller.clock = WrongClock(shift)
+    run = controller.trigger()
+    controller.until(lambda: controller.now(run).status is RunStatus.QUEUED)
+    worker = Worker(controller=controller, folder=tmp_path, signals=Blocked("never"))
+    until_renewed = (
+        "SELECT 1 FROM datarecs.run_lease WHERE lease_until > %s"
+        " AND lease_until BETWEEN now() AND now() + interval '5 minutes'"
+    )
+    with worker.at_work() as working:
+        controller.until(worker.asking)
+        ((granted,),) = controller.database.ask("SELECT lease_until FROM datarecs.run_lease")
+        controller.until(lambda: bool(controller.database.ask(until_renewed, (granted,))))
+        assert controller.finder.lease_run("another/0") is None
+        assert controller.told(run) == ["triggered", "queued"]
+        worker.stop.set()
+        working.join(20)
+        assert not working.is_alive()
+    assert controller.now(run).attempt == 1
 
 
 # --- a deadline that somebody has to keep

@@ -331,6 +331,7 @@ def test_a_429_rests_the_whole_endpoint() -> None:
     assert {one.state for one in house.deliveries(endpoint)} == {DeliveryState.SUCCEEDED}
 
 
+@pytest.mark.case("X52")
 def test_a_410_disables_at_once_tells_it_and_keeps_what_waits() -> None:
     house = House(answer=lambda _: answered(410))
     spec = WebhookEndpoint(url="https://a.example.com/h?k=v", limits=Limits(max_concurrent=1))

@@ -10,6 +10,7 @@ import pytest
 
 from datarecs_cli.exporting import MAX_XLSX_ROWS, ExportForm, Layout, TooManyForXlsxError, export
 from datarecs_cli.main import run
+from datarecs_cli.output import csv_text
 from datarecs_testing.scripted_api import (
     RUN_ID,
     ScriptedApi,
@@ -109,6 +110,7 @@ def test_an_export_without_rows_is_a_file_with_columns(form: ExportForm, tmp_pat
     assert (tmp_path / "d").is_file()
 
 
+@pytest.mark.case("X86")
 @pytest.mark.case("P64")
 @pytest.mark.parametrize("form", list(ExportForm))
 def test_no_export_shows_a_masked_value(
@@ -133,6 +135,28 @@ def test_no_export_shows_a_masked_value(
     assert b"secret" not in content
     for file in (each for each in Path("kept").rglob("*") if each.is_file()):
         assert b"secret" not in file.read_bytes(), file
+
+
+@pytest.mark.case("X80")
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("\t=1", "'\t=1"),
+        ("  =1", "'  =1"),
+        ("＝1+1", "'＝1+1"),  # noqa: RUF001  full-width signs start formulas too
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-2+3", "'-2+3"),
+        ("\r=1", "'\r=1"),
+        ("-12.50", "-12.50"),
+        ("+7", "+7"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_text_that_starts_a_formula_is_quoted_and_a_number_is_not(
+    text: str, written: str
+) -> None:
+    assert csv_text(text) == written
 
 
 @pytest.mark.usefixtures("kept")

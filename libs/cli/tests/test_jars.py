@@ -74,6 +74,7 @@ def test_a_folder_of_jars_fills_the_cache_without_a_network(tmp_path: Path) -> N
     assert [path.read_bytes() for path in again] == list(CONTENT.values())
 
 
+@pytest.mark.case("X89")
 @pytest.mark.case("K11")
 @pytest.mark.case("K50")
 def test_an_altered_jar_is_named_with_both_sums_and_removed(tmp_path: Path) -> None:

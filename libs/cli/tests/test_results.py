@@ -84,6 +84,7 @@ def test_values_of_a_source_do_nothing_to_the_terminal(capsys: pytest.CaptureFix
     assert "\\x1b[2J[red]x|y" in table
 
 
+@pytest.mark.case("X80")
 @pytest.mark.usefixtures("server")
 def test_csv_is_exact_and_no_text_of_it_is_a_formula(capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(csv.DictReader(io.StringIO(shown(capsys, "-o", "csv"))))

@@ -305,6 +305,7 @@ def test_a_proxy_that_refuses_is_a_failed_connection(reply: bytes) -> None:
     assert failure_of(asyncio.run(scenario())).failure is Failure.CONNECT_FAILED
 
 
+@pytest.mark.case("X52")
 @pytest.mark.integration
 @pytest.mark.case("W21")
 @pytest.mark.parametrize("fault", ["expired", "other host", "self-signed", "no TLS"])

@@ -71,6 +71,7 @@ def test_a_second_look_is_told_with_both_counts() -> None:
     assert "2 still differ." in told
 
 
+@pytest.mark.case("X86")
 @pytest.mark.case("P64")
 def test_a_masked_column_shows_no_clear_value() -> None:
     tables = [

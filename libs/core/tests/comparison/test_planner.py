@@ -115,6 +115,7 @@ def test_every_fault_is_told_at_once_in_the_order_of_the_job() -> None:
     assert error.faults[0].path == ("spec", "stages", 0, "measures", 0)
 
 
+@pytest.mark.case("X41")
 @pytest.mark.case("P67")
 def test_a_column_that_stands_twice_is_ambiguous_once_it_is_used() -> None:
     twice = a_table("one", "k int, v int, v int")

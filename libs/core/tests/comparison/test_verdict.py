@@ -125,6 +125,7 @@ def test_a_stage_is_matched_when_nothing_is_unmatched_or_outside() -> None:
     assert judge_stage(a_stage(), results(only_missing, WITHIN)).verdict is UNMATCHED
 
 
+@pytest.mark.case("X63")
 @pytest.mark.case("E9")
 def test_rows_that_do_not_add_up_have_no_verdict() -> None:
     lost = Closure(extracted=1005, grouped=1000, excluded=2, out_of_scope=2)

@@ -172,6 +172,7 @@ def test_a_result_under_an_old_epoch_changes_nothing() -> None:
     assert decide_delivery(lost, late, retry=RETRY, now=NOON).state is lost
 
 
+@pytest.mark.case("X52")
 @pytest.mark.case("W14")
 @pytest.mark.parametrize(
     ("header", "seconds"),

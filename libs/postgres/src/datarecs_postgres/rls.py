@@ -35,7 +35,7 @@ _TRIGGER = (
     *("tenant_id", "run_id", "job_id", "job_name", "job_generation", "spec_hash", "spec"),
     *("parameters", "mode", "triggered_by", "idempotency_key", "schedule_uid", "fire_time"),
     *("backend", "execution_name", "next_reconcile_at", "max_attempts", "priority"),
-    *("deadline_seconds", "created_at", "traceparent"),
+    *("deadline_seconds", "created_at", "traceparent", "trigger_reason"),
 )
 _CANCEL = (
     *("cancel_requested", "cancel_requested_at", "cancel_requested_id", "cancelled_by"),

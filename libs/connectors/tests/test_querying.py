@@ -136,6 +136,19 @@ def test_answers_keep_every_digit(answer: Answer) -> None:
         "select * from table_of_this_process",
         "select * from query('drop table lake')",
         "select getenv('HOME') k",
+        "select current_setting('temp_directory') k",
+        "select * from duckdb_settings()",
+        "select * from duckdb_temporary_files()",
+        "select * from pragma_user_agent()",
+        "select * from pragma_database_list",
+        "select * from information_schema.tables",
+        "with t as (select * from duckdb_logs) select * from t",
+        "select (select count(*) from sqlite_master) k from lake",
+        "select write_log('x') k from lake",
+        "select * from checkpoint()",
+        "select id k from query_table('lake')",
+        "show tables",
+        "describe lake",
     ],
 )
 def test_nothing_but_the_source_is_in_reach(answer: Answer, tmp_path: Path, query: str) -> None:
@@ -145,6 +158,26 @@ def test_nothing_but_the_source_is_in_reach(answer: Answer, tmp_path: Path, quer
         answer(query.format(secret=tmp_path / "secret.csv"))
     assert SECRET not in str(caught.value)
     assert not list(tmp_path.rglob("stolen*"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select count(*) k from LAKE",
+        "with t as (select * from lake), u as (select * from t) select count(*) k from u",
+        "select k from lake, range(2) r(k)",
+        "select count(*) k from (select unnest([1, 2]) from lake)",
+    ],
+)
+def test_a_query_reads_its_table_its_parts_and_rows_of_arguments(
+    answer: Answer, query: str
+) -> None:
+    assert answer(query)
+
+
+def test_a_query_that_returns_an_odd_type_says_so(answer: Answer) -> None:
+    with pytest.raises(SourceUnsupportedError, match=r"its query"):
+        answer("select union_value(num := 2) k from lake")
 
 
 def test_a_query_ends_with_the_deadline_of_its_source(answer: Answer) -> None:
@@ -211,7 +244,7 @@ def test_a_query_makes_plain_columns_of_nested_ones(answer: Answer) -> None:
         ("select a.id k from lake a join (select ID from lake) b using (id)", {"id"}),
         ("select * exclude (seen) from lake where id < 3", set(TABLE.column_names)),
         ("select count(distinct x) n from lake x", set(TABLE.column_names)),
-        ("select id k from query_table('lake')", set(TABLE.column_names)),
+        ("select id k from lake, range(2) r", set(TABLE.column_names)),
     ],
 )
 def test_a_query_reads_the_columns_that_it_names_and_no_others(

@@ -6,10 +6,9 @@ process's own variables, and one SELECT may run in it until its deadline. One th
 that equal files give equal answers.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from threading import Timer
 
@@ -24,6 +23,7 @@ from datarecs_connectors.errors import (
     StatementTimeoutError,
 )
 from datarecs_connectors.full_disk import check_disk
+from datarecs_connectors.query_tree import Node, Words, first_other_relation, tree_of
 from datarecs_connectors.typed_text import arrow_type
 from datarecs_core.comparison.scan import SourceColumn, SourceSchema
 from datarecs_core.jobs.types import CanonicalType, TypeKind
@@ -45,8 +45,6 @@ _SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
     "python_enable_replacements": False,
 }
-_WHOLE_ROWS = frozenset({"STAR", "NATURAL", "TABLE_FUNCTION", "SHOW_REF"})
-"""Nodes of a query that may name columns without writing their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +109,29 @@ class WalledQuery:
 
         One at least: a table without columns has no rows.
         """
-        self._check(database)
-        (written,) = database.execute("SELECT json_serialize_sql(?)", [self.text]).fetchone() or ()
-        tree = json.loads(written)
-        words = _Words.of(tree)
-        if tree["error"] or words.whole:
+        words = Words.of(self._check(database))
+        if words.whole:
             return schema.columns
         named = [each for each in schema.columns if each.name.casefold() in words.all]
         nested = dict(schema.undelivered)
         plain = [each for each in schema.columns if each.name not in nested]
         return tuple(named or (plain or schema.columns)[:1])
 
-    def _check(self, database: duckdb.DuckDBPyConnection) -> None:
-        found = database.extract_statements(self.text)
-        if len(found) != 1 or found[0].type is not duckdb.StatementType.SELECT:
+    def _check(self, database: duckdb.DuckDBPyConnection) -> Node:
+        """The tree of the query, which reads nothing but the table."""
+        statements = database.extract_statements(self.text)
+        if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
             raise QueryFailedError(self.source, _ONE_SELECT)
-        if found[0].named_parameters:
+        if statements[0].named_parameters:
             raise QueryFailedError(self.source, _ONE_SELECT)
+        tree = tree_of(self.text, database)
+        if tree is None:
+            raise QueryFailedError(self.source, _ONE_SELECT)
+        if other := first_other_relation(tree, self.source):
+            raise QueryFailedError(
+                self.source, f"its query reads {other}; it may read the table {self.source!r} alone"
+            )
+        return tree
 
     @contextmanager
     def _timed(self, database: duckdb.DuckDBPyConnection) -> Iterator[None]:
@@ -164,52 +168,16 @@ class WalledQuery:
             raise QueryFailedError(
                 self.source, "its query reads nested values that no 64 bits hold"
             ) from cause
+        except pa.ArrowNotImplementedError as cause:
+            raise SourceUnsupportedError(
+                self.source,
+                "its query returns a type that cannot be compared; cast the column in the query",
+            ) from cause
         except duckdb.Error as cause:
             check_disk(cause)
             raise QueryFailedError(
                 self.source, f"its query failed on some row ({type(cause).__name__})"
             ) from cause
-
-
-@dataclass(slots=True)
-class _Words:
-    """Every text in the tree of a query, and whether it may take columns that it does not name."""
-
-    all: set[str] = field(default_factory=set)
-    relations: set[str] = field(default_factory=set)
-    references: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, tree: object) -> "_Words":
-        words = cls()
-        words._take(tree)
-        return words
-
-    @property
-    def whole(self) -> bool:
-        """Also where a table's name stands for its rows."""
-        return bool(self.relations & self.references) or any(
-            each.casefold() in self.all for each in _WHOLE_ROWS
-        )
-
-    def _take(self, node: object) -> None:
-        match node:
-            case str():
-                self.all.add(node.casefold())
-            case list():
-                for each in node:
-                    self._take(each)
-            case dict():
-                self._take_names(node)
-                for each in node.values():
-                    self._take(each)
-
-    def _take_names(self, node: Mapping[str, object]) -> None:
-        if node.get("class") == "COLUMN_REF" and isinstance(names := node["column_names"], list):
-            self.references.update(str(each).casefold() for each in names[-1:])
-        if "sample" in node:
-            own = (node.get("alias"), node.get("table_name"))
-            self.relations.update(str(each).casefold() for each in own if each)
 
 
 def is_single(column: SourceColumn, schema: SourceSchema) -> bool:

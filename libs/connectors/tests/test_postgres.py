@@ -527,7 +527,8 @@ def test_a_second_statement_is_refused_by_the_server(server: Server, text: str) 
     [
         ({"password": "wrong"}, "refused the login of user"),
         ({"database": "nowhere"}, "has no database 'nowhere'"),
-        ({"port": 1}, "cannot be reached"),
+        ({"port": 1025}, "cannot be reached"),
+        ({"port": 22}, "port 22 is not one a source may have"),
         ({"host": "no-such-host.invalid"}, "has no address"),
     ],
 )

@@ -16,6 +16,7 @@ from datarecs_core.resources.connection import (
     RestCatalog,
     SqlCatalog,
     SslMode,
+    Transport,
 )
 from datarecs_core.webhooks.endpoint import SecretRef, WebhookEndpoint
 from datarecs_specs.documents import Decoded, decode_json
@@ -65,6 +66,65 @@ def test_the_server_is_verified_by_default() -> None:
     assert isinstance(read, Connection)
     assert isinstance(read.config, PostgresConfig)
     assert read.config.sslmode is SslMode.VERIFY_FULL
+
+
+@pytest.mark.case("X50")
+@pytest.mark.parametrize("port", [1, 22, 80, 1023, 2375, 2376, 2379, 2380, 6443, 10250, 10255])
+@pytest.mark.parametrize("place", ["", "/catalog/postgres"])
+def test_ports_of_systems_and_clusters_are_refused_when_a_connection_is_written(
+    port: int, place: str
+) -> None:
+    server = {**CONFIG, "port": port}
+    spec: dict[str, object] = {"type": "postgres", "config": server}
+    if place:
+        catalog = {"type": "sql", "name": "lake", "postgres": server}
+        spec = {"type": "iceberg", "config": {"catalog": catalog}}
+    assert told("Connection", spec) == [f"DR1017 /config{place}/port"]
+
+
+@pytest.mark.parametrize("mode", ["disable", "allow", "prefer"])
+def test_a_remote_server_without_encryption_needs_the_words_that_accept_it(mode: str) -> None:
+    config = {**CONFIG, "sslmode": mode}
+    assert told("Connection", {"type": "postgres", "config": config}) == ["DR1080 /config/sslmode"]
+    accepted = {**config, "transport": "unencrypted-accepted"}
+    _, read = decoded("Connection", {"type": "postgres", "config": accepted}).require()
+    assert isinstance(read, Connection)
+    assert isinstance(read.config, PostgresConfig)
+    assert read.config.transport is Transport.UNENCRYPTED_ACCEPTED
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "LOCALHOST."])
+def test_on_the_loopback_no_encryption_is_needed(host: str) -> None:
+    local = Surroundings(references=SERVER.references)
+    spec = {"type": "postgres", "config": {**CONFIG, "host": host, "sslmode": "disable"}}
+    body = {
+        "apiVersion": "datarecs.io/v1",
+        "kind": "Connection",
+        "metadata": {"name": "x"},
+        "spec": spec,
+    }
+    assert decode_json(body, surroundings=local).faults == ()
+
+
+@pytest.mark.parametrize("mode", ["require", "verify-ca", "verify-full"])
+def test_an_encrypting_mode_needs_no_further_words(mode: str) -> None:
+    config = {**CONFIG, "sslmode": mode}
+    assert told("Connection", {"type": "postgres", "config": config}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no certificate",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    ],
+)
+def test_an_authority_is_given_as_certificates_and_nothing_else(text: str) -> None:
+    config = {**CONFIG, "ca": text}
+    found = decoded("Connection", {"type": "postgres", "config": config})
+    assert [one.pointer for one in found.faults] == ["/spec/config/ca"]
+    assert "AAAA" not in str([one.as_json() for one in found.findings])
 
 
 REST = RestCatalog(type=CatalogType.REST, uri="https://catalog.example.com/x", warehouse="prod")

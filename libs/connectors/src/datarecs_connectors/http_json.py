@@ -21,7 +21,8 @@ from datarecs_connectors.errors import (
     SourceLimitError,
 )
 from datarecs_core.egress.addresses import Policy, Profile, admit
-from datarecs_core.errors.security import AddressBlockedError
+from datarecs_core.egress.urls import check_source_port
+from datarecs_core.errors.security import AddressBlockedError, UrlRefusedError
 
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 30
@@ -99,6 +100,11 @@ class JsonServer:
     def _connection(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
         if scheme != "https" and self.policy.profile is not Profile.LOCAL:
             raise self._failed(host, "only https is spoken")
+        if port is not None:
+            try:
+                check_source_port(port)
+            except UrlRefusedError as cause:
+                raise self._failed(host, str(cause)) from cause
         address = self._address(host)
         if scheme == "https":
             return _Verified(host, port or 443, address)

@@ -31,6 +31,7 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.extracting import Readers, write_extract, write_together
 from datarecs_connectors.postgres_copy import blocks
 from datarecs_connectors.postgres_groups import GroupedAnswer, typed_batch
+from datarecs_connectors.postgres_login import CONNECT_TIMEOUT_S, failure_words, login_parameters
 from datarecs_connectors.postgres_privileges import excess_privileges, refuse_privileged_role
 from datarecs_connectors.postgres_ranges import (
     AUTO,
@@ -69,11 +70,11 @@ from datarecs_core.comparison.scan import (
     SourceSchema,
 )
 from datarecs_core.egress.addresses import Policy, admit
-from datarecs_core.errors.security import AddressBlockedError
+from datarecs_core.egress.urls import check_source_port
+from datarecs_core.errors.security import AddressBlockedError, UrlRefusedError
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import PostgresConfig
 
-CONNECT_TIMEOUT_S = 5
 BATCH_ROWS = 10_000
 """Of `options.fetch_size`."""
 _ABOUT_OBJECTS = "42"
@@ -232,7 +233,9 @@ class PostgresConnector:
 
         def login() -> str:
             with self._session(timedelta(seconds=CONNECT_TIMEOUT_S)) as session:
-                return f"PostgreSQL {session.info.server_version // 10000}"
+                version = session.info.server_version // 10000
+                shield = "TLS" if session.pgconn.ssl_in_use else "not encrypted"
+                return f"PostgreSQL {version}, {shield}"
 
         def privileges() -> str:
             limit = timedelta(seconds=CONNECT_TIMEOUT_S)
@@ -284,6 +287,10 @@ class PostgresConnector:
         """The one checked address that is dialled; every answer must be admitted."""
         host, port = self.config.host, self.config.port
         try:
+            check_source_port(port)
+        except UrlRefusedError as cause:
+            raise ConnectionFailedError(self.source, str(cause)) from cause
+        try:
             answers = [
                 str(answer[4][0])
                 for answer in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -298,16 +305,16 @@ class PostgresConnector:
             ) from cause
 
     def _session(self, statement_timeout: timedelta) -> Session:
-        config = self.config
+        config, address = self.config, self._address()
+        login = login_parameters(self.source, config, address=address, password=self.password)
         try:
             return psycopg.connect(
                 host=config.host,
-                hostaddr=self._address(),
+                hostaddr=address,
                 port=config.port,
                 dbname=config.database,
                 user=config.user,
-                password=self.password,
-                sslmode=config.sslmode,
+                **login,
                 connect_timeout=CONNECT_TIMEOUT_S,
                 # A server that is gone without a word is noticed within half a minute.
                 keepalives_idle=15,
@@ -322,7 +329,7 @@ class PostgresConnector:
                 f" -c statement_timeout={int(statement_timeout.total_seconds() * 1000)}",
             )
         except psycopg.OperationalError as cause:
-            raise ConnectionFailedError(self.source, _why(cause, config)) from cause
+            raise ConnectionFailedError(self.source, failure_words(cause, config)) from cause
 
     @contextmanager
     def _timed(self, session: Session, limit: timedelta) -> Iterator[None]:
@@ -481,23 +488,6 @@ class PostgresConnector:
         return StatementTimeoutError(
             self.source, "the statement took longer than limits.statement_timeout"
         )
-
-
-def _why(cause: psycopg.OperationalError, config: PostgresConfig) -> str:
-    """Host, port and step; never the connection string."""
-    text = str(cause).lower()
-    where = f"{config.host}:{config.port}"
-    if "password authentication failed" in text or "no pg_hba.conf entry" in text:
-        return f"{where} refused the login of user {config.user}; check its secret"
-    if "does not exist" in text and "database" in text:
-        return f"{where} has no database {config.database!r}"
-    if "too many connections" in text or "connection slots" in text:
-        return f"{where} has no session left for user {config.user}; lower limits.max_connections"
-    if "ssl" in text or "certificate" in text:
-        return f"{where}: TLS failed for sslmode {config.sslmode}"
-    if "timeout" in text:
-        return f"{where} did not answer within {CONNECT_TIMEOUT_S} s"
-    return f"{where} cannot be reached; check host, port and whether the server runs"
 
 
 def _instant(value: object) -> datetime:

@@ -6,9 +6,12 @@ Each new type of connection is one entry here and one dataclass in core.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from datarecs_core.egress.urls import check_source_port, names_loopback
 from datarecs_core.errors.faults import Fault, Path, Place
+from datarecs_core.errors.security import UrlRefusedError
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.resources.connection import (
+    UNENCRYPTED_MODES,
     CatalogType,
     Connection,
     ConnectionType,
@@ -19,11 +22,12 @@ from datarecs_core.resources.connection import (
     RestCatalog,
     SqlCatalog,
     SslMode,
+    Transport,
 )
 from datarecs_specs.job_sources import FREE
 from datarecs_specs.reading import Reading
 from datarecs_specs.records import Field, Record, Tagged, tagged
-from datarecs_specs.references import CATALOG_URL, FOLDER, HOST, SECRET_REFERENCE
+from datarecs_specs.references import CATALOG_URL, CERTIFICATES, FOLDER, HOST, SECRET_REFERENCE
 from datarecs_specs.shapes import IDENT, Text, Whole, Word
 
 _WRITE_AUTH = (SpecCode.INLINE_SECRET, "write `auth: {password: env:NAME}` beside `config`")
@@ -35,19 +39,60 @@ _DSN_KEYS = dict.fromkeys(
     (SpecCode.INLINE_SECRET, "write host, port, database and user, the password under `auth`"),
 )
 
+
+def _check_server(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Ports a source may have, and TLS outside the loopback."""
+    port, host, sslmode = fields.get("port"), fields.get("host"), fields.get("sslmode")
+    if isinstance(port, int):
+        try:
+            check_source_port(port)
+        except UrlRefusedError as refused:
+            reading.fault(Fault(code=SpecCode.BAD_URL, path=(*at, "port"), message=str(refused)))
+    if (
+        sslmode in UNENCRYPTED_MODES
+        and isinstance(host, str)
+        and not names_loopback(host)
+        and fields.get("transport") is not Transport.UNENCRYPTED_ACCEPTED
+    ):
+        reading.fault(
+            Fault(
+                code=SpecCode.UNENCRYPTED_TRANSPORT,
+                path=(*at, "sslmode"),
+                message=f"sslmode {sslmode} may send the password and rows without encryption",
+                hint="write sslmode: verify-full, or accept it with "
+                "transport: unencrypted-accepted",
+            )
+        )
+
+
 _POSTGRES = Record(
     title="config of postgres",
     model=PostgresConfig,
+    check=_check_server,
     misplaced={**_SECRET_KEYS, **_DSN_KEYS},
     fields=(
         Field(name="host", shape=HOST, doc="name or address of the server"),
-        Field(name="port", shape=Whole(least=1, most=65_535), doc="of the server"),
+        Field(
+            name="port",
+            shape=Whole(least=1, most=65_535),
+            doc="of the server; 443 or 1024 to 65535, no port of container or cluster control",
+        ),
         Field(name="database", shape=IDENT, doc="name of the database"),
         Field(name="user", shape=IDENT, doc="a role that may only read"),
         Field(
             name="sslmode",
             shape=Word(words=SslMode),
             doc="how the server is verified; verify-full proves it is the one named",
+        ),
+        Field(
+            name="ca",
+            shape=CERTIFICATES,
+            doc="authorities that may sign the server's certificate, PEM; default: the system's",
+        ),
+        Field(
+            name="transport",
+            shape=Word(words=Transport),
+            doc="unencrypted-accepted lets a password travel without TLS outside the loopback",
         ),
     ),
 )

@@ -4,6 +4,7 @@ Apart from the kinds because a Connection and a WebhookEndpoint refuse the same 
 message may repeat what was written: it may be the secret itself.
 """
 
+import ssl
 from urllib.parse import urlsplit
 
 from datarecs_core.access.references import MAX_REFERENCE_CHARACTERS, check_reference
@@ -83,6 +84,22 @@ def _root_problem(text: str, _reading: Reading) -> str | None:
     return path_fault(text, absolute=True)
 
 
+def _certificate_problem(text: str, _reading: Reading) -> str | None:
+    if "PRIVATE KEY" in text:
+        return "a private key stands here; write the authority's certificates alone"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        return "not certificates in PEM form"
+    return None
+
+
+MAX_CERTIFICATE_CHARACTERS = 65_536
+CERTIFICATES = Checked(
+    text=Text(most=MAX_CERTIFICATE_CHARACTERS, lines=True, normal=False),
+    code=SpecCode.BAD_TEXT,
+    fault_of=_certificate_problem,
+)
 SECRET_REFERENCE = Checked(
     text=Text(most=MAX_REFERENCE_CHARACTERS, normal=False),
     code=SpecCode.INLINE_SECRET,

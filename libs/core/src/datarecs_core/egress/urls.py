@@ -110,12 +110,35 @@ def check_endpoint(host: str, port: int, rules: UrlRules) -> str:
     Raises:
         UrlRefusedError: the rule that is broken.
     """
-    if (port != HTTPS_PORT and not 1024 <= port <= 65535) or port in CLOSED_PORTS:  # noqa: PLR2004  first and last port that is nobody's own
-        raise UrlRefusedError(reason=f"port {port} is not one a source may have")
+    check_source_port(port)
     return _ascii_host(host, rules)
 
 
+def check_source_port(port: int) -> None:
+    """Refuse ports of system services and of container and cluster control.
+
+    Raises:
+        UrlRefusedError: the port is below 1024 and not 443, or one of CLOSED_PORTS.
+    """
+    if (port != HTTPS_PORT and not 1024 <= port <= 65535) or port in CLOSED_PORTS:  # noqa: PLR2004  first and last port that is nobody's own
+        raise UrlRefusedError(
+            reason=f"port {port} is not one a source may have; 443 and 1024 to 65535 are, without "
+            f"{', '.join(str(closed) for closed in sorted(CLOSED_PORTS))}"
+        )
+
+
 HTTPS_PORT = 443
+
+
+def names_loopback(host: str) -> bool:
+    """Whether the host, by its text alone, is this machine: `localhost` or a loopback address."""
+    plain = host.removesuffix(".").lower()
+    if plain in _LOCAL_NAMES:
+        return True
+    try:
+        return ip_address(plain).is_loopback
+    except ValueError:
+        return False
 
 
 def _checked_port(port: int, rules: UrlRules) -> int:

@@ -131,6 +131,13 @@ class SpecCode(ErrorCode):
         remedy="Store the secret and write its reference: `env:NAME` or `file:/path`. Change the "
         "secret, since it has been in a file.",
     )
+    UNENCRYPTED_TRANSPORT = Entry(
+        docs_id="DR1080",
+        meaning="A password and rows could travel over a network without encryption.",
+        causes="`sslmode` is disable, allow or prefer, and the host is not this machine.",
+        remedy="Write `sslmode: verify-full`, with `ca` for an authority of your own. Where the "
+        "network is trusted, write `transport: unencrypted-accepted`.",
+    )
     DUPLICATE_NAME = Entry(
         docs_id="DR1020",
         meaning="Two sources, stages, measures or dimensions have one name.",

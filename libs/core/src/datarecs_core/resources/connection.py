@@ -44,6 +44,17 @@ class SslMode(StrEnum):
     VERIFY_FULL = "verify-full"
 
 
+UNENCRYPTED_MODES = frozenset({SslMode.DISABLE, SslMode.ALLOW, SslMode.PREFER})
+"""Under which libpq may speak without TLS."""
+
+
+class Transport(StrEnum):
+    """Whether a password may travel over a connection that TLS does not protect."""
+
+    ENCRYPTED = "encrypted"
+    UNENCRYPTED_ACCEPTED = "unencrypted-accepted"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresConfig:
     host: str
@@ -52,6 +63,15 @@ class PostgresConfig:
     database: str
     user: str
     sslmode: SslMode = SslMode.VERIFY_FULL
+    ca: str | None = None
+    """Certificates of the authorities that may sign the server's, PEM. None: the system's."""
+    transport: Transport = Transport.ENCRYPTED
+    """What an `sslmode` below `require` needs outside the loopback."""
+
+    @property
+    def may_be_unencrypted(self) -> bool:
+        """Whether libpq would speak without TLS under this `sslmode`."""
+        return self.sslmode in UNENCRYPTED_MODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

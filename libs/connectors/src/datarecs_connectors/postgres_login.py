@@ -1,0 +1,116 @@
+"""How a session signs in: by SCRAM alone, over TLS, unless the connection says otherwise in words.
+
+Apart from the reads because this decides what a server, or somebody in between, may learn of a
+password: SCRAM never sends it, and libpq ends the connection before it answers a request for the
+password itself or for its MD5 (`require_auth`, libpq 16 and newer).
+"""
+
+import os
+import ssl
+import tempfile
+from functools import cache
+from ipaddress import ip_address
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from datarecs_connectors.errors import ConnectionFailedError
+from datarecs_core.resources.connection import PostgresConfig, SslMode, Transport
+
+CONNECT_TIMEOUT_S = 5
+REQUIRE_AUTH_SINCE = 160_000
+_VERIFYING = frozenset({SslMode.VERIFY_CA, SslMode.VERIFY_FULL})
+
+
+def login_parameters(
+    source: str, config: PostgresConfig, *, address: str, password: str
+) -> dict[str, Any]:
+    """The libpq parameters of TLS and authentication.
+
+    Without a password the server must ask for none: libpq would take one from PGPASSWORD or
+    ~/.pgpass, which are the platform's and not the connection's.
+
+    Args:
+        source: named in errors.
+        config: of the connection.
+        address: the checked address that is dialled.
+        password: empty when the connection has none.
+
+    Raises:
+        ConnectionFailedError: rows and password would travel unencrypted outside the loopback, or
+            libpq is too old to refuse weaker authentication.
+    """
+    if pq.version() < REQUIRE_AUTH_SINCE:
+        raise ConnectionFailedError(
+            source, "libpq is older than 16 and cannot insist on SCRAM; install psycopg[binary]"
+        )
+    if (
+        config.may_be_unencrypted
+        and config.transport is not Transport.UNENCRYPTED_ACCEPTED
+        and not ip_address(address).is_loopback
+    ):
+        raise ConnectionFailedError(
+            source,
+            f"{config.host}:{config.port} would be reached without encryption (sslmode "
+            f"{config.sslmode}); write sslmode: verify-full, or accept it with transport: "
+            f"{Transport.UNENCRYPTED_ACCEPTED}",
+        )
+    return {
+        "sslmode": config.sslmode,
+        "require_auth": "scram-sha-256" if password else "none",
+        **({"password": password} if password else {}),
+        **_authorities(config),
+    }
+
+
+def _authorities(config: PostgresConfig) -> dict[str, str]:
+    """Who may sign the server's certificate; libpq's own default is a file in the home folder."""
+    if config.ca is not None:
+        return {"sslrootcert": _certificate_file(config.ca)}
+    if config.sslmode not in _VERIFYING:
+        return {}
+    # `system` asks the OpenSSL inside the driver's wheel, which looks in folders of its own.
+    return {"sslrootcert": ssl.get_default_verify_paths().cafile or "system"}
+
+
+@cache
+def _certificate_file(pem: str) -> str:
+    """A path under which this process reads the certificates; libpq opens it at each connect."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("datarecs-ca")
+        path = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, path = tempfile.mkstemp(prefix="datarecs-ca-", suffix=".pem")
+    os.write(descriptor, pem.encode())
+    return path
+
+
+def failure_words(cause: psycopg.OperationalError, config: PostgresConfig) -> str:
+    """Host, port and the step that failed; never the connection string."""
+    text = str(cause).lower()
+    where = f"{config.host}:{config.port}"
+    known = (
+        (
+            ("authentication method requirement",),
+            f"{where} asks for no scram-sha-256, so no password was sent; see its pg_hba.conf",
+        ),
+        (
+            ("password authentication failed", "no pg_hba.conf entry"),
+            f"{where} refused the login of user {config.user}; check its secret",
+        ),
+        (
+            (f'database "{config.database}" does not exist'.lower(),),
+            f"{where} has no database {config.database!r}",
+        ),
+        (
+            ("too many connections", "connection slots"),
+            f"{where} has no session left for user {config.user}; lower limits.max_connections",
+        ),
+        (("ssl", "certificate"), f"{where}: TLS failed for sslmode {config.sslmode}"),
+        (("timeout",), f"{where} did not answer within {CONNECT_TIMEOUT_S} s"),
+    )
+    for signs, words in known:
+        if any(sign in text for sign in signs):
+            return words
+    return f"{where} cannot be reached; check host, port and whether the server runs"

@@ -53,6 +53,7 @@ class House:
     clock: ManualClock = field(default_factory=lambda: ManualClock(now=NOON))
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
     environment: dict[str, str] = field(default_factory=dict)
+    uses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     store: MemoryStore = field(init=False)
     unit: MemoryUnitOfWork = field(init=False)
     client: ScriptedWebhookClient = field(init=False)
@@ -64,7 +65,7 @@ class House:
         self.unit = MemoryUnitOfWork(self.store)
         self.client = ScriptedWebhookClient(self.answer)
         self.secrets = TenantSecrets(
-            Secrets(),
+            Secrets(uses=self.uses),
             keyring=Keyring({"kek-1": bytes(32)}, current="kek-1"),
             environment=self.environment,
         )
@@ -517,13 +518,17 @@ def test_a_deleted_endpoint_discards_what_waits() -> None:
 
 @pytest.mark.case("W24")
 def test_secrets_stand_in_no_row_event_or_log_line(caplog: pytest.LogCaptureFixture) -> None:
-    house = House(answer=lambda _: answered(500))
+    prefix = "env:DATARECS_CONN_" + A_TENANT.hex.upper()
+    sent_as = {"_TOKEN": "webhook:a.example.com", "_URL": "url", "_KEY": "webhook:a.example.com"}
+    house = House(
+        answer=lambda _: answered(500),
+        uses={prefix + name: (use,) for name, use in sent_as.items()},
+    )
     house.environment |= {
         "DATARECS_CONN_" + A_TENANT.hex.upper() + "_TOKEN": "canary-bearer",
         "DATARECS_CONN_" + A_TENANT.hex.upper() + "_URL": "https://a.example.com/canary-path",
         "DATARECS_CONN_" + A_TENANT.hex.upper() + "_KEY": "canary-header",
     }
-    prefix = "env:DATARECS_CONN_" + A_TENANT.hex.upper()
     spec = WebhookEndpoint(
         url_from=SecretRef(secret_ref=f"{prefix}_URL"),
         auth=Auth(bearer=SecretRef(secret_ref=f"{prefix}_TOKEN")),
@@ -542,6 +547,34 @@ def test_secrets_stand_in_no_row_event_or_log_line(caplog: pytest.LogCaptureFixt
     assert SECRET not in everything
     attempt = house.attempts(house.deliveries(endpoint)[0])[0]
     assert attempt.url == "https://a.example.com"
+
+
+@pytest.mark.case("X65")
+@pytest.mark.parametrize("place", ["bearer", "header", "signing", "url"])
+@pytest.mark.parametrize("bound", ["postgres:db.example.com", "webhook:b.example.com", None])
+def test_a_secret_of_another_purpose_or_host_is_never_sent(place: str, bound: str | None) -> None:
+    reference = "env:DATARECS_CONN_" + A_TENANT.hex.upper() + "_DB"
+    house = House(uses={reference: (bound,)} if bound else {})
+    house.environment[reference.removeprefix("env:")] = "https://a.example.com/canary"
+    spec = WebhookEndpoint(url="https://a.example.com/")
+    ref = SecretRef(secret_ref=reference)
+    match place:
+        case "bearer":
+            spec = replace(spec, auth=Auth(bearer=ref))
+        case "header":
+            spec = replace(spec, headers={"X-Key": ref})
+        case "signing":
+            signing = Signing(mode=SigningMode.REFERENCE, secret_refs=(reference,))
+            spec = replace(spec, signing=signing)
+        case _:
+            spec = replace(spec, url=None, url_from=ref)
+    endpoint = house.declare(spec)
+    house.publish()
+    house.run(house.sending())
+    assert house.client.sent == []
+    (delivery,) = house.deliveries(endpoint)
+    assert delivery.last_outcome is Outcome.SECRET_UNAVAILABLE
+    assert house.attempts(delivery)[0].error == "SECRET_REFUSED"
 
 
 @pytest.mark.parametrize("broken", ["no secret", "tampered", "reference"])

@@ -93,17 +93,73 @@ def test_services_without_kafka_do_not_learn_where_it_is(around: Surroundings) -
 def test_a_setting_of_the_user_wins_over_ours_but_not_over_the_wiring(around: Surroundings) -> None:
     own = {
         "DATARECS_MAIL__TRANSPORT": "smtp",
-        "DATARECS_CONN_DEFAULT_BANK": "x",
         "DATARECS_SIDE__PORT": "1",
         "DATARECS_TEST_REQUIRE": "kafka",
         "DATARECS_DATABASE__URL": ADMIN_URL,
     }
     settings = environment_of(service("email-notifier"), replace(around, environment=own))
     assert settings["DATARECS_MAIL__TRANSPORT"] == "smtp"
-    assert settings["DATARECS_CONN_DEFAULT_BANK"] == "x"
     assert settings["DATARECS_SIDE__PORT"] == "9094"
     assert "DATARECS_TEST_REQUIRE" not in settings
     assert "DATARECS_DATABASE__URL" not in settings
+
+
+@pytest.mark.case("X64")
+@pytest.mark.parametrize(
+    ("uses", "readers"),
+    [
+        (None, {"reconciliation-worker"}),
+        (["postgres:db.example.com"], {"reconciliation-worker"}),
+        (["iceberg:lake.example.com"], {"reconciliation-worker"}),
+        (["webhook:erp.example.com"], {"webhook-service"}),
+        (["signing:erp.example.com"], {"webhook-service"}),
+        (["url"], {"webhook-service"}),
+        (["url", "postgres:db.example.com"], {"reconciliation-worker", "webhook-service"}),
+        ([], set()),
+    ],
+)
+def test_a_tenants_variable_reaches_the_services_that_send_it_alone(
+    around: Surroundings, uses: list[str] | None, readers: set[str]
+) -> None:
+    environment = {"DATARECS_CONN_DEFAULT_BANK": "canary"}
+    if uses is not None:
+        bound = {"env:DATARECS_CONN_DEFAULT_BANK": uses}
+        environment["DATARECS_SECRETS__USES"] = json.dumps(bound)
+    around = replace(around, environment=environment)
+    holding = {one.name for one in SERVICES if "canary" in environment_of(one, around).values()}
+    assert holding == readers
+
+
+@pytest.mark.case("X64")
+@pytest.mark.parametrize(
+    ("name", "readers"),
+    [
+        ("DATARECS_MAIL__PASSWORD", {"email-notifier"}),
+        ("DATARECS_SPARK__SECRET", {"reconciliation-worker"}),
+        ("DATARECS_SECRETS__KEK", {"core-api", "reconciliation-worker", "webhook-service"}),
+        ("DATARECS_KAFKA__PASSWORD", set()),
+        ("DATARECS_DATABASE__URL", set()),
+        ("DATARECS_API_KEY", set()),
+        ("AWS_SECRET_ACCESS_KEY", set()),
+        ("PGPASSWORD", set()),
+        ("DATARECS_LOG__LEVEL", {one.name for one in SERVICES}),
+    ],
+)
+def test_a_service_gets_the_settings_that_it_reads_alone(
+    around: Surroundings, name: str, readers: set[str]
+) -> None:
+    around = replace(around, environment={name: "canary"})
+    holding = {one.name for one in SERVICES if "canary" in environment_of(one, around).values()}
+    assert holding == readers
+
+
+def test_only_services_that_seal_or_open_know_where_the_key_encryption_key_is(
+    around: Surroundings,
+) -> None:
+    knowing = {
+        one.name for one in SERVICES if "DATARECS_SECRETS__KEK_FILE" in environment_of(one, around)
+    }
+    assert knowing == {"core-api", "reconciliation-worker", "webhook-service"}
 
 
 def test_the_demo_domain_is_a_recipient_of_the_first_tenant(around: Surroundings) -> None:

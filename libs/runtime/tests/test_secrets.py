@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
+from datarecs_core.access.references import SecretPurpose, SecretUse
+from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import SettingsError
 from datarecs_core.errors.security import (
     SecretRefusedError,
@@ -111,8 +114,8 @@ def test_an_env_reference_gives_the_variable_of_the_tenants_prefix() -> None:
         f"DATARECS_CONN_{OTHER.hex.upper()}_A": "x",
     }
     store = a_store(environment=environment)
-    assert store.resolve("env:DATARECS_CONN_ACME_LEDGER", tenant=TENANT) == "s3cr3t"
-    assert store.resolve(f"env:DATARECS_CONN_{OTHER.hex.upper()}_A", tenant=OTHER) == "x"
+    assert store.resolve("env:DATARECS_CONN_ACME_LEDGER", tenant=TENANT, uses=()) == "s3cr3t"
+    assert store.resolve(f"env:DATARECS_CONN_{OTHER.hex.upper()}_A", tenant=OTHER, uses=()) == "x"
 
 
 @pytest.mark.case("X65")
@@ -120,13 +123,15 @@ def test_an_env_reference_gives_the_variable_of_the_tenants_prefix() -> None:
 def test_a_variable_of_the_platform_or_of_another_tenant_is_refused_at_use(name: str) -> None:
     store = a_store(environment={name: "s3cr3t"})
     with pytest.raises(SecretRefusedError):
-        store.resolve(f"env:{name}", tenant=OTHER)
+        store.resolve(f"env:{name}", tenant=OTHER, uses=())
 
 
 @pytest.mark.parametrize("environment", [{}, {"DATARECS_CONN_ACME_LEDGER": ""}])
 def test_a_variable_that_is_not_set_is_unavailable(environment: dict[str, str]) -> None:
     with pytest.raises(SecretUnavailableError, match="DATARECS_CONN_ACME_LEDGER"):
-        a_store(environment=environment).resolve("env:DATARECS_CONN_ACME_LEDGER", tenant=TENANT)
+        a_store(environment=environment).resolve(
+            "env:DATARECS_CONN_ACME_LEDGER", tenant=TENANT, uses=()
+        )
 
 
 def tenant_folder(root: Path) -> Path:
@@ -138,7 +143,7 @@ def tenant_folder(root: Path) -> Path:
 def test_a_file_reference_gives_the_first_line(tmp_path: Path) -> None:
     file = tenant_folder(tmp_path) / "ledger"
     file.write_bytes(b"s3cr3t \r\nsecond line\n")
-    assert a_store(root=tmp_path).resolve(f"file:{file}", tenant=TENANT) == "s3cr3t "
+    assert a_store(root=tmp_path).resolve(f"file:{file}", tenant=TENANT, uses=()) == "s3cr3t "
 
 
 def test_a_mounted_secret_may_be_a_link_inside_its_own_folder(tmp_path: Path) -> None:
@@ -146,7 +151,9 @@ def test_a_mounted_secret_may_be_a_link_inside_its_own_folder(tmp_path: Path) ->
     (folder / "..data_1").mkdir()
     (folder / "..data_1" / "ledger").write_text("s3cr3t")
     (folder / "ledger").symlink_to("..data_1/ledger")
-    assert a_store(root=tmp_path).resolve(f"file:{folder}/ledger", tenant=TENANT) == "s3cr3t"
+    assert (
+        a_store(root=tmp_path).resolve(f"file:{folder}/ledger", tenant=TENANT, uses=()) == "s3cr3t"
+    )
 
 
 @pytest.mark.case("X65")
@@ -157,7 +164,7 @@ def test_a_file_outside_the_tenants_folder_is_refused_also_through_a_link(tmp_pa
     store = a_store(root=tmp_path)
     for place in ("/etc/shadow", f"{tmp_path}/others", f"{folder}/link", f"{folder}/../others"):
         with pytest.raises(SecretRefusedError):
-            store.resolve(f"file:{place}", tenant=TENANT)
+            store.resolve(f"file:{place}", tenant=TENANT, uses=())
 
 
 @pytest.mark.case("X56")
@@ -170,7 +177,7 @@ def test_a_pipe_or_folder_in_place_of_a_file_is_refused_and_never_waited_for(
     store = a_store(root=tmp_path)
     for name in ("pipe", "folder"):
         with pytest.raises((SecretRefusedError, SecretUnavailableError)):
-            store.resolve(f"file:{folder}/{name}", tenant=TENANT)
+            store.resolve(f"file:{folder}/{name}", tenant=TENANT, uses=())
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\nsecond", b"\xff\xfe"])
@@ -181,13 +188,66 @@ def test_a_missing_empty_or_unreadable_file_is_unavailable(
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(SecretUnavailableError):
-        a_store(root=tmp_path).resolve(f"file:{file}", tenant=TENANT)
+        a_store(root=tmp_path).resolve(f"file:{file}", tenant=TENANT, uses=())
 
 
 def test_the_store_of_a_service_reads_the_environment_of_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = Secrets(tenant_names={TENANT: "ACME"})
-    store = TenantSecrets.of(settings)
+    store = TenantSecrets.of(settings, Profile.SERVER)
     monkeypatch.setenv("DATARECS_CONN_ACME_LATE", "s3cr3t")
-    assert store.resolve("env:DATARECS_CONN_ACME_LATE", tenant=TENANT) == "s3cr3t"
+    assert store.resolve("env:DATARECS_CONN_ACME_LATE", tenant=TENANT, uses=()) == "s3cr3t"
+
+
+LEDGER = "env:DATARECS_CONN_ACME_LEDGER"
+AT_LEDGER = SecretUse(purpose=SecretPurpose.POSTGRES, host="ledger.example.com")
+ELSEWHERE = SecretUse(purpose=SecretPurpose.POSTGRES, host="evil.example.com")
+AS_HEADER = SecretUse(purpose=SecretPurpose.WEBHOOK, host="ledger.example.com")
+
+
+def bound_store(profile: Profile, **uses: tuple[str, ...]) -> TenantSecrets:
+    return TenantSecrets(
+        Secrets(
+            tenant_names={TENANT: "ACME"}, uses={f"env:{name}": to for name, to in uses.items()}
+        ),
+        keyring=Keyring(KEYS, current="k1"),
+        environment={"DATARECS_CONN_ACME_LEDGER": "s3cr3t"},
+        profile=profile,
+    )
+
+
+@pytest.mark.case("X65")
+@pytest.mark.parametrize("profile", Profile)
+def test_a_bound_secret_goes_to_its_purpose_and_host_alone(profile: Profile) -> None:
+    store = bound_store(profile, DATARECS_CONN_ACME_LEDGER=("postgres:Ledger.example.com.",))
+    assert store.resolve(LEDGER, tenant=TENANT, uses=(AT_LEDGER,)) == "s3cr3t"
+    for uses in ((ELSEWHERE,), (AS_HEADER,), (AT_LEDGER, ELSEWHERE)):
+        with pytest.raises(SecretRefusedError, match="DATARECS_SECRETS__USES") as refused:
+            store.resolve(LEDGER, tenant=TENANT, uses=uses)
+        assert "s3cr3t" not in str(refused.value)
+
+
+@pytest.mark.case("X65")
+def test_without_a_binding_profile_server_sends_a_secret_nowhere() -> None:
+    for use in (AT_LEDGER, AS_HEADER):
+        with pytest.raises(SecretRefusedError):
+            bound_store(Profile.SERVER).resolve(LEDGER, tenant=TENANT, uses=(use,))
+
+
+def test_without_a_binding_profile_local_warns_once_and_opens_databases_alone() -> None:
+    store = bound_store(Profile.LOCAL)
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert store.resolve(LEDGER, tenant=TENANT, uses=(AT_LEDGER,)) == "s3cr3t"
+        with pytest.raises(SecretRefusedError):
+            store.resolve(LEDGER, tenant=TENANT, uses=(AS_HEADER,))
+    (line,) = lines
+    assert (line["event"], line["use"]) == ("secret_not_bound", "postgres:ledger.example.com")
+    assert "s3cr3t" not in str(line)
+
+
+@pytest.mark.parametrize("text", ["postgres", "postgres:", "mail:relay", "url:a.example.com", ""])
+def test_a_binding_that_cannot_be_read_stops_the_start(text: str) -> None:
+    with pytest.raises(ValueError, match="use"):
+        Secrets(uses={LEDGER: (text,)})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from datarecs_core.access.references import ReferenceRules
+from datarecs_core.access.references import ReferenceRules, parse_use
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.egress.urls import UrlRules
 from datarecs_core.errors.spec import SpecCode
@@ -25,7 +25,20 @@ from datarecs_specs.reading import Surroundings
 SERVER = Surroundings(
     webhooks=UrlRules(policy=Policy(purpose=Purpose.WEBHOOK, profile=Profile.SERVER)),
     connections=UrlRules(policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.SERVER)),
-    references=ReferenceRules(env_prefix="DATARECS_CONN_A_", file_root="/secrets/a"),
+    references=ReferenceRules(
+        env_prefix="DATARECS_CONN_A_",
+        file_root="/secrets/a",
+        uses={
+            f"env:DATARECS_CONN_A_{name}": frozenset(map(parse_use, uses))
+            for name, uses in {
+                "LEDGER": ("postgres:db.example.com",),
+                "CATALOG": ("iceberg:catalog.example.com",),
+                "KEY": ("webhook:erp.example.com",),
+                "SIGN": ("signing:erp.example.com",),
+                "U": ("url",),
+            }.items()
+        },
+    ),
 )
 CONFIG = {"host": "db.example.com", "database": "ledger", "user": "recon"}
 URL = "https://erp.example.com/hook"
@@ -190,6 +203,80 @@ def test_a_secret_in_clear_is_refused_and_never_repeated(
 def test_a_reference_outside_the_tenants_own_is_refused_when_written(reference: str) -> None:
     spec = {"type": "postgres", "config": CONFIG, "auth": {"password": reference}}
     assert told("Connection", spec) == ["DR1019 /auth/password"]
+
+
+BOUND = ("LEDGER", "CATALOG", "KEY", "SIGN", "U", "UNBOUND")
+LAKE = {"type": "rest", "uri": "https://catalog.example.com"}
+
+
+def uses_of(name: str) -> dict[str, tuple[str, dict[str, object], str]]:
+    """Every field that takes a reference: kind, a spec with the reference in it, pointer."""
+    reference = f"env:DATARECS_CONN_A_{name}"
+    ref = {"secret_ref": reference}
+    postgres, sql = CONFIG, {"type": "sql", "name": "lake", "postgres": CONFIG}
+    signing = {"mode": "reference", "secret_refs": [reference]}
+
+    def connection(kind: str, config: object, field: str) -> tuple[str, dict[str, object], str]:
+        spec = {"type": kind, "config": config, "auth": {field: reference}}
+        return "Connection", spec, f"/auth/{field}"
+
+    def hook(place: str, **fields: object) -> tuple[str, dict[str, object], str]:
+        return "WebhookEndpoint", {"url": URL, **fields}, place
+
+    return {
+        "password": connection("postgres", postgres, "password"),
+        "catalog password": connection("iceberg", {"catalog": sql}, "password"),
+        "token": connection("iceberg", {"catalog": LAKE}, "token"),
+        "credential": connection("iceberg", {"catalog": LAKE}, "credential"),
+        "bearer": hook("/auth/bearer/secret_ref", auth={"bearer": ref}),
+        "header": hook("/headers/X-A/secret_ref", headers={"X-A": ref}),
+        "signing": hook("/signing/secret_refs/0", signing=signing),
+        "url": ("WebhookEndpoint", {"url_from": ref}, "/url_from/secret_ref"),
+    }
+
+
+MEANT = {
+    "password": "LEDGER",
+    "catalog password": "LEDGER",
+    "token": "CATALOG",
+    "credential": "CATALOG",
+    "bearer": "KEY",
+    "header": "KEY",
+    "signing": "SIGN",
+    "url": "U",
+}
+
+
+@pytest.mark.case("X65")
+@pytest.mark.parametrize("name", BOUND)
+@pytest.mark.parametrize("place", MEANT)
+def test_a_reference_is_accepted_where_its_secret_was_meant_for_alone(
+    name: str, place: str
+) -> None:
+    kind, spec, pointer = uses_of(name)[place]
+    assert told(kind, spec) == ([] if MEANT[place] == name else [f"DR1081 {pointer}"])
+
+
+@pytest.mark.case("X65")
+@pytest.mark.parametrize("host", ["evil.example.com", "10.1.2.3", "db.example.com.evil.org"])
+def test_another_host_beside_the_same_reference_is_refused(host: str) -> None:
+    for place, change in (
+        ("password", {"config": {**CONFIG, "host": host}}),
+        ("token", {"config": {"catalog": {**LAKE, "uri": f"https://{host}"}}}),
+        ("credential", {"config": {"catalog": {**LAKE, "uri": f"https://{host}"}}}),
+        ("credential", {"config": {"catalog": {**LAKE, "token_uri": f"https://{host}/t"}}}),
+        ("bearer", {"url": f"https://{host}/"} if host[0].isalpha() else {"url": "https://b.eu/"}),
+    ):
+        kind, spec, pointer = uses_of(MEANT[place])[place]
+        assert told(kind, {**spec, **change}) == [f"DR1081 {pointer}"]
+
+
+@pytest.mark.case("X65")
+def test_a_credential_is_not_exchanged_for_a_token_that_goes_elsewhere() -> None:
+    """The token server is the bound one, and the catalog that gets the token is not."""
+    kind, spec, pointer = uses_of("CATALOG")["credential"]
+    catalog = {**LAKE, "uri": "https://evil.example.com", "token_uri": f"{LAKE['uri']}/token"}
+    assert told(kind, {**spec, "config": {"catalog": catalog}}) == [f"DR1081 {pointer}"]
 
 
 @pytest.mark.parametrize(

@@ -469,7 +469,9 @@ class TestASigningSecret:
         assert secret not in str(state)
         assert len(state.secrets) == 1
 
-    def test_is_made_when_signing_becomes_managed(self, ana: TestClient) -> None:
+    def test_is_made_when_signing_becomes_managed(self, house: MemoryApiHouse) -> None:
+        house.secret_uses["env:DATARECS_CONN_DEFAULT_HOOK"] = ("signing:erp.example.com",)
+        ana = house.caller()
         signing = {"mode": "reference", "secret_refs": ["env:DATARECS_CONN_DEFAULT_HOOK"]}
         made = ana.post(HOOKS, json=with_spec(HOOK, signing=signing))
         assert made.status_code == 201, made.text

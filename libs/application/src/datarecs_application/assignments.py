@@ -21,7 +21,7 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import Connection
+from datarecs_core.resources.connection import Connection, secret_uses
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run
 from datarecs_core.values import TenantId
@@ -117,9 +117,10 @@ class Preparing:
                 raise ConnectionMissingError(source=source.name, connection=name)
             connections[name] = self.decode.connection(name, found.spec)
         secrets = {
-            f"{name}/{field}": self.secrets.resolve(reference, tenant=run.tenant_id)
+            f"{name}/{field}": self.secrets.resolve(reference, tenant=run.tenant_id, uses=uses)
             for name, connection in connections.items()
             for field, reference in connection.auth.items()
+            if (uses := secret_uses(connection.config, field))
         }
         return Prepared(run=run, job=job, connections=connections, secrets=secrets)
 

@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from datarecs_application.ports.delivery import OutgoingWebhook, Ticket, WebhookAttempt
 from datarecs_application.ports.outside import SecretStore
 from datarecs_application.webhooks import Leased
+from datarecs_core.access.references import SecretPurpose, SecretUse, normal_host
 from datarecs_core.errors.security import (
     SecretRefusedError,
     SecretTamperedError,
@@ -73,7 +75,8 @@ class RequestMaker:
         spec, delivery = leased.spec, leased.delivery
         tenant = delivery.tenant_id
         url = self._url(leased)
-        keys = self._keys(leased)
+        host = normal_host(urlsplit(url).hostname or "")
+        keys = self._keys(leased, host)
         body = payload(leased.message, spec.format)
         timestamp = int((leased.leased_at + since_lease).timestamp())
         event_id = str(delivery.event_id)
@@ -93,7 +96,7 @@ class RequestMaker:
             ("datarecs-reason", "event"),
             ("traceparent", trace),
             *body.headers,
-            *self._own_headers(leased, tenant),
+            *self._own_headers(leased, tenant, host),
         )
         secret_url = spec.url is None
         secret_names = {name for name, value in spec.headers.items() if not isinstance(value, str)}
@@ -122,14 +125,19 @@ class RequestMaker:
             return spec.url
         if spec.url_from is None:
             raise ValueError("an endpoint has a URL or a reference to one")
-        return self._resolved(spec.url_from, leased.delivery.tenant_id)
+        use = SecretUse(purpose=SecretPurpose.URL)
+        return self._resolved(spec.url_from, leased.delivery.tenant_id, use)
 
-    def _keys(self, leased: Leased) -> list[tuple[str, bytes]]:
+    def _keys(self, leased: Leased, host: str) -> list[tuple[str, bytes]]:
         """Key ids and keys that are live now, current first; at least one, or ValueError."""
         delivery, signing = leased.delivery, leased.spec.signing
         if signing.mode is SigningMode.REFERENCE:
+            use = SecretUse(purpose=SecretPurpose.SIGNING, host=host)
             named = [
-                (f"ref-{index}", self.secrets.resolve(reference, tenant=delivery.tenant_id))
+                (
+                    f"ref-{index}",
+                    self.secrets.resolve(reference, tenant=delivery.tenant_id, uses=(use,)),
+                )
                 for index, reference in enumerate(signing.secret_refs)
             ]
         else:
@@ -145,17 +153,23 @@ class RequestMaker:
         context = secret_context(delivery.tenant_id, delivery.endpoint_uid, key_id)
         return self.secrets.open(sealed, context=context).decode()
 
-    def _own_headers(self, leased: Leased, tenant: TenantId) -> tuple[tuple[str, str], ...]:
+    def _own_headers(
+        self, leased: Leased, tenant: TenantId, host: str
+    ) -> tuple[tuple[str, str], ...]:
         spec = leased.spec
+        use = SecretUse(purpose=SecretPurpose.WEBHOOK, host=host)
         bearer = (
-            (("Authorization", f"Bearer {self._resolved(spec.auth.bearer, tenant)}"),)
+            (("Authorization", f"Bearer {self._resolved(spec.auth.bearer, tenant, use)}"),)
             if spec.auth
             else ()
         )
-        return (*bearer, *_resolved_all(spec.headers, lambda ref: self._resolved(ref, tenant)))
+        return (
+            *bearer,
+            *_resolved_all(spec.headers, lambda ref: self._resolved(ref, tenant, use)),
+        )
 
-    def _resolved(self, reference: SecretRef, tenant: TenantId) -> str:
-        value = self.secrets.resolve(reference.secret_ref, tenant=tenant)
+    def _resolved(self, reference: SecretRef, tenant: TenantId, use: SecretUse) -> str:
+        value = self.secrets.resolve(reference.secret_ref, tenant=tenant, uses=(use,))
         if not _SENDABLE.fullmatch(value):
             raise ValueError("a referenced value holds characters no header or URL may hold")
         return value

@@ -3,8 +3,13 @@ import pytest
 from datarecs_core.access.references import (
     ReferenceKind,
     ReferenceRules,
+    SecretPurpose,
     SecretReference,
+    SecretUse,
     check_reference,
+    check_use,
+    normal_host,
+    parse_use,
 )
 from datarecs_core.errors.security import SecretRefusedError
 
@@ -69,3 +74,50 @@ def test_a_password_written_in_place_of_a_reference_is_not_repeated(secret: str)
     with pytest.raises(SecretRefusedError) as refusal:
         check_reference(secret, RULES)
     assert secret.partition(":")[0] not in str(refusal.value)
+
+
+LEDGER = "file:/secrets/acme/ledger"
+
+
+@pytest.mark.case("X65")
+@pytest.mark.parametrize("purpose", SecretPurpose)
+@pytest.mark.parametrize("host", ["ledger.example.com", "evil.example.com"])
+def test_a_reference_is_used_as_its_binding_says_and_in_no_other_way(
+    purpose: SecretPurpose, host: str
+) -> None:
+    bound = SecretUse(purpose=SecretPurpose.POSTGRES, host="ledger.example.com")
+    rules = ReferenceRules(env_prefix="X_", file_root=None, uses={LEDGER: frozenset({bound})})
+    use = SecretUse(purpose=purpose, host=host)
+    if use == bound:
+        assert check_use(LEDGER, use, rules)
+    else:
+        with pytest.raises(SecretRefusedError, match=str(use)):
+            check_use(LEDGER, use, rules)
+
+
+def test_a_free_purpose_needs_no_binding_until_there_is_one() -> None:
+    use = SecretUse(purpose=SecretPurpose.POSTGRES, host="a")
+    free = frozenset({SecretPurpose.POSTGRES})
+    assert not check_use(LEDGER, use, ReferenceRules(env_prefix="X_", file_root=None, free=free))
+    elsewhere = {LEDGER: frozenset({SecretUse(purpose=SecretPurpose.POSTGRES, host="b")})}
+    rules = ReferenceRules(env_prefix="X_", file_root=None, free=free, uses=elsewhere)
+    with pytest.raises(SecretRefusedError):
+        check_use(LEDGER, use, rules)
+
+
+@pytest.mark.parametrize("text", ["postgres:db.example.com", "iceberg:10.0.0.1", "url"])
+def test_a_use_is_written_as_it_is_read(text: str) -> None:
+    assert str(parse_use(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("DB.Example.com.", "db.example.com"),
+        ("[::1]", "::1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("bücher.example", "xn--bcher-kva.example"),
+    ],
+)
+def test_one_host_has_one_spelling(written: str, plain: str) -> None:
+    assert normal_host(written) == plain

@@ -14,20 +14,27 @@ import binascii
 import io
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+import structlog
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from datarecs_core.access.references import (
+    LOCALLY_FREE,
     ReferenceKind,
     ReferenceRules,
+    SecretPurpose,
     SecretReference,
+    SecretUse,
     check_reference,
+    check_use,
+    parse_use,
 )
+from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import SettingsError
 from datarecs_core.errors.security import (
     SecretRefusedError,
@@ -38,6 +45,7 @@ from datarecs_core.hashing import canonical_json
 from datarecs_runtime.clock import random_bytes
 from datarecs_runtime.sections import Secrets
 
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 ENV_PREFIX = "DATARECS_CONN_"
 MAX_SECRET_BYTES = 64 * 1024
 _VERSION = 1
@@ -87,14 +95,25 @@ class TenantSecrets:
     """The SecretStore of production."""
 
     def __init__(
-        self, settings: Secrets, *, keyring: Keyring, environment: Mapping[str, str]
+        self,
+        settings: Secrets,
+        *,
+        keyring: Keyring,
+        environment: Mapping[str, str],
+        profile: Profile = Profile.SERVER,
     ) -> None:
         self._settings, self._keyring, self._environment = settings, keyring, environment
+        self._uses = {
+            reference: frozenset(map(parse_use, texts))
+            for reference, texts in settings.uses.items()
+        }
+        self._free = LOCALLY_FREE if profile is Profile.LOCAL else frozenset[SecretPurpose]()
+        self._warned: set[tuple[str, SecretUse]] = set()
 
     @classmethod
-    def of(cls, settings: Secrets) -> "TenantSecrets":
+    def of(cls, settings: Secrets, profile: Profile) -> "TenantSecrets":
         """Over this process's environment and the settings' key."""
-        return cls(settings, keyring=Keyring.of(settings), environment=os.environ)
+        return cls(settings, keyring=Keyring.of(settings), environment=os.environ, profile=profile)
 
     def rules(self, tenant: UUID) -> ReferenceRules:
         """What the tenant may refer to; the API checks with it when a reference is written."""
@@ -103,11 +122,16 @@ class TenantSecrets:
         return ReferenceRules(
             env_prefix=f"{ENV_PREFIX}{label}_",
             file_root=None if root is None else str(root / str(tenant)),
+            uses=self._uses,
+            free=self._free,
         )
 
-    def resolve(self, reference: str, *, tenant: UUID) -> str:
+    def resolve(self, reference: str, *, tenant: UUID, uses: Collection[SecretUse]) -> str:
         rules = self.rules(tenant)
         checked = check_reference(reference, rules)
+        for use in uses:
+            if not check_use(reference, use, rules):
+                self._warn_once(reference, use)
         if checked.kind is ReferenceKind.ENV:
             value = self._environment.get(checked.place)
         else:
@@ -115,6 +139,11 @@ class TenantSecrets:
         if not value:
             raise SecretUnavailableError(reference=reference, cause="it is not set or empty")
         return value
+
+    def _warn_once(self, reference: str, use: SecretUse) -> None:
+        if (reference, use) not in self._warned:
+            self._warned.add((reference, use))
+            log.warning("secret_not_bound", reference=reference, use=str(use))
 
     def seal(self, plain: bytes, *, context: Mapping[str, str]) -> bytes:
         key_id = self._keyring.current

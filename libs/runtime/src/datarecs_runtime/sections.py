@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from datarecs_core.access.references import parse_use
 from datarecs_core.egress.addresses import NAT64_LENGTHS, Profile
 from datarecs_runtime.values import (
     AsTable,
@@ -118,6 +119,20 @@ class Secrets(Section):
     tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
     """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. A tenant
     that is not named here has its id in 32 upper-case hexadecimal digits as label."""
+    uses: Annotated[dict[str, Texts], AsTable] = {}
+    """JSON object secret reference -> where it may be sent, such as
+    `{"env:DATARECS_CONN_ACME_LEDGER": ["postgres:ledger.example.com"]}`. Purposes are `postgres`,
+    `iceberg`, `webhook` and `signing`, each with a host, and `url` alone. Empty: no reference may
+    be sent anywhere, except in profile `local` to databases and catalogs. The same in core-api,
+    which checks what is written, and in the services that send."""
+
+    @field_validator("uses")
+    @classmethod
+    def _uses_are_purpose_and_host(cls, uses: dict[str, Texts]) -> dict[str, Texts]:
+        for texts in uses.values():
+            for text in texts:
+                parse_use(text)
+        return uses
 
 
 class AllowedCidrs(Section):

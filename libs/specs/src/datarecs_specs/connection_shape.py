@@ -14,6 +14,7 @@ from datarecs_core.resources.connection import (
     UNENCRYPTED_MODES,
     CatalogType,
     Connection,
+    ConnectionConfig,
     ConnectionType,
     FilesConfig,
     HadoopCatalog,
@@ -23,11 +24,19 @@ from datarecs_core.resources.connection import (
     SqlCatalog,
     SslMode,
     Transport,
+    secret_uses,
 )
 from datarecs_specs.job_sources import FREE
 from datarecs_specs.reading import Reading
 from datarecs_specs.records import Field, Record, Tagged, tagged
-from datarecs_specs.references import CATALOG_URL, CERTIFICATES, FOLDER, HOST, SECRET_REFERENCE
+from datarecs_specs.references import (
+    CATALOG_URL,
+    CERTIFICATES,
+    FOLDER,
+    HOST,
+    SECRET_REFERENCE,
+    check_uses,
+)
 from datarecs_specs.shapes import IDENT, Text, Whole, Word
 
 _WRITE_AUTH = (SpecCode.INLINE_SECRET, "write `auth: {password: env:NAME}` beside `config`")
@@ -41,7 +50,9 @@ _DSN_KEYS = dict.fromkeys(
 
 
 def _check_server(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """Ports a source may have, and TLS outside the loopback."""
+    """Ports a source may have, and TLS outside the loopback; of a stored spec the dial judges."""
+    if reading.surroundings.is_stored:
+        return
     port, host, sslmode = fields.get("port"), fields.get("host"), fields.get("sslmode")
     if isinstance(port, int):
         try:
@@ -222,4 +233,20 @@ _GENERAL = Record(
         ),
     ),
 )
-CONNECTION = tagged("type", {kind: _fields(kind) for kind in ConnectionType}, record=_GENERAL)
+
+
+def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Each reference may go to the host that stands beside it."""
+    config, auth = fields.get("config"), fields.get("auth")
+    if not isinstance(config, ConnectionConfig) or not isinstance(auth, Mapping):
+        return
+    for name, reference in auth.items():
+        if isinstance(reference, str):
+            check_uses(reference, secret_uses(config, name), (*at, "auth", name), reading)
+
+
+CONNECTION = tagged(
+    "type",
+    {kind: _fields(kind) for kind in ConnectionType},
+    record=replace(_GENERAL, check=_check_secrets),
+)

@@ -109,7 +109,7 @@ def decode_stored(kind: Kind, name: str, spec: Mapping[str, object]) -> Spec:
     Raises:
         InvalidSpecError: the row no longer fits the kind, as after an upgrade.
     """
-    reading = Reading()
+    reading = Reading(surroundings=Surroundings(is_stored=True))
     found = _spec(kind, name, json_node(spec), reading)
     if found is None or any(not fault.warning for fault in reading.faults):
         raise InvalidSpecError(findings=located(reading, document=0, root=None))

@@ -6,8 +6,10 @@ later releases are unknown here: refused, never accepted and ignored.
 
 from collections.abc import Mapping
 from datetime import timedelta
+from urllib.parse import urlsplit
 
-from datarecs_core.errors.faults import Fault, Path, Place
+from datarecs_core.access.references import SecretPurpose, SecretUse, normal_host
+from datarecs_core.errors.faults import Fault, Path, Place, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
 from datarecs_core.notifications.address import MAX_LENGTH, address_fault
@@ -44,7 +46,7 @@ from datarecs_core.webhooks.globs import glob_fault
 from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, ListOf, MapOf, Record
-from datarecs_specs.references import SECRET_REFERENCE, URL
+from datarecs_specs.references import SECRET_REFERENCE, URL, check_uses
 from datarecs_specs.shapes import FLAG, NAME_TEXT, Checked, Length, Text, Whole, Word
 
 _SECRET_REF = Record(
@@ -80,6 +82,29 @@ class _HeaderValue:
         return {"anyOf": [self._clear.schema(), _SECRET_REF.schema()]}
 
 
+def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Each reference may go to the endpoint's host; that of `url_from` is known at use alone."""
+    url, url_from = fields.get("url"), fields.get("url_from")
+    if isinstance(url_from, SecretRef):
+        use = SecretUse(purpose=SecretPurpose.URL)
+        check_uses(url_from.secret_ref, (use,), (*at, "url_from", "secret_ref"), reading)
+    if not isinstance(url, str):
+        return
+    host = normal_host(urlsplit(url).hostname or "")
+    sent = SecretUse(purpose=SecretPurpose.WEBHOOK, host=host)
+    signing, auth, headers = (fields.get(name) for name in ("signing", "auth", "headers"))
+    if isinstance(signing, Signing):
+        use = SecretUse(purpose=SecretPurpose.SIGNING, host=host)
+        for index, reference in usable(signing.secret_refs):
+            check_uses(reference, (use,), (*at, "signing", "secret_refs", index), reading)
+    if isinstance(auth, Auth):
+        check_uses(auth.bearer.secret_ref, (sent,), (*at, "auth", "bearer", "secret_ref"), reading)
+    for name, value in headers.items() if isinstance(headers, Mapping) else ():
+        if isinstance(value, SecretRef):
+            path = (*at, "headers", str(name), "secret_ref")
+            check_uses(value.secret_ref, (sent,), path, reading)
+
+
 _SECRET_HEADERS = frozenset({"x-api-key", "api-key", "x-auth-token", "x-token", "x-secret"})
 
 
@@ -103,6 +128,7 @@ def _check_endpoint(given: Mapping[str, object], at: Path, reading: Reading) -> 
                 place=Place.KEY,
             )
         )
+    _check_secrets(given, at, reading)
     headers = given.get("headers")
     for name, value in headers.items() if isinstance(headers, Mapping) else ():
         if isinstance(value, str) and str(name).lower() in _SECRET_HEADERS:

@@ -33,6 +33,8 @@ class Surroundings:
     connections: UrlRules = _LENIENT_CONNECTIONS
     references: ReferenceRules | None = None
     """None: any well-formed secret reference passes here and is judged where it is used."""
+    is_stored: bool = False
+    """A spec read back from the database: rules that are younger than it are applied at its use."""
     local_files: bool = False
     """`datarecs compare`: file sources need no connection and may name any path."""
 

@@ -5,15 +5,22 @@ message may repeat what was written: it may be the secret itself.
 """
 
 import ssl
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from datarecs_core.access.references import MAX_REFERENCE_CHARACTERS, check_reference
+from datarecs_core.access.references import (
+    MAX_REFERENCE_CHARACTERS,
+    SecretUse,
+    check_reference,
+    check_use,
+)
 from datarecs_core.egress.urls import (
     HTTPS_PORT,
     MAX_URL_CHARACTERS,
     check_endpoint,
     check_url,
 )
+from datarecs_core.errors.faults import Fault, Path
 from datarecs_core.errors.security import SecretRefusedError, UrlRefusedError
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.resources.connection import path_fault
@@ -37,6 +44,31 @@ def _reference_problem(text: str, reading: Reading) -> str | None:
     except SecretRefusedError as refused:
         return str(refused)
     return None
+
+
+def check_uses(reference: str, uses: Iterable[SecretUse], at: Path, reading: Reading) -> None:
+    """Note where a reference may not be sent; nothing where the place knows no bindings."""
+    rules = reading.surroundings.references
+    if rules is None:
+        return
+    for use in uses:
+        try:
+            is_bound = check_use(reference, use, rules)
+        except SecretRefusedError as refused:
+            reading.fault(
+                Fault(code=SpecCode.SECRET_FOR_ANOTHER_USE, path=at, message=str(refused))
+            )
+            return
+        if not is_bound:
+            reading.fault(
+                Fault(
+                    code=SpecCode.SECRET_FOR_ANOTHER_USE,
+                    path=at,
+                    message=f"nobody bound this secret to {use}",
+                    hint="profile server refuses it; see DATARECS_SECRETS__USES",
+                    warning=True,
+                )
+            )
 
 
 def _url_problem(text: str, reading: Reading) -> str | None:

@@ -70,6 +70,8 @@ class ApiHouse:
     ids: Ids
     blobs: BlobStores
     profile: Profile = Profile.LOCAL
+    secret_uses: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the operator bound secret references to."""
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     pace: Pace = QUICK
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
@@ -89,8 +91,10 @@ class ApiHouse:
     @cached_property
     def secrets(self) -> TenantSecrets:
         keyring = Keyring({"k1": bytes(32)}, current="k1")
-        labels = Secrets(tenant_names={A_TENANT: "DEFAULT", B_TENANT: "DEFAULT"})
-        return TenantSecrets(labels, keyring=keyring, environment={})
+        settings = Secrets(
+            tenant_names={A_TENANT: "DEFAULT", B_TENANT: "DEFAULT"}, uses=self.secret_uses
+        )
+        return TenantSecrets(settings, keyring=keyring, environment={}, profile=self.profile)
 
     @cached_property
     def app(self) -> FastAPI:

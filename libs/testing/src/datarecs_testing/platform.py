@@ -90,8 +90,8 @@ class OneJob:
 class NoSecrets:
     """Port SecretStore of a platform without any secret."""
 
-    def resolve(self, reference: str, *, tenant: object) -> str:
-        raise LookupError(f"{tenant} has no {reference}")
+    def resolve(self, reference: str, *, tenant: object, uses: object) -> str:
+        raise LookupError(f"{tenant} has no {reference} for {uses}")
 
     def seal(self, plain: bytes, *, context: Mapping[str, str]) -> bytes:
         raise LookupError(f"nothing to seal {len(plain)} bytes with ({len(context)})")

@@ -89,7 +89,10 @@ def build(settings: Settings) -> Process:
 
 def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
     ids, clock, changes = UuidV7Ids(), SystemClock(), PostgresChangeFeed(database)
-    secrets, queries = TenantSecrets.of(settings.secrets), PostgresQueries(database)
+    secrets, queries = (
+        TenantSecrets.of(settings.secrets, settings.profile),
+        PostgresQueries(database),
+    )
     return Ports(
         unit=PostgresUnitOfWork(database, ids),
         queries=queries,

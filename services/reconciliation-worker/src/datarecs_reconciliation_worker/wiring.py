@@ -140,7 +140,7 @@ def _preparing(settings: Settings) -> Preparing:
 
     return Preparing(
         decode=StoredSpecs(),
-        secrets=TenantSecrets.of(settings.secrets),
+        secrets=TenantSecrets.of(settings.secrets, settings.profile),
         connect=connect,
         break_key=lambda tenant: derived_key(
             settings.secrets, tenant=tenant, purpose="break-ids"

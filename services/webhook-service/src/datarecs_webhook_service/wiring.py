@@ -82,7 +82,7 @@ def build(settings: Settings) -> Process:
             owner=f"{socket.gethostname()}/{os.getpid()}",
         ),
         requests=RequestMaker(
-            secrets=TenantSecrets.of(settings.secrets),
+            secrets=TenantSecrets.of(settings.secrets, settings.profile),
             user_agent=f"datarecs-webhook/{version('datarecs-webhook-service')}",
             child_trace=child_of,
         ),

@@ -1,10 +1,12 @@
 """Clock, ids, metrics, secrets and blobs: the small outside things every process needs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
+
+from datarecs_core.access.references import SecretUse
 
 
 class Clock(Protocol):
@@ -46,8 +48,11 @@ class Metrics(Protocol):
 
 
 class SecretStore(Protocol):
-    def resolve(self, reference: str, *, tenant: UUID) -> str:
-        """The value behind `env:`, `file:`; raises SecretUnavailableError, SecretRefusedError."""
+    def resolve(self, reference: str, *, tenant: UUID, uses: Collection[SecretUse]) -> str:
+        """The value of `env:` or `file:`, when the operator lets it be sent to all of `uses`.
+
+        Raises SecretUnavailableError, SecretRefusedError.
+        """
 
     def seal(self, plain: bytes, *, context: Mapping[str, str]) -> bytes:
         """AES-256-GCM envelope bound to the context (tenant, resource uid, field, version)."""

@@ -17,14 +17,19 @@ from datarecs_cli.stack.credentials import LocalSecrets
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.part import Part
 from datarecs_cli.stack.process import Command
+from datarecs_core.access.references import LOCALLY_FREE, SecretPurpose, parse_use
 
 RELAY_ROLE = "datarecs_relay"
 RELAY_PRINCIPAL = "relay"
 KEK_ID = "local-1"
 FIRST_TENANT_LABEL = "DEFAULT"
 """In names of `env:` references: DATARECS_CONN_DEFAULT_…"""
-NOT_HANDED_ON = ("DATARECS_TEST_", "DATARECS_API_KEY", "DATARECS_DATABASE__", "DATARECS_KAFKA__")
-"""Of our own environment: what is ours alone, and what every service gets in its own form."""
+HANDED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Of our own environment, besides settings: what a program needs to run at all."""
+COMMON = frozenset({"PROFILE", "BASE_URL", "LOG", "SIDE", "OTEL", "LIVE", "SECRETS_DIR"})
+"""Settings of every service."""
+SECRETS_OF_TENANTS = "DATARECS_CONN_"
+USES = "DATARECS_SECRETS__USES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,10 @@ class Service:
     """Database role."""
     principal: str | None = None
     """Broker principal; None for services without Kafka."""
+    sections: frozenset[str] = frozenset()
+    """Settings it reads besides COMMON, its database login and its broker principal."""
+    purposes: frozenset[SecretPurpose] = frozenset()
+    """What it sends tenants' secrets as; a variable bound to other purposes does not reach it."""
     hosts_relay: bool = False
     needs_java: bool = False
     ready_limit_s: float = 30
@@ -61,6 +70,7 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_core_api"),
         side_port=9091,
         role="datarecs_api",
+        sections=frozenset({"API", "BLOB", "EGRESS", "SECRETS"}),
         settings={"DATARECS_API__PORT": "{api_port}"},
     ),
     Service(
@@ -68,6 +78,7 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_run_controller"),
         side_port=9092,
         role="datarecs_controller",
+        sections=frozenset({"LAUNCHER", "OUTBOX", "QUEUE"}),
         principal="run-controller",
         hosts_relay=True,
     ),
@@ -76,6 +87,10 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_reconciliation_worker"),
         side_port=9093,
         role="datarecs_worker_run",
+        sections=frozenset(
+            {"BLOB", "EGRESS", "FILES", "JAVA", "QUEUE", "SECRETS", "SPARK", "WORKER"}
+        ),
+        purposes=LOCALLY_FREE,
         needs_java=True,
         ready_limit_s=120,
         settings={
@@ -89,6 +104,7 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_email_notifier"),
         side_port=9094,
         role="datarecs_mail",
+        sections=frozenset({"MAIL"}),
         principal="email-notifier",
         settings={
             "DATARECS_MAIL__TRANSPORT": "file",
@@ -102,6 +118,8 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_webhook_service"),
         side_port=9095,
         role="datarecs_webhook",
+        sections=frozenset({"EGRESS", "SECRETS", "WEBHOOK"}),
+        purposes=frozenset(SecretPurpose) - LOCALLY_FREE,
         principal="webhook-service",
     ),
 )
@@ -179,21 +197,52 @@ def _group_is_free(service: Service, around: Surroundings) -> bool:
 
 
 def environment_of(service: Service, around: Surroundings) -> dict[str, str]:
-    """The whole environment of a service's process; no secret stands in it."""
+    """The whole environment of a service's process: what it reads, and no secret of the stack."""
     own = {name: _filled(value, around) for name, value in service.settings.items()}
     return (
-        _shared(around)
+        _of_its_sections(service, _shared(around))
         | own
-        | {
-            name: value
-            for name, value in around.environment.items()
-            if not name.startswith(NOT_HANDED_ON)
-        }
-        | _java(around)
+        | _of_its_sections(service, around.environment)
+        | {name: around.environment[name] for name in HANDED_ON if name in around.environment}
+        | _secrets_of_tenants(service, around.environment)
+        | (_java(around) if service.needs_java else {})
         | _database(service, around)
         | _broker(service, around)
         | {"DATARECS_SIDE__PORT": str(around.ports[service.side_port_name])}
     )
+
+
+def _of_its_sections(service: Service, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the service reads; others may hold what it has no business with."""
+    read = COMMON | service.sections
+    return {
+        name: value
+        for name, value in settings.items()
+        if name.startswith("DATARECS_") and _section(name) in read
+    }
+
+
+def _section(name: str) -> str:
+    """`MAIL` of DATARECS_MAIL__HOST; DATARECS_BASE_URL stands in no section."""
+    plain = name.removeprefix("DATARECS_")
+    return plain.partition("__")[0] if "__" in plain else plain.removesuffix("_FILE")
+
+
+def _secrets_of_tenants(service: Service, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that tenants refer to, for whoever sends them.
+
+    One that the operator bound reaches the services of its purposes; one without a binding may be
+    a database's or a catalog's in profile `local`, and reaches whoever opens those.
+    """
+    uses = json.loads(environment.get(USES, "{}"))
+    found = {}
+    for name, value in environment.items():
+        if name.startswith(SECRETS_OF_TENANTS):
+            texts = uses.get(f"env:{name}")
+            bound = LOCALLY_FREE if texts is None else {parse_use(text).purpose for text in texts}
+            if not bound.isdisjoint(service.purposes):
+                found[name] = value
+    return found
 
 
 def _filled(value: str, around: Surroundings) -> str:

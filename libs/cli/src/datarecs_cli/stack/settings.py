@@ -4,9 +4,10 @@ Loaded like any service's, so an unknown name is refused with the nearest known 
 stand in files, and `datarecs.toml` counts. The result is handed on as an environment.
 """
 
+import json
 from collections.abc import Mapping
 
-from datarecs_runtime.sections import Database, Jars, Java, Kafka
+from datarecs_runtime.sections import Database, Jars, Java, Kafka, Secrets
 from datarecs_runtime.settings import ServiceSettings, load
 
 
@@ -19,6 +20,8 @@ class StackSettings(ServiceSettings):
     """The Java to use."""
     jars: Jars = Jars()
     """Where jars are fetched."""
+    secrets: Secrets = Secrets()
+    """Which service sends which secret of a tenant."""
 
 
 def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -39,5 +42,8 @@ def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
         "DATARECS_JAVA__HOME": str(settings.java.home or ""),
         "DATARECS_JAVA__OPTIONS": settings.java.options,
         "DATARECS_JARS__MIRROR": settings.jars.mirror or "",
+        "DATARECS_SECRETS__USES": json.dumps(settings.secrets.uses)
+        if settings.secrets.uses
+        else "",
     }
     return dict(environment) | {name: value for name, value in found.items() if value}

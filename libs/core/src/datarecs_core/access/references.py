@@ -1,12 +1,14 @@
-"""Secret references: which a tenant may use at all, by their text alone.
+"""Secret references: which a tenant may use, and where each may be sent.
 
 Its own module because a reference is refused when it is written and again when it is used, by the
-same rule; only `datarecs_runtime.secrets` looks behind it.
+same rules; only `datarecs_runtime.secrets` reads what it leads to.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import PurePosixPath
 
 from datarecs_core.errors.security import SecretRefusedError
@@ -20,14 +22,77 @@ class ReferenceKind(StrEnum):
     FILE = "file"
 
 
+class SecretPurpose(StrEnum):
+    """What a secret is sent as."""
+
+    POSTGRES = "postgres"
+    """Password of a PostgreSQL login, also of the one that keeps an Iceberg catalog."""
+    ICEBERG = "iceberg"
+    """Token or credential of an Iceberg REST catalog."""
+    WEBHOOK = "webhook"
+    """Bearer or header of a webhook request."""
+    SIGNING = "signing"
+    """Key that signs webhook requests."""
+    URL = "url"
+    """A webhook's whole URL; it names its host itself."""
+
+
+LOCALLY_FREE = frozenset({SecretPurpose.POSTGRES, SecretPurpose.ICEBERG})
+"""Purposes that need no binding in profile `local`, where one person runs and declares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """One purpose at one host, as the operator writes it: `postgres:ledger.example.com`."""
+
+    purpose: SecretPurpose
+    host: str = ""
+    """In the form of `normal_host`; empty for `url` alone."""
+
+    def __str__(self) -> str:
+        return f"{self.purpose}:{self.host}" if self.host else str(self.purpose)
+
+
+def parse_use(text: str) -> SecretUse:
+    """The use that an operator wrote.
+
+    Raises:
+        ValueError: an unknown purpose, or a host that is missing or stands where none belongs.
+    """
+    purpose_text, _, host = text.partition(":")
+    try:
+        purpose = SecretPurpose(purpose_text)
+    except ValueError:
+        known = ", ".join(SecretPurpose)
+        raise ValueError(f"a use starts with one of {known}") from None
+    if (purpose is SecretPurpose.URL) == bool(host):
+        raise ValueError("write purpose:host, and `url` without a host")
+    return SecretUse(purpose=purpose, host=normal_host(host))
+
+
+def normal_host(host: str) -> str:
+    """The one spelling under which hosts of bindings and of declarations are compared."""
+    plain = host.strip("[]").removesuffix(".").lower()
+    if not plain.isascii():
+        plain = plain.encode("idna").decode()
+    try:
+        return str(ip_address(plain))
+    except ValueError:
+        return plain
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRules:
-    """What one tenant may refer to."""
+    """What one tenant may refer to, and for which uses."""
 
     env_prefix: str
     """Such as `DATARECS_CONN_DEFAULT_`; at least one more character must follow."""
     file_root: str | None
     """The tenant's own folder; None when the operator set no secret root."""
+    uses: Mapping[str, frozenset[SecretUse]] = field(default_factory=dict)
+    """By reference, of all tenants: what the operator bound it to."""
+    free: frozenset[SecretPurpose] = frozenset()
+    """Purposes for which a reference without any binding is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +119,24 @@ def check_reference(text: str, rules: ReferenceRules) -> SecretReference:
     else:
         _check_path(place, rules)
     return SecretReference(kind=kind, place=place)
+
+
+def check_use(text: str, use: SecretUse, rules: ReferenceRules) -> bool:
+    """Whether the operator bound the reference to this use; False: unbound, and accepted so.
+
+    Raises:
+        SecretRefusedError: it is bound to other uses, or to none where a binding is needed.
+    """
+    bound = rules.uses.get(text)
+    if bound is None and use.purpose in rules.free:
+        return False
+    if bound is None or use not in bound:
+        raise SecretRefusedError(
+            kind=text.partition(":")[0],
+            rule=f"it may not be used for {use}; the operator allows that in "
+            "DATARECS_SECRETS__USES",
+        )
+    return True
 
 
 def _check_name(name: str, rules: ReferenceRules) -> None:

@@ -28,11 +28,13 @@ class SecurityCode(ErrorCode):
     )
     SECRET_REFUSED = Entry(
         docs_id="DR6003",
-        meaning="A secret reference points outside what the tenant may use.",
-        causes="`env:` without the tenant's prefix, `file:` outside the tenant's secret folder, or "
-        "a kind of reference that does not exist.",
+        meaning="A secret reference points outside what the tenant may use, or would be sent where "
+        "the operator does not allow it.",
+        causes="`env:` without the tenant's prefix, `file:` outside the tenant's secret folder, a "
+        "kind of reference that does not exist, or no binding to this purpose and host.",
         remedy="Use `env:` with the tenant's prefix (DATARECS_CONN_<TENANT>_…) or `file:` below "
-        "the tenant's folder.",
+        "the tenant's folder; let the operator bind it to purpose and host in "
+        "DATARECS_SECRETS__USES.",
     )
     SECRET_UNAVAILABLE = Entry(
         docs_id="DR6004",

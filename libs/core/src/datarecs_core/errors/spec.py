@@ -131,6 +131,14 @@ class SpecCode(ErrorCode):
         remedy="Store the secret and write its reference: `env:NAME` or `file:/path`. Change the "
         "secret, since it has been in a file.",
     )
+    SECRET_FOR_ANOTHER_USE = Entry(
+        docs_id="DR1081",
+        meaning="A secret reference stands where the operator does not allow it to be sent.",
+        causes="The host was changed, the reference belongs to another system, or nobody bound it "
+        "to this purpose and host yet.",
+        remedy="Use the reference that belongs to this host. Else let the operator bind it: "
+        "DATARECS_SECRETS__USES, or `[secrets.uses]` of datarecs.toml.",
+    )
     UNENCRYPTED_TRANSPORT = Entry(
         docs_id="DR1080",
         meaning="A password and rows could travel over a network without encryption.",

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import urlsplit
 
+from datarecs_core.access.references import SecretPurpose, SecretUse, normal_host
 from datarecs_core.errors.faults import Fault, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
@@ -127,6 +129,30 @@ class Connection:
     config: ConnectionConfig
     auth: Mapping[str, str] = field(default_factory=dict)
     """Secret references by field, such as `password`: `env:NAME` or `file:/path`."""
+
+
+def secret_uses(config: ConnectionConfig, name: str) -> tuple[SecretUse, ...]:
+    """Where the secret of an `auth` field goes; none when this configuration sends it nowhere.
+
+    A credential is exchanged at one host for a token that goes to another, so it counts for both.
+    """
+    match config, name:
+        case (PostgresConfig() as server, "password") | (
+            IcebergConfig(catalog=SqlCatalog(postgres=PostgresConfig() as server)),
+            "password",
+        ):
+            return (SecretUse(purpose=SecretPurpose.POSTGRES, host=normal_host(server.host)),)
+        case IcebergConfig(catalog=RestCatalog() as catalog), "token":
+            return _catalog_uses(catalog.uri)
+        case IcebergConfig(catalog=RestCatalog() as catalog), "credential":
+            return _catalog_uses(catalog.token_uri or catalog.uri, catalog.uri)
+        case _:
+            return ()
+
+
+def _catalog_uses(*urls: str) -> tuple[SecretUse, ...]:
+    hosts = dict.fromkeys(normal_host(urlsplit(url).hostname or "") for url in urls)
+    return tuple(SecretUse(purpose=SecretPurpose.ICEBERG, host=host) for host in hosts)
 
 
 SERVES: Mapping[SourceKind, ConnectionType] = {

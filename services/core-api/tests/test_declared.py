@@ -510,9 +510,10 @@ class TestASigningSecret:
 def test_a_tenant_named_by_the_caller_has_no_effect(house: MemoryApiHouse) -> None:
     ana, other = house.caller(), str(B_TENANT)
     headers = {"X-Tenant": other, "tenantid": other, "Cookie": f"tenant_id={other}"}
-    made = ana.post(f"{JOBS}?tenant_id={other}&tenant={other}", json=JOB, headers=headers)
-    assert made.status_code == 201
-    assert house.caller(B_TENANT).get(f"{JOBS}?tenant_id={A_TENANT}").json()["items"] == []
+    refused = ana.post(f"{JOBS}?tenant_id={other}&tenant={other}", json=JOB, headers=headers)
+    assert pointers(refused) == ["/query/tenant_id", "/query/tenant"]
+    assert ana.post(JOBS, json=JOB, headers=headers).status_code == 201
+    assert house.caller(B_TENANT).get(JOBS).json()["items"] == []
     assert len(ana.get(JOBS, headers=headers).json()["items"]) == 1
 
 

@@ -118,16 +118,14 @@ def _is_ready(answer: Json) -> bool:
 def _refusals(operation: Json, method: str) -> Iterator[int]:
     """What follows from the shape of a route; the rest it declares itself."""
     parameters = operation.get("parameters", [])
-    yield from (400, 500, 503)
+    yield from (400, 422, 500, 503)
     if "security" in operation:
         yield from (401, 429)
         if operation["x-datarecs-permission"] != "any principal":
             yield 403
     if any(one["in"] == "path" for one in parameters):
         yield 404
-    if any(one["in"] in {"query", "header"} for one in parameters):
-        yield 422
     if "requestBody" in operation:
-        yield from (413, 415, 422)
+        yield from (413, 415)
     if method == "post":
         yield 409

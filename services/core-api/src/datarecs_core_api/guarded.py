@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute, APIWebSocketRoute, iter_route_contexts
 
 from datarecs_core.access.permissions import Permission
 from datarecs_core_api.auth import Needs
+from datarecs_core_api.strict_query import refuse_other_parameters
 
 PREFIX = "/api/v1"
 ANY_PRINCIPAL = "any principal"
@@ -24,6 +25,14 @@ class TakesBody(Protocol):
         """The Request Body Object of OpenAPI; schemas by reference to components."""
 
 
+class StrictRoute(APIRoute):
+    """A route that refuses query parameters it does not know."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  FastAPI's own options
+        super().__init__(path, endpoint, **options)
+        refuse_other_parameters(self, position=0)
+
+
 class GuardedRoute(APIRoute):
     """Raises TypeError at registration when it does not ask for exactly one permission, first."""
 
@@ -33,6 +42,7 @@ class GuardedRoute(APIRoute):
         guards = [call for call in calls if isinstance(call, Needs)]
         if len(guards) != 1 or calls[0] is not guards[0]:
             raise TypeError(f"{path} must ask for exactly one permission, before anything else")
+        refuse_other_parameters(self, position=1)
         asked = guards[0].permission
         self.permission_name = ANY_PRINCIPAL if asked is None else str(asked)
         bodies = [call.request_body() for call in calls if isinstance(call, TakesBody)]

@@ -30,6 +30,7 @@ from datarecs_core_api.streaming import (
     last_seen,
     opened,
 )
+from datarecs_core_api.strict_query import check_names
 from datarecs_core_api.tenant_live import TenantStream
 from datarecs_core_api.tickets import TICKET_BYTES, Doorkeeper, issue
 
@@ -122,6 +123,7 @@ async def follow(socket: WebSocket) -> None:
     keys = authenticator(socket)
     door = Doorkeeper(keys=keys, finder=use.finder, unit=use.unit, base_url=use.base_url)
     try:
+        check_names({"ticket": False}, (name for name, _ in socket.query_params.multi_items()))
         caller = await run_in_threadpool(door.admitted, socket)
         with use.following.place(caller, kind="ws"):
             await socket.accept()

@@ -4,13 +4,13 @@ from fastapi import APIRouter, Request, Response
 
 from datarecs_core_api.auth import AnyPrincipal, Reader
 from datarecs_core_api.conditional import json_answer
-from datarecs_core_api.guarded import GuardedRoute
+from datarecs_core_api.guarded import GuardedRoute, StrictRoute
 from datarecs_core_api.outputs import JsonObject, KindOut, LiveOut, Page, ReadyOut, WhoamiOut
 from datarecs_core_api.problems import not_found
 from datarecs_specs.json_schema import json_schema
 from datarecs_specs.kinds import KINDS, kind_named
 
-open_router = APIRouter(tags=["system"])
+open_router = APIRouter(tags=["system"], route_class=StrictRoute)
 router = APIRouter(prefix="/api/v1", tags=["system"], route_class=GuardedRoute)
 
 

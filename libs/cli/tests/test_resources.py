@@ -13,8 +13,10 @@ from datarecs_cli.main import run
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.security import SecurityCode
 from datarecs_testing.scripted_api import (
+    RUN_ID,
     Reply,
     ScriptedApi,
+    a_run_view,
     hangs_up,
     refuses,
     says,
@@ -273,3 +275,14 @@ def test_a_deletion_says_how_far_it_came(
 def test_nothing_is_deleted_unasked_without_a_person(server: ScriptedApi) -> None:
     assert run(["delete", "rule", "finance"]) == 2
     assert server.requests == []
+
+
+def test_a_run_shows_the_reason_of_its_trigger(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = a_run_view(trigger_reason="the books were corrected")
+    server.on("GET", "/runs", says({"items": [shown], "next": None}))
+    server.on("GET", f"/runs/{RUN_ID}", says(shown))
+    for command in (["get", "runs"], ["get", "run", RUN_ID]):
+        assert run(command) == 0
+        assert "the books were corrected" in capsys.readouterr().out

@@ -16,6 +16,7 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Run, RunResult, RunStatus
 from datarecs_core.values import TenantId
 from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_core_api.triggering import TriggerIn
 from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryTransaction, MemoryUnitOfWork
 from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
@@ -105,6 +106,41 @@ class TestATrigger:
         ana.post(RUNS, json={"deadline": "PT90S", "priority": 9})
         (run,) = runs_of(house)
         assert (run.deadline_seconds, run.priority) == (90, 9)
+
+    def test_keeps_its_reason_on_the_run_and_in_the_event(
+        self, house: MemoryApiHouse, ana: TestClient
+    ) -> None:
+        made = ana.post(RUNS, json={"reason": "the books were corrected"}).json()
+        assert made["trigger_reason"] == "the books were corrected"
+        place = f"/api/v1/runs/{made['run_id']}"
+        assert ana.get(place).json()["trigger_reason"] == "the books were corrected"
+        assert ana.get("/api/v1/runs").json()["items"] == [ana.get(place).json()]
+        (event,) = ana.get(f"{place}/events").json()["items"]
+        assert event["data"]["reason"] == "the books were corrected"
+        assert runs_of(house)[0].trigger_reason == "the books were corrected"
+
+    def test_without_a_reason_has_none_anywhere(self, ana: TestClient) -> None:
+        made = ana.post(RUNS).json()
+        assert made["trigger_reason"] is None
+        (event,) = ana.get(f"/api/v1/runs/{made['run_id']}/events").json()["items"]
+        assert "reason" not in event["data"]
+
+    @pytest.mark.parametrize("name", TriggerIn.model_fields)
+    def test_shows_the_effect_of_every_field_it_takes(self, ana: TestClient, name: str) -> None:
+        """A new field of the body fails here until the run shows what it did."""
+        values = {
+            "parameters": {"day": "2026-01-31"},
+            "deadline": "PT90S",
+            "priority": 9,
+            "reason": "the books were corrected",
+        }
+        runs = with_parameter(ana)
+        day = {"parameters": {"day": "2026-01-30"}}
+        plain = ana.post(runs, json=day).json()
+        changed = ana.post(runs, json={**day, name: values[name]}).json()
+        always = {"run_id", "execution_name", "created_at"}
+        differs = {field for field, value in plain.items() if changed[field] != value}
+        assert differs - always
 
     def test_finds_the_job_by_its_uid_too(self, ana: TestClient) -> None:
         uid = ana.get("/api/v1/jobs/ledger-vs-exports").json()["metadata"]["uid"]

@@ -21,6 +21,7 @@ _RUNS = (
     Column(title="RESULT", member="result"),
     Column(title="UNMATCHED", member="rows_unmatched", number=True),
     Column(title="CREATED", member="created_at"),
+    Column(title="REASON", member="trigger_reason"),
 )
 _OWNED = ("uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 """Metadata that only the server writes."""

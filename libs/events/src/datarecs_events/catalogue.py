@@ -183,7 +183,7 @@ def _worker(name: Type, event_class: EventClass, *, absent: tuple[str, ...] = ()
 
 
 _RUNS = (
-    _platform(Type.RUN_TRIGGERED, run.RunTriggered, Service.CORE_API),
+    _platform(Type.RUN_TRIGGERED, run.RunTriggered, Service.CORE_API, addition=2),
     _platform(Type.RUN_QUEUED, run.RunQueued, Service.RUN_CONTROLLER),
     _platform(Type.RUN_QUEUE_ERRORED, run.RunQueueErrored, Service.RUN_CONTROLLER),
     _platform(Type.RUN_FINALISED, run.RunFinalised, Service.RUN_CONTROLLER, addition=2),

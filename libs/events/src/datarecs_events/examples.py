@@ -76,7 +76,9 @@ _TOLERANCES = (
 )
 
 _RUNS: tuple[object, ...] = (
-    run.RunTriggered(**_OF_RUN, mode=RunMode.IMMEDIATE, triggered_by="u-7f3"),
+    run.RunTriggered(
+        **_OF_RUN, mode=RunMode.IMMEDIATE, triggered_by="u-7f3", reason="Month end, second close"
+    ),
     run.RunQueued(**_OF_RUN, argo_workflow_name=_NAME),
     run.RunQueueErrored(**_OF_RUN, reason="the backend refused the run: quota exceeded"),
     run.RunFinalised(**_OF_ATTEMPT, result=RunResult.UNMATCHED, summary=_SUMMARY),

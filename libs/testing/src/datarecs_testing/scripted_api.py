@@ -115,6 +115,7 @@ def a_run_view(**changes: object) -> dict[str, object]:
         "result": None,
         "error": None,
         "summary": None,
+        "trigger_reason": None,
         "cancelled_by": None,
         "cancel_reason": None,
         "last_sequence": 0,

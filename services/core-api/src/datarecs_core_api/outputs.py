@@ -74,6 +74,8 @@ class RunOut(Out):
     parameters: JsonObject
     mode: RunMode
     triggered_by: str
+    trigger_reason: str | None
+    """What the request of the trigger gave."""
     status: RunStatus
     result: RunResult | None
     error: ErrorOut | None

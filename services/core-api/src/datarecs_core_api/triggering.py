@@ -33,7 +33,14 @@ class TriggerIn(In):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"parameters": {"day": "2026-01-31"}, "deadline": "PT30M", "priority": 5}]
+            "examples": [
+                {
+                    "parameters": {"day": "2026-01-31"},
+                    "deadline": "PT30M",
+                    "priority": 5,
+                    "reason": "the books were corrected",
+                }
+            ]
         }
     )
 
@@ -44,7 +51,7 @@ class TriggerIn(In):
     priority: Annotated[int, Field(ge=0, le=9)] | None = None
     """0 to 9, 9 the most urgent."""
     reason: ShortText | None = None
-    """For the audit."""
+    """Stored on the run, in `run.triggered` and in the audit."""
 
 
 def command_of(
@@ -62,6 +69,7 @@ def command_of(
         spec_hash=job.spec_hash,
         spec=job.spec,
         triggered_by=caller.subject,
+        reason=wanted.reason,
         parameters=_parameters(tx, definition, wanted.parameters),
         priority=execution.priority if wanted.priority is None else wanted.priority,
         deadline_seconds=int(_deadline(wanted, execution.deadline).total_seconds()),

@@ -41,6 +41,7 @@ def run_view(run: Run) -> RunOut:
         parameters=run.parameters,
         mode=run.mode,
         triggered_by=run.triggered_by,
+        trigger_reason=run.trigger_reason,
         status=run.status,
         result=run.result,
         error=_error(run.error),

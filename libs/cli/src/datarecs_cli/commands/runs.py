@@ -33,7 +33,7 @@ def run(
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="do not wait for the end")] = False,
     no_apply: Annotated[bool, typer.Option("--no-apply", help="run FILE's job as it is")] = False,
-    reason: Annotated[str | None, typer.Option(help="why, for the audit")] = None,
+    reason: Annotated[str | None, typer.Option(help="why; shown with the run")] = None,
     report: Annotated[Path | None, typer.Option(help="where to save the HTML report")] = None,
     junit: Annotated[
         Path | None, typer.Option(help="where to save the verdict as JUnit XML")

@@ -108,6 +108,8 @@ class RunTriggered(RunEvent):
     """IMMEDIATE: a user or program asked; SCHEDULED: a cron slot fired."""
     triggered_by: str
     """User id, or the literal `scheduled`."""
+    reason: str | None = None
+    """What the user wrote; absent when nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,8 @@ class Run:
     parameters: Mapping[str, object] = field(default_factory=dict)
     mode: RunMode = RunMode.IMMEDIATE
     triggered_by: str
+    trigger_reason: str | None = None
+    """What the request of the trigger gave."""
     idempotency_key: str | None = None
     status: RunStatus = RunStatus.TRIGGERED
     result: RunResult | None = None

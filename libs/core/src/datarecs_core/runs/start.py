@@ -38,6 +38,8 @@ class TriggerRun:
     """The job as it stands now; frozen into the run."""
     triggered_by: str
     """User id, or the literal `scheduled`."""
+    reason: str | None = None
+    """Why, for people."""
     mode: RunMode = RunMode.IMMEDIATE
     parameters: Mapping[str, object] = field(default_factory=dict)
     idempotency_key: str | None = None
@@ -64,6 +66,7 @@ def trigger(command: TriggerRun, *, now: datetime, timing: Timing = DEFAULT_TIMI
         parameters=command.parameters,
         mode=command.mode,
         triggered_by=command.triggered_by,
+        trigger_reason=None if command.reason is None else told(command.reason),
         idempotency_key=command.idempotency_key,
         backend=command.backend,
         execution_name=execution_name(command.job_id, command.run_id),
@@ -82,6 +85,7 @@ def trigger(command: TriggerRun, *, now: datetime, timing: Timing = DEFAULT_TIMI
         tenant_id=run.tenant_id,
         mode=run.mode,
         triggered_by=run.triggered_by,
+        reason=run.trigger_reason,
     )
     return RunDecision(
         run,

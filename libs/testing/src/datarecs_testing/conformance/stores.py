@@ -122,6 +122,7 @@ def triggered(run: Run) -> Event:
         tenant_id=run.tenant_id,
         mode=run.mode,
         triggered_by=run.triggered_by,
+        reason=run.trigger_reason,
     )
 
 

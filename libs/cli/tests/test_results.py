@@ -224,7 +224,7 @@ def test_keys_are_listed_and_revoked(
     server.on("GET", "/keys", says({"items": [key], "next": None}))
     server.on("DELETE", "/keys/k1", says({"key_id": "k1", "revoked": True}))
     assert run(["key", "list", "--all"]) == run(["key", "revoke", "k1"]) == 0
-    assert server.requests[0].url.params["everybody"] == "true"
+    assert server.requests[0].url.params["all"] == "true"
     assert capsys.readouterr().out.splitlines()[1].split() == ["k1", "ci", "admin"]
 
 
@@ -239,10 +239,19 @@ def test_deliveries_tell_their_attempts_and_what_is_next(
         "due_at": "2026-01-15T12:05:00.000000Z",
     }
     done = {**delivery, "delivery_id": "d2", "state": "SUCCEEDED", "attempts": [{"status": 204}]}
-    server.on("GET", "/webhook-endpoints/erp/deliveries", says({"items": [delivery, done]}))
+    place = "/webhook-endpoints/erp/deliveries"
+    server.on(
+        "GET",
+        place,
+        says({"items": [delivery], "next": "c1"}),
+        says({"items": [done], "next": None}),
+        says({"items": [done], "next": None}),
+    )
     assert run(["webhook", "deliveries", "--endpoint", "erp"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][2:] == ["PENDING", "2", "TIMEOUT", "2026-01-15T12:05:00.000000Z"]
     assert lines[2][2:] == ["SUCCEEDED", "1", "204"]
+    assert server.requests[1].url.params["cursor"] == "c1"
     run(["webhook", "deliveries", "--endpoint", "erp", "--state", "succeeded", "-o", "name"])
     assert capsys.readouterr().out == "d2\n"
+    assert server.requests[2].url.params["state"] == "SUCCEEDED"

@@ -74,6 +74,40 @@ def test_the_newest_come_first_with_their_attempts(house: MemoryApiHouse, place:
     assert limited == items[:2]
 
 
+def test_pages_hold_each_delivery_once(house: MemoryApiHouse, place: str) -> None:
+    caller, listed = house.caller(), list[str]()
+    whole = caller.get(f"{place}/deliveries").json()
+    assert whole["next"] is None
+    path: str | None = f"{place}/deliveries?limit=1"
+    while path is not None:
+        answer = caller.get(path)
+        listed += [one["delivery_id"] for one in answer.json()["items"]]
+        path = answer.links["next"]["url"] if "Link" in answer.headers else None
+        assert (path is None) is (answer.json()["next"] is None)
+    assert listed == [one["delivery_id"] for one in whole["items"]]
+
+
+def test_a_state_is_filtered_by_the_server(house: MemoryApiHouse, place: str) -> None:
+    caller = house.caller()
+    assert len(caller.get(f"{place}/deliveries?state=PENDING").json()["items"]) == 3
+    assert caller.get(f"{place}/deliveries?state=DEAD_LETTERED").json()["items"] == []
+    assert caller.get(f"{place}/deliveries?state=LOST").status_code == 422
+
+
+@pytest.mark.case("U28")
+def test_a_cursor_is_good_for_its_own_list_alone(house: MemoryApiHouse, place: str) -> None:
+    caller = house.caller()
+    cursor = caller.get(f"{place}/deliveries?limit=1").json()["next"]
+    other = house.caller(B_TENANT)
+    elsewhere = declare(other, Kind.WEBHOOK_ENDPOINT)
+    for answer in (
+        caller.get(f"{place}/deliveries?state=PENDING&cursor={cursor}"),
+        other.get(f"{elsewhere}/deliveries?cursor={cursor}"),
+        caller.get(f"{HOOKS}?cursor={cursor}"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (400, "DR4006")
+
+
 def test_headers_and_bodies_are_for_those_who_read_samples(
     house: MemoryApiHouse, place: str
 ) -> None:

@@ -140,11 +140,13 @@ class Api:
         """The JSON object at `/api/v1/<parts>`."""
         return self.ask(Ask(method="GET", path=path_of(*parts), params=params)).json()
 
-    def pages(self, *parts: str, limit: int, params: Mapping[str, str]) -> Iterator[Json]:
+    def pages(
+        self, *parts: str, limit: int, params: Mapping[str, str], page_size: int = MAX_PAGE
+    ) -> Iterator[Json]:
         """At most `limit` items of a list, page after page."""
         left, more = limit, dict[str, str]()
         while left > 0:
-            page = self.get(*parts, **params, limit=str(min(left, MAX_PAGE)), **more)
+            page = self.get(*parts, **params, limit=str(min(left, page_size)), **more)
             items = page.get("items")
             for item in items if isinstance(items, list) else []:
                 left -= 1

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from uuid import UUID
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_core.values import EventId, ResourceUid
@@ -110,11 +111,21 @@ class MemoryDeliveries:
         mine = (one for one in self._rows.attempts.values() if one.key == key)
         return sorted(mine, key=lambda one: one.attempt_no)
 
-    def of_endpoint(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
-        newest = sorted(
-            self._of(endpoint), key=lambda one: (one.created_at, one.delivery_id), reverse=True
-        )
-        return newest[:limit]
+    def of_endpoint(
+        self,
+        endpoint: ResourceUid,
+        limit: int,
+        *,
+        state: DeliveryState | None = None,
+        before: tuple[datetime, UUID] | None = None,
+    ) -> list[Delivery]:
+        newest = sorted(self._of(endpoint), key=_position, reverse=True)
+        wanted = [
+            one
+            for one in newest
+            if state in (None, one.state) and (before is None or _position(one) < before)
+        ]
+        return wanted[:limit]
 
     def _of(self, endpoint: ResourceUid) -> list[Delivery]:
         return [one for one in self._rows.deliveries.values() if one.endpoint_uid == endpoint]
@@ -131,6 +142,10 @@ class MemoryDeliveries:
         if oldest_first:
             found.sort(key=lambda one: one.due_at)
         return found[:limit]
+
+
+def _position(delivery: Delivery) -> tuple[datetime, UUID]:
+    return delivery.created_at, delivery.delivery_id
 
 
 def _same_event(one: Delivery, other: Delivery) -> bool:

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cache
 from operator import attrgetter
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -32,6 +33,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
@@ -217,15 +219,24 @@ class PostgresDeliveries:
         )
         return [_attempt_of(row, key) for row in rows]
 
-    def of_endpoint(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+    def of_endpoint(
+        self,
+        endpoint: ResourceUid,
+        limit: int,
+        *,
+        state: DeliveryState | None = None,
+        before: tuple[datetime, UUID] | None = None,
+    ) -> list[Delivery]:
         table = WEBHOOK_DELIVERY.c
-        rows = self._session.execute(
-            select(WEBHOOK_DELIVERY)
-            .where(self._session.own(WEBHOOK_DELIVERY), table.endpoint_uid == endpoint)
-            .order_by(table.created_at.desc(), table.delivery_id.desc())
-            .limit(limit)
+        statement = select(WEBHOOK_DELIVERY).where(
+            self._session.own(WEBHOOK_DELIVERY), table.endpoint_uid == endpoint
         )
-        return [_delivery_of(row) for row in rows]
+        if state is not None:
+            statement = statement.where(table.state == state.value)
+        if before is not None:
+            statement = statement.where(tuple_(table.created_at, table.delivery_id) < before)
+        newest = statement.order_by(table.created_at.desc(), table.delivery_id.desc())
+        return [_delivery_of(row) for row in self._session.execute(newest.limit(limit))]
 
     def _locked(self, statement: Executable, parameters: Mapping[str, object]) -> list[Delivery]:
         rows = self._session.answer(statement, parameters)

@@ -5,9 +5,12 @@ is wrong: no answer, a broken stream, refusals for ever. No socket is opened.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import httpx
@@ -20,6 +23,7 @@ API_KEY = "drk_aaaaaaaaaaaa_" + "s" * 43
 RUN_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 JOB_ID = "01890a5d-ac96-774b-bcce-b302099a8001"
 TENANT_ID = "01890a5d-ac96-774b-bcce-b302099a8002"
+OPENAPI = Path(__file__).parents[4] / "docs" / "openapi.json"
 PREFIX = "io.datarecs.reconciliation."
 
 
@@ -35,8 +39,9 @@ class ScriptedApi:
         self._rules[method, f"/api/v1{path}"] = list(replies)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        """The handler of a MockTransport."""
+        """The handler of a MockTransport; what it is sent is published."""
         self.requests.append(request)
+        check_parameters(request)
         replies = self._rules.get((request.method, request.url.path))
         if replies is None:
             raise AssertionError(f"nobody expected {request.method} {request.url}")
@@ -60,6 +65,26 @@ class ScriptedApi:
         """Every httpx client made inside the block talks to this one."""
         with patch("httpx._client.HTTPTransport", lambda **_: self.transport):
             yield
+
+
+@cache
+def _published() -> Mapping[str, Mapping[str, Any]]:
+    document = json.loads(OPENAPI.read_text(encoding="utf-8"))
+    paths: Mapping[str, Mapping[str, Any]] = document["paths"]
+    return paths
+
+
+def check_parameters(request: httpx.Request) -> None:
+    """Every query parameter of the request is published for a route of its path."""
+    names = set(request.url.params)
+    for path, operations in _published().items():
+        pattern = re.sub(r"\{[a-z_]+\}", "[^/]+", path)
+        operation = operations.get(request.method.lower())
+        if operation is not None and re.fullmatch(pattern, request.url.path):
+            parameters = operation.get("parameters", ())
+            names -= {one["name"] for one in parameters if one["in"] == "query"}
+    if names:
+        raise AssertionError(f"{request.method} {request.url} sends unpublished {sorted(names)}")
 
 
 def written_credentials(folder: Path, *, server: str = SERVER, api_key: str = API_KEY) -> None:

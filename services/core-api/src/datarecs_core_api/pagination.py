@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 from urllib.parse import urlencode
 from uuid import UUID
 
-from fastapi import Request
+from fastapi import Query, Request
 
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.hashing import canonical_json
@@ -24,7 +25,15 @@ from datarecs_core_api.problems import ProblemError
 LIFETIME = timedelta(hours=24)
 MAX_LIMIT, DEFAULT_LIMIT = 200, 50
 _MAC_BYTES = 16
-_MAX_CURSOR = 1024
+MAX_CURSOR = 1024
+Cursor = Annotated[
+    str,
+    Query(
+        description="`next` of the page before; good for 24 hours.",
+        # a longer one is refused as any other that this list never gave (DR4006)
+        json_schema_extra={"minLength": 1, "maxLength": MAX_CURSOR},
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +72,7 @@ class Cursors:
             code=ApiCode.INVALID_CURSOR, detail="the cursor does not belong to this list"
         )
         try:
-            raw = base64.urlsafe_b64decode(text[:_MAX_CURSOR] + "=" * (-len(text) % 4))
+            raw = base64.urlsafe_b64decode(text[:MAX_CURSOR] + "=" * (-len(text) % 4))
         except (binascii.Error, ValueError) as cause:
             raise refused from cause
         mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]

@@ -15,7 +15,7 @@ from datarecs_core.notifications.evaluation import RuleState
 from datarecs_core.notifications.mail import Mail
 from datarecs_core.notifications.replies import Reply
 from datarecs_core.values import EventId, JobId, ResourceUid, TenantId
-from datarecs_core.webhooks.delivery import Delivery
+from datarecs_core.webhooks.delivery import Delivery, DeliveryState
 from datarecs_core.webhooks.health import EndpointState, Waiting
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import Message
@@ -109,8 +109,15 @@ class Deliveries(Protocol):
     def attempts(self, key: DeliveryKey) -> list[WebhookAttempt]:
         """The log of one delivery, by number."""
 
-    def of_endpoint(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
-        """Newest first, without locks."""
+    def of_endpoint(
+        self,
+        endpoint: ResourceUid,
+        limit: int,
+        *,
+        state: DeliveryState | None = None,
+        before: tuple[datetime, UUID] | None = None,
+    ) -> list[Delivery]:
+        """Newest first, without locks; those in `state`, older than `before` (made, id)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

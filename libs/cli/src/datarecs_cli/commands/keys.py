@@ -58,7 +58,7 @@ def list_keys(
 
     invocation = current()
     with connect(invocation) as api:
-        answer = api.get("keys", **({"everybody": "true"} if everybody else {}))
+        answer = api.get("keys", **({"all": "true"} if everybody else {}))
     found = answer.get("items")
     columns = [
         Column(title=member.upper().replace("_", " "), member=member)

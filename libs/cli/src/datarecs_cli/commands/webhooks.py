@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datarecs_cli.client import Json
     from datarecs_cli.receiver import Received
 
-MOST_DELIVERIES = 50
+DELIVERIES_A_PAGE = 50
 _DELIVERIES = tuple(
     Column(title=title, member=member)
     for title, member in (
@@ -80,7 +80,7 @@ def deliveries(
     endpoint: Annotated[str, typer.Option(metavar="NAME", help="of the WebhookEndpoint")],
     namespace: Annotated[str, typer.Option(help="of the endpoint")] = DEFAULT_NAMESPACE,
     state: Annotated[str | None, typer.Option(help="only these, such as DEAD_LETTERED")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST_DELIVERIES, help="newest first")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many, newest first")] = 20,
 ) -> ExitCode:
     """List an endpoint's newest deliveries with their attempts and what comes next."""
     from datarecs_cli.client import connect
@@ -88,25 +88,15 @@ def deliveries(
 
     invocation = current()
     with connect(invocation) as api:
-        answer = api.get(
-            "webhook-endpoints",
-            endpoint,
-            "deliveries",
-            namespace=namespace,
-            limit=str(limit),
-        )
-    found = answer.get("items")
-    items = [one for one in (found if isinstance(found, list) else []) if _in(state, one)]
+        where = {"namespace": namespace} | ({} if state is None else {"state": state.upper()})
+        path = ("webhook-endpoints", endpoint, "deliveries")
+        items = list(api.pages(*path, limit=limit, params=where, page_size=DELIVERIES_A_PAGE))
     data = invocation.output in (Output.JSON, Output.JSONL, Output.YAML)
     rows = items if data else [_delivery_row(one) for one in items]
     print_list("webhook", _DELIVERIES, rows, invocation)
     if not items:
         invocation.say("no deliveries")
     return ExitCode.DONE
-
-
-def _in(state: str | None, delivery: "Json") -> bool:
-    return state is None or str(delivery.get("state")) == state.upper()
 
 
 def _delivery_row(delivery: "Json") -> "Json":

@@ -244,3 +244,24 @@ class DeliveriesConformance:
             listed = tx.deliveries.of_endpoint(endpoint, 10)
             assert [one.delivery_id for one in listed] == [new.delivery_id, old.delivery_id]
             assert len(tx.deliveries.of_endpoint(endpoint, 1)) == 1
+
+    def test_the_newest_are_paged_and_filtered_by_state(self, stores: Stores) -> None:
+        endpoint = ResourceUid(an_id())
+        with stores.webhook.unit.begin(A_TENANT) as tx:
+            at = tx.now - HOUR  # two at the same moment are told apart by their ids
+            made = [fresh(tx, endpoint, created_at=moment) for moment in (at, at, tx.now)]
+            tx.deliveries.add(made)
+            newest = tx.deliveries.of_endpoint(endpoint, 10)
+            for place, last in enumerate(newest):
+                before = (last.created_at, last.delivery_id)
+                following = tx.deliveries.of_endpoint(endpoint, 10, before=before)
+                assert following == newest[place + 1 :]
+            dead = replace(
+                newest[1],
+                state=DeliveryState.DEAD_LETTERED,
+                reason=DeliveryReason.EXHAUSTED,
+            )
+            tx.deliveries.get([key_of(dead)])
+            tx.deliveries.save([dead])
+            wanted = DeliveryState.DEAD_LETTERED
+            assert tx.deliveries.of_endpoint(endpoint, 10, state=wanted) == [dead]

@@ -2,19 +2,21 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 
 from datarecs_application.ports.delivery import DeliveryKey
 from datarecs_application.ports.state import Transaction
 from datarecs_core.access.permissions import Permission
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
-from datarecs_core.webhooks.delivery import Delivery
+from datarecs_core.webhooks.delivery import Delivery, DeliveryState
 from datarecs_core_api.addressing import found_resource
 from datarecs_core_api.auth import Reader
+from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.inputs import Namespace
 from datarecs_core_api.outputs import DeliveryOut, Page
+from datarecs_core_api.pagination import Cursor, Position, next_link
 from datarecs_core_api.views import attempt_view, delivery_view
 from datarecs_specs.kinds import KINDS
 
@@ -23,23 +25,41 @@ ENDPOINT = KINDS[Kind.WEBHOOK_ENDPOINT]
 MAX_DELIVERIES, DEFAULT_DELIVERIES = 50, 20
 
 
-@router.get(f"/{ENDPOINT.path}/{{name}}/deliveries", operation_id="list_deliveries")
-def deliveries(
+@router.get(
+    f"/{ENDPOINT.path}/{{name}}/deliveries",
+    operation_id="list_deliveries",
+    responses={200: {"model": Page[DeliveryOut]}},
+)
+def list_deliveries(
     name: str,
     caller: Reader,
+    request: Request,
     use: Using,
     namespace: Namespace = DEFAULT_NAMESPACE,
+    state: DeliveryState | None = None,
     limit: Annotated[int, Query(ge=1, le=MAX_DELIVERIES)] = DEFAULT_DELIVERIES,
-) -> Page[DeliveryOut]:
-    """The newest deliveries with every attempt; headers and bodies for those who read samples."""
-    samples = caller.may(Permission.SAMPLE_READ)
+    cursor: Cursor | None = None,
+) -> Response:
+    """Newest first with every attempt; headers and bodies for those who read samples."""
+    samples, now = caller.may(Permission.SAMPLE_READ), use.clock.now()
 
-    def shown(tx: Transaction, delivery: Delivery) -> DeliveryOut:
+    def view(tx: Transaction, delivery: Delivery) -> DeliveryOut:
         key = DeliveryKey(delivery.received_on, delivery.delivery_id)
         attempts = tx.deliveries.attempts(key)
         return delivery_view(delivery, [attempt_view(one, samples=samples) for one in attempts])
 
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
         endpoint = found_resource(tx, ENDPOINT, name, namespace=namespace)
-        newest = tx.deliveries.of_endpoint(endpoint.uid, limit)
-        return Page(items=[shown(tx, one) for one in newest])
+        scope = {"list": "deliveries", "endpoint": str(endpoint.uid), "state": str(state)}
+        before = None
+        if cursor is not None:
+            at = use.cursors.read(cursor, tenant=caller.tenant_id, where=scope, now=now)
+            before = (at.created_at, at.id)
+        newest = tx.deliveries.of_endpoint(endpoint.uid, limit + 1, state=state, before=before)
+        items = [view(tx, one) for one in newest[:limit]]
+    following = None
+    if len(newest) > limit:
+        position = Position(created_at=items[-1].created_at, id=items[-1].delivery_id)
+        following = use.cursors.write(position, tenant=caller.tenant_id, where=scope, now=now)
+    page = Page(items=items, next=following)
+    return json_answer(page, headers=next_link(request, page.next))

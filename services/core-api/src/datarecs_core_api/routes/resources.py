@@ -34,7 +34,7 @@ from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import NAME_PATTERN, Namespace
 from datarecs_core_api.outputs import AppliedOut, CreatedOnce, Page, ResourceOut
-from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
+from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
 from datarecs_core_api.transactions import repeated
 from datarecs_core_api.views import applied_view, created_once, resource_view
 from datarecs_specs.documents import Expected
@@ -99,7 +99,7 @@ def _reading_routes(entry: KindEntry) -> None:
         use: Using,
         namespace: Namespaces = DEFAULT_NAMESPACE,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT,
-        cursor: str | None = None,
+        cursor: Cursor | None = None,
     ) -> Response:
         """Newest first; `next` is the cursor of the following page."""
         page = _page(use, caller, entry, namespace=namespace, limit=limit, cursor=cursor)

@@ -42,7 +42,7 @@ from datarecs_core_api.inputs import (
 )
 from datarecs_core_api.live import Stream, terminal_within
 from datarecs_core_api.outputs import EventPage, LaneOut, Page, RunOut, TimelineOut
-from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Position, next_link
+from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.streaming import (
     EVENT_SCHEMA,
@@ -224,7 +224,7 @@ def list_runs(
     cancel_requested: bool | None = None,
     id_prefix: Annotated[str | None, Query(pattern=r"^[0-9a-f-]{8,36}$")] = None,
     limit: Limit = DEFAULT_LIMIT,
-    cursor: str | None = None,
+    cursor: Cursor | None = None,
 ) -> Response:
     """Newest first, created in [since, until); `next` is the cursor of the following page.
 

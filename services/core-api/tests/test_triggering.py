@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from datarecs_application.errors import KeyBusyError, StoreBusyError, StoreUnava
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Run, RunResult, RunStatus
 from datarecs_core.values import TenantId
+from datarecs_core_api.preference import wait_of
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_core_api.triggering import TriggerIn
 from datarecs_memory.store import MemoryStore
@@ -366,11 +368,38 @@ class TestPreferWait:
         assert answer.headers["Preference-Applied"] == "wait=1"
         assert answer.headers["Retry-After"] == "1"
 
-    @pytest.mark.parametrize("wish", ["wait=0", "wait=31", "wait=-1", "wait=\u00b2", "wait", "x=1"])
-    def test_is_not_obeyed_out_of_its_bounds(self, ana: TestClient, wish: str) -> None:
+    @pytest.mark.parametrize(
+        "wish", ["wait=-1", "wait=\u00b2", "wait", "x=1", 'wait="5', "wait=1s"]
+    )
+    def test_is_ignored_when_it_cannot_be_read(self, ana: TestClient, wish: str) -> None:
         answer = ana.post(RUNS, headers={b"Prefer": wish.encode("latin-1")})
         assert answer.status_code == 202
         assert "Preference-Applied" not in answer.headers
+
+    @pytest.mark.parametrize("wish", ["wait=31", "wait=3600", f"wait={10**18}"])
+    def test_above_the_limit_names_the_wait_that_was_used(
+        self, house: MemoryApiHouse, ana: TestClient, wish: str
+    ) -> None:
+        house.following.end()  # nobody waits
+        answer = ana.post(RUNS, headers={"Prefer": wish})
+        assert answer.headers["Preference-Applied"] == "wait=30"
+
+    @pytest.mark.parametrize(
+        ("lines", "seconds"),
+        [
+            (["wait=31"], 30),
+            (["wait=0"], 0),
+            (["WAIT = 7; because=slow"], 7),
+            (['wait="7"'], 7),
+            (["respond-async", "handling=strict, wait=7"], 7),
+            (["wait=7, wait=9"], 7),
+            (["wait=soon, wait=9"], None),
+            (["waiting=9"], None),
+        ],
+    )
+    def test_is_read_as_rfc_7240_writes_it(self, lines: list[str], seconds: int | None) -> None:
+        limit = None if seconds is None else timedelta(seconds=seconds)
+        assert wait_of(lines) == limit
 
     def test_ends_early_when_the_process_drains(
         self, house: MemoryApiHouse, ana: TestClient

@@ -43,6 +43,7 @@ from datarecs_core_api.inputs import (
 from datarecs_core_api.live import Stream, terminal_within
 from datarecs_core_api.outputs import EventPage, LaneOut, Page, RunOut, TimelineOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
+from datarecs_core_api.preference import PreferredWait
 from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.streaming import (
     EVENT_SCHEMA,
@@ -59,8 +60,6 @@ from datarecs_specs.kinds import KINDS
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=GuardedRoute)
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
-Prefer = Annotated[str | None, Header(description="`wait=N`, N from 1 to 30 seconds.")]
-MAX_WAIT_S = 30
 ACCEPTED = 202
 
 
@@ -82,19 +81,10 @@ def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
     return run
 
 
-def _wait(prefer: str | None) -> timedelta | None:
-    """`Prefer: wait=N`, N from 1 to 30 seconds; anything else is not obeyed."""
-    for part in (prefer or "").split(","):
-        name, _, value = part.strip().partition("=")
-        digits = value.isascii() and value.isdigit() and len(value) <= 2  # noqa: PLR2004  digits of MAX_WAIT_S
-        if name.lower() == "wait" and digits and 1 <= int(value) <= MAX_WAIT_S:
-            return timedelta(seconds=int(value))
-    return None
-
-
-async def _waited(use: Ports, caller: Principal, answer: Response, prefer: str | None) -> Response:
+async def _waited(
+    use: Ports, caller: Principal, answer: Response, limit: timedelta | None
+) -> Response:
     """The answer when the run has ended or the time is up; headers of the first one stay."""
-    limit = _wait(prefer)
     if limit is None or answer.status_code != ACCEPTED:
         return answer
     run_id = json.loads(bytes(answer.body))["run_id"]
@@ -121,8 +111,8 @@ async def trigger(
     request: Request,
     body: Annotated[Sent[TriggerIn], Depends(JsonBody(TriggerIn))],
     use: Using,
+    wait: PreferredWait,
     namespace: Namespace = DEFAULT_NAMESPACE,
-    prefer: Prefer = None,
 ) -> Response:
     """Ask the job's question now. 202 with the run; `Prefer: wait=N` holds until it has ended."""
     wanted = body.value
@@ -157,7 +147,7 @@ async def trigger(
     )
     if "Idempotency-Replayed" not in answer.headers:
         crash_point(CrashPoint.TRIGGER_AFTER_COMMIT)
-    return await _waited(use, caller, answer, prefer)
+    return await _waited(use, caller, answer, wait)
 
 
 @router.post(
@@ -172,7 +162,7 @@ async def cancel(
     request: Request,
     body: Annotated[Sent[CancelIn], Depends(JsonBody(CancelIn))],
     use: Using,
-    prefer: Prefer = None,
+    wait: PreferredWait,
 ) -> Response:
     """Ask a run to stop; its end decides what it becomes. 409 when it has ended already."""
     known = await run_in_threadpool(known_run, use, caller, run_id)
@@ -204,7 +194,7 @@ async def cancel(
         once, request, body.canonical, unit=use.unit, caller=caller, act=act
     )
     crash_point(CrashPoint.CANCEL_AFTER_COMMIT)
-    return await _waited(use, caller, answer, prefer)
+    return await _waited(use, caller, answer, wait)
 
 
 @router.get("/runs", operation_id="list_runs", responses={200: {"model": Page[RunOut]}})

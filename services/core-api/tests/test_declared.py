@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from starlette.testclient import TestClient
@@ -504,6 +504,49 @@ class TestASigningSecret:
         answer = ana.post(HOOKS, json=with_spec(HOOK, signing=signing))
         assert pointers(answer) == ["/spec/signing/secret_refs/0"]
         assert reference not in answer.text
+
+
+class TestAConnectionInUse:
+    PLACE = "/api/v1/connections/ledger-pg"
+    ANY: ClassVar = {"If-Match": "*"}
+
+    @pytest.fixture
+    def jobs(self, ana: TestClient) -> list[str]:
+        """Twelve jobs that read from it, of two namespaces."""
+        declare(ana, Kind.CONNECTION)
+        names = [f"job-{number:02}" for number in range(11)]
+        for name in names:
+            declare(ana, name=name)
+        declare(ana, name="theirs", namespace="team")
+        return [*names, "team/theirs"]
+
+    def test_stays_and_names_ten_of_its_jobs(self, ana: TestClient, jobs: list[str]) -> None:
+        answer = ana.delete(self.PLACE, headers=self.ANY)
+        assert (answer.status_code, answer.json()["reason"]) == (409, "IN_USE")
+        detail = answer.json()["detail"]
+        assert detail == (
+            f"connection ledger-pg is used by 12 jobs: {', '.join(jobs[:10])} and 2 more"
+        )
+        assert ana.get(self.PLACE).status_code == 200
+
+    def test_goes_when_its_last_job_is_gone(self, ana: TestClient, jobs: list[str]) -> None:
+        for job in jobs:
+            namespace, _, name = job.rpartition("/")
+            query = f"?namespace={namespace}" if namespace else ""
+            assert ana.delete(self.PLACE, headers=self.ANY).status_code == 409
+            assert ana.delete(f"{JOBS}/{name}{query}", headers=self.ANY).status_code == 200
+        assert ana.delete(self.PLACE, headers=self.ANY).status_code == 200
+
+    def test_is_judged_after_its_version(self, ana: TestClient, jobs: list[str]) -> None:
+        assert jobs
+        answer = ana.delete(self.PLACE, headers={"If-Match": '"another"'})
+        assert answer.status_code == 412
+
+    def test_of_another_namespace_is_used_by_none(self, ana: TestClient, jobs: list[str]) -> None:
+        assert jobs
+        declare(ana, Kind.CONNECTION, namespace="team")
+        answer = ana.delete(f"{self.PLACE}?namespace=team", headers=self.ANY)
+        assert answer.status_code == 200
 
 
 @pytest.mark.case("X02")

@@ -19,6 +19,7 @@ from datarecs_core.resources.changes import Write
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.refusals import (
     BeingDeletedError,
+    ConnectionInUseError,
     PreconditionFailedError,
     ResourceNotFoundError,
     WriteConflictError,
@@ -35,6 +36,8 @@ from datarecs_core.webhooks.signature import (
 ANY: Final = "*"
 """If-Match that overwrites whatever stands there; audited as such."""
 _KEY_ID_BYTES = 9
+NAMED_JOBS = 10
+"""Jobs that the refusal of a deletion names; of more it says how many."""
 
 
 class Outcome(StrEnum):
@@ -105,6 +108,7 @@ def create_resource(
         raise ResourceExistsError(kind=stored.kind, namespace=stored.namespace, name=stored.name)
     uid = ResourceUid(making.ids.new())
     write = changes.create(declared, tenant_id=tx.tenant_id, uid=uid, rv=tx.next_rv(), now=tx.now)
+    _hold_connections(tx, declared)
     tx.resources.add(write.resource)
     _tell(tx, actor, write, "resource.create")
     secret = _signing_secret(tx, write.resource, making)
@@ -136,6 +140,7 @@ def replace_resource(
     write = changes.declare(stored, declared, rv=tx.next_rv(), now=tx.now)
     if write is None:
         return Applied(resource=stored, outcome=Outcome.UNCHANGED)
+    _hold_connections(tx, declared)
     _store(tx, write, stored)
     action = "resource.overwrite" if match == ANY else "resource.replace"
     _tell(tx, actor, write, action)
@@ -163,9 +168,11 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
     Raises:
         ResourceNotFoundError: there is no such object.
         PreconditionFailedError: another write came first.
+        ConnectionInUseError: jobs read from this connection.
     """
     stored = _locked(tx, key)
     _check(stored, match)
+    _refuse_used(tx, stored)
     write = changes.delete(stored, rv=tx.next_rv(), now=tx.now)
     if write is None:
         return Deleted(resource=stored, is_gone=False)
@@ -209,6 +216,28 @@ def _locked(tx: Transaction, key: Key) -> Resource:
 def _check(stored: Resource, match: str) -> None:
     if match not in {ANY, stored.etag}:
         raise PreconditionFailedError(resource=stored)
+
+
+def _hold_connections(tx: Transaction, declared: Declared) -> None:
+    """A job and the deletion of its connection come one after the other."""
+    sources = declared.spec.get("sources")
+    if declared.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple):
+        found = {one.get("connection") for one in sources if isinstance(one, Mapping)}
+        names = sorted(name for name in found if isinstance(name, str))
+        tx.resources.hold(Kind.CONNECTION, DEFAULT_NAMESPACE, names)
+
+
+def _refuse_used(tx: Transaction, stored: Resource) -> None:
+    """Jobs of every namespace find their connections in the default one (`assignments`)."""
+    if stored.kind is not Kind.CONNECTION or stored.namespace != DEFAULT_NAMESPACE:
+        return
+    using = tx.resources.jobs_using(stored.name, limit=NAMED_JOBS)
+    if using.total:
+        jobs = [
+            name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
+            for namespace, name in using.first
+        ]
+        raise ConnectionInUseError(name=stored.name, jobs=jobs, count=using.total)
 
 
 def _store(tx: Transaction, write: Write, before: Resource) -> None:

@@ -1,10 +1,11 @@
 """Twin of the resource tables: compare-and-set on rv, one change per write, sealed values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from datarecs_application.errors import ResourceExistsError
+from datarecs_application.ports.state import JobsUsing
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid
 from datarecs_memory.scope import Scope
@@ -72,6 +73,17 @@ class MemoryResources:
         self._scope.state.changes = (*self._scope.state.changes, change)
         self._scope.wake()
 
+    def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
+        """Nothing to do: transactions come one after another."""
+
+    def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
+        found = sorted(
+            (one.namespace, one.name)
+            for one in self._scope.state.resources.values()
+            if one.kind is Kind.RECONCILIATION_JOB and _reads_from(one, connection)
+        )
+        return JobsUsing(first=tuple(found[:limit]), total=len(found))
+
     def page(
         self,
         kind: Kind,
@@ -88,6 +100,13 @@ class MemoryResources:
             and (before is None or (one.created_at, one.uid) < before)
         ]
         return sorted(found, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]
+
+
+def _reads_from(job: Resource, connection: str) -> bool:
+    sources = job.spec.get("sources")
+    return isinstance(sources, list | tuple) and any(
+        isinstance(one, Mapping) and one.get("connection") == connection for one in sources
+    )
 
 
 class MemorySealedSecrets:

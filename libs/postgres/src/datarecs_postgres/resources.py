@@ -4,15 +4,16 @@ Like runs, resources are saved with the changed columns alone: users own the spe
 the status, and the database grants them so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, delete, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, delete, func, select, tuple_, update
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.errors import ResourceExistsError
+from datarecs_application.ports.state import JobsUsing
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, aware
 from datarecs_postgres.session import Session
@@ -101,6 +102,35 @@ class PostgresResources:
             .inline()
         )
         self._session.wake()
+
+    def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
+        wanted = sorted(names)
+        if wanted:
+            self._session.execute(
+                select(RESOURCE.c.uid)
+                .where(
+                    self._session.own(RESOURCE),
+                    RESOURCE.c.kind == kind.value,
+                    RESOURCE.c.namespace == namespace,
+                    RESOURCE.c.name.in_(wanted),
+                )
+                .order_by(RESOURCE.c.name)
+                .with_for_update(key_share=True, read=True)
+            )
+
+    def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
+        rows = self._session.execute(
+            select(RESOURCE.c.namespace, RESOURCE.c.name, func.count().over().label("found"))
+            .where(
+                self._session.own(RESOURCE),
+                RESOURCE.c.kind == Kind.RECONCILIATION_JOB.value,
+                RESOURCE.c.spec.contains({"sources": [{"connection": connection}]}),
+            )
+            .order_by(RESOURCE.c.namespace, RESOURCE.c.name)
+            .limit(limit)
+        ).all()
+        first = tuple((row.namespace, row.name) for row in rows)
+        return JobsUsing(first=first, total=rows[0].found if rows else 0)
 
     def page(
         self,

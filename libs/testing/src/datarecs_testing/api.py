@@ -23,7 +23,7 @@ from datarecs_application.ports.state import ApiKey, Queries, UnitOfWork, WorkFi
 from datarecs_core.access.permissions import Role, permissions_of
 from datarecs_core.access.tokens import new_key
 from datarecs_core.egress.addresses import Profile
-from datarecs_core.resources.resource import Kind
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.values import RunId, TenantId
 from datarecs_core_api.app import Service, build
 from datarecs_core_api.auth import Authenticator
@@ -208,7 +208,8 @@ def declare(caller: TestClient, kind: Kind = Kind.RECONCILIATION_JOB, **metadata
     """The path of a new object of the kind, as its published example declares it."""
     example = EXAMPLES[kind]
     body = {**example, "metadata": {**_mapping(example["metadata"]), **metadata}}
-    answer = caller.post(f"/api/v1/{KINDS[kind].path}", json=body)
+    namespace = metadata.get("namespace", DEFAULT_NAMESPACE)
+    answer = caller.post(f"/api/v1/{KINDS[kind].path}?namespace={namespace}", json=body)
     assert answer.status_code == 201, answer.text
     return str(answer.headers["Location"])
 

@@ -1,11 +1,11 @@
 """State: one transaction in one tenant's scope, and what can be loaded, locked and saved in it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates
@@ -178,6 +178,15 @@ class IdempotencyKeys(Protocol):
         """Keep the answer; call once, in the transaction of the effect."""
 
 
+class JobsUsing(NamedTuple):
+    """Jobs that read from a connection."""
+
+    first: tuple[tuple[str, str], ...]
+    """(namespace, name) in order, as many as the limit allows."""
+    total: int
+    """Of all of them."""
+
+
 class Resources(Protocol):
     """The rows of `resource` and `resource_change`."""
 
@@ -202,6 +211,18 @@ class Resources(Protocol):
         """Append to the change feed under `resource.rv`.
 
         `op` is CREATED, UPDATED, STATUS_UPDATED or DELETED, which keeps the body.
+        """
+
+    def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
+        """Keep these objects from being deleted until the transaction ends.
+
+        Waits for a deletion under way; a name that nothing has is passed over.
+        """
+
+    def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
+        """Jobs of every namespace with a source on the connection of this name.
+
+        After `for_update` of the connection it counts every job that held it.
         """
 
     def page(

@@ -106,6 +106,12 @@ class ApiCode(ErrorCode):
         remedy="Wait as long as Retry-After says.",
         retryable=True,
     )
+    IN_USE = Entry(
+        docs_id="DR4017",
+        meaning="The object is used by others and stays.",
+        causes="A connection that jobs read from was to be deleted; the message names them.",
+        remedy="Delete these jobs or let them read from another connection, then delete again.",
+    )
     INVALID_INPUT = Entry(
         docs_id="DR4020",
         meaning="The request can be read and holds a value that is not allowed.",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from threading import Event, Thread
 
 import pytest
 
@@ -145,6 +146,45 @@ class ResourcesConformance:
         new = stored(stores, name="ledger")
         assert new.uid != old.uid
         assert not replaced(stores, old, expected_rv=old.rv)
+
+    def test_jobs_using_a_connection_are_named_in_order(self, stores: Stores) -> None:
+        for namespace, name, connection in (
+            ("default", "b", "ledger"),
+            ("team", "a", "ledger"),
+            ("default", "a", "ledger"),
+            ("default", "c", "other"),
+        ):
+            spec = {"sources": [{"connection": "files"}, {"connection": connection}]}
+            stored(stores, kind=Kind.RECONCILIATION_JOB, namespace=namespace, name=name, spec=spec)
+        stored(stores, kind=Kind.NOTIFICATION_RULE, spec={"sources": [{"connection": "ledger"}]})
+        with stores.api.unit.begin(A_TENANT) as tx:
+            using = tx.resources.jobs_using("ledger", limit=2)
+            assert using == ((("default", "a"), ("default", "b")), 3)
+            assert tx.resources.jobs_using("nothing", limit=2) == ((), 0)
+        with stores.api.unit.begin(B_TENANT) as tx:
+            assert tx.resources.jobs_using("ledger", limit=2).total == 0
+
+    def test_who_locks_a_connection_sees_every_job_that_held_it(self, stores: Stores) -> None:
+        connection = stored(stores, kind=Kind.CONNECTION, name="ledger")
+        counts, ended = list[int](), Event()
+
+        def count() -> None:
+            with stores.api.unit.begin(A_TENANT) as tx:
+                tx.resources.for_update(Kind.CONNECTION, connection.namespace, "ledger")
+                counts.append(tx.resources.jobs_using("ledger", limit=1).total)
+            ended.set()
+
+        with stores.api.unit.begin(A_TENANT, feed=1) as tx:
+            tx.resources.hold(Kind.CONNECTION, connection.namespace, ["ledger", "nothing"])
+            spec = {"sources": [{"connection": "ledger"}]}
+            tx.resources.add(
+                a_resource(kind=Kind.RECONCILIATION_JOB, name="late", spec=spec, rv=tx.next_rv())
+            )
+            other = Thread(target=count)
+            other.start()
+            assert not ended.wait(0.3)  # it waits for this transaction
+        other.join(10)
+        assert counts == [1]
 
     def test_resources_are_listed_newest_first_in_pages(self, stores: Stores) -> None:
         made = [stored(stores, created_at=NOON + timedelta(minutes=n)) for n in range(4)]

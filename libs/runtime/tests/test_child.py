@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # publishes no types
 import pytest
+from structlog.testing import capture_logs
 
 from datarecs_application.ports.supervising import ChildEnd, ChildProcess
 from datarecs_core.errors.process import ChildStartError
@@ -42,6 +43,15 @@ class TestSpawnedChild(ChildProcessConformance):
         self.start(child, ["say", {"clean": True}], print="noise\x00\xff\n")
         assert self.heard(child) == [{"clean": True}]
         assert self.end_of(child) == ChildEnd(exit_code=0)
+
+    def test_what_it_prints_is_logged_and_not_printed(
+        self, child: ChildProcess, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        with capture_logs() as lines:
+            self.start(child, ["say", {"clean": True}], print="noise\n")
+            assert self.end_of(child) == ChildEnd(exit_code=0)
+        assert "noise of a program" in "".join(str(line["message"]) for line in lines)
+        assert "noise" not in "".join(capfd.readouterr())
 
     @pytest.mark.case("X64")
     def test_the_child_has_nothing_of_our_environment(

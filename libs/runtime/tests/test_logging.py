@@ -1,12 +1,15 @@
 import io
 import json
 import logging
+import sys
+import threading
+import warnings
 from collections.abc import Iterator
 
 import pytest
 import structlog
 
-from datarecs_runtime.logging import MAX_LINE_BYTES, configure
+from datarecs_runtime.logging import MAX_LINE_BYTES, configure, log_what_nobody_catches
 from datarecs_runtime.sections import Log, LogFormat
 
 CANARY = "Zebra77Quagga"
@@ -101,6 +104,56 @@ def test_long_values_are_cut_and_a_record_that_is_still_too_long_keeps_its_core(
     assert json.loads(cut)["text"].endswith("x…")
     assert json.loads(core)["run_id"] == "r1"
     assert json.loads(core)["cut"] is True
+
+
+def test_the_end_of_a_long_traceback_is_kept(out: io.StringIO) -> None:
+    message = "first" + "é" * 20_000 + "ValueError: the cause"
+    structlog.get_logger().error("failed", exception=message)
+    structlog.get_logger().error("failed", exception=message, other={"x": "y" * 6000})
+    for line in out.getvalue().splitlines():
+        assert len(line) <= MAX_LINE_BYTES
+        exception = json.loads(line)["exception"]
+        assert exception.startswith("first")
+        assert exception.endswith("ValueError: the cause")
+
+
+@pytest.fixture
+def _hooks() -> Iterator[None]:
+    before = sys.excepthook, threading.excepthook, sys.unraisablehook
+    yield
+    sys.excepthook, threading.excepthook, sys.unraisablehook = before
+    logging.captureWarnings(capture=False)
+
+
+@pytest.mark.usefixtures("_hooks")
+def test_what_nobody_catches_is_a_record_with_its_traceback_in_a_field(out: io.StringIO) -> None:
+    log_what_nobody_catches()
+
+    def fail() -> None:
+        raise OSError(f"postgresql://api:{CANARY}@db/x")
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    try:
+        fail()
+    except OSError as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    events = [line["event"] for line in lines(out)]
+    assert events == ["uncaught_in_thread", "uncaught"]
+    assert all("Traceback" in str(line["exception"]) for line in lines(out))
+    assert CANARY not in out.getvalue()
+
+
+@pytest.mark.usefixtures("_hooks")
+def test_a_warning_of_python_is_a_record(out: io.StringIO) -> None:
+    log_what_nobody_catches()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=True)
+        warnings.warn("old spelling", stacklevel=1)
+    (line,) = lines(out)
+    assert (line["event"], line["library"]) == ("library", "py.warnings")
 
 
 def test_the_console_form_is_for_reading_along(out: io.StringIO) -> None:

@@ -3,6 +3,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,7 +29,10 @@ def _own_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     yield
+    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+    logging.captureWarnings(capture=False)
     structlog.reset_defaults()
     logging.getLogger().handlers[:] = handlers
     logging.getLogger().setLevel(level)
@@ -52,9 +56,10 @@ def test_wrong_settings_are_told_and_nothing_is_built(
 ) -> None:
     monkeypatch.setenv("DATARECS_QUEUE__LEASE_TTL", "1s")
     assert run_service("worker", Settings, never, arguments=[]) == 78
-    told = capsys.readouterr().err
-    assert told.startswith("DR5841 worker: ")
-    assert "DATARECS_QUEUE__LEASE_TTL" in told
+    (line,) = capsys.readouterr().out.splitlines()
+    record = json.loads(line)
+    assert (record["event"], record["code"]) == ("settings_refused", "DR5841")
+    assert "DATARECS_QUEUE__LEASE_TTL" in record["message"]
 
 
 def test_a_refusal_while_wiring_is_one_log_line_with_its_code(

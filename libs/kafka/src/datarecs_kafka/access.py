@@ -16,6 +16,9 @@ from kafka.net.compat import KafkaNetClient
 
 from datarecs_core.errors.messaging import LogUnavailableError
 
+# It warns at each connection of credentials in the clear; SCRAM never sends the password, and only
+# the loopback is spoken to without TLS.
+logging.getLogger("kafka.net.sasl.scram").setLevel(logging.ERROR)
 BOOTSTRAP_TIMEOUT_MS = 5_000
 """Also how late a stop is seen by a loop that is just connecting."""
 

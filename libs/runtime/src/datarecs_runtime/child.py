@@ -18,6 +18,7 @@ from typing import IO, cast
 
 from datarecs_application.ports.supervising import MAX_CHILD_FRAME_BYTES, ChildEnd
 from datarecs_core.errors.process import ChildStartError
+from datarecs_runtime.child_output import log_output
 from datarecs_runtime.frames import BrokenFrameError, parse, read_frame, write_frame
 from datarecs_runtime.lifeline import tied_to_parent
 from datarecs_runtime.tree import kill_all, oom_kills, resident_bytes
@@ -66,7 +67,7 @@ class SpawnedChild:
     """ChildProcess over a real program, in a session of its own.
 
     It dies with this process on Linux, and gets nothing of its environment but what is given.
-    Standard error is inherited. The program is named by its absolute path.
+    What it prints becomes records of our log. The program is named by its absolute path.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class SpawnedChild:
                 tied_to_parent(self._command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=self._environment,
                 cwd=self._cwd,
                 start_new_session=True,
@@ -151,9 +153,11 @@ class SpawnedChild:
         self._begun.set()
         hearing = _beside(self._hear, process.stdout)
         telling = _beside(self._tell, process.stdin)
+        printing = _beside(log_output, process.stderr)
         code = process.wait()
         kill_all(process.pid)
         hearing.join(_LAST_WORDS_S)
+        printing.join(_LAST_WORDS_S)
         self._told.put(None)
         telling.join(_LAST_WORDS_S)
         self._end = ChildEnd(

@@ -7,6 +7,7 @@ event and fields: `log = structlog.get_logger()`, `log.info("run_closed", result
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TextIO
 
@@ -17,6 +18,10 @@ from datarecs_runtime.sections import Log, LogFormat
 
 MAX_LINE_BYTES = 8192
 _MAX_VALUE_CHARACTERS = 2000
+_LONG_TEXTS = frozenset({"exception", "message"})
+_MAX_LONG_CHARACTERS, _MAX_CUT_CHARACTERS = 5000, 1000
+_TAIL_SHARE = 3
+"""Of a long text the end is kept three times as long as the beginning: it names the error."""
 _ALWAYS_KEPT = frozenset({"timestamp", "level", "service", "event", "run_id", "trace_id"})
 
 Record = MutableMapping[str, object]
@@ -60,6 +65,23 @@ def configure(service: str, log: Log, *, stream: TextIO | None = None) -> None:
     root.setLevel(max(level, logging.WARNING))
 
 
+def log_what_nobody_catches() -> None:
+    """Send uncaught exceptions and warnings of Python the same way. Call once, in a service."""
+    log = structlog.get_logger()
+
+    def in_main(kind: type[BaseException], error: BaseException, trace: object) -> None:
+        log.critical("uncaught", exc_info=(kind, error, trace))
+
+    def in_thread(found: threading.ExceptHookArgs) -> None:
+        log.error("uncaught_in_thread", exc_info=found.exc_value)
+
+    def unraisable(found: "sys.UnraisableHookArgs") -> None:
+        log.error("uncaught_in_finalizer", exc_info=found.exc_value)
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = in_main, in_thread, unraisable
+    logging.captureWarnings(capture=True)
+
+
 def mask_secrets(_logger: object, _method: str, record: Record) -> Record:
     """Known keys and shapes of secrets, anywhere in the record, become `***`."""
     masked = redacted(record)
@@ -68,16 +90,30 @@ def mask_secrets(_logger: object, _method: str, record: Record) -> Record:
 
 def shorten(_logger: object, _method: str, record: Record) -> Record:
     """Cut long texts; of a record that is still too long only the core fields stay."""
-    cut = {key: _short(value) for key, value in record.items()}
+    cut = {key: _short(key, value) for key, value in record.items()}
     if len(json.dumps(cut, default=str)) <= MAX_LINE_BYTES:
         return cut
-    return {key: value for key, value in cut.items() if key in _ALWAYS_KEPT} | {"cut": True}
+    return {
+        **{key: value for key, value in cut.items() if key in _ALWAYS_KEPT},
+        **{key: _ends(str(cut[key]), _MAX_CUT_CHARACTERS) for key in _LONG_TEXTS & cut.keys()},
+        "cut": True,
+    }
 
 
-def _short(value: object) -> object:
-    if isinstance(value, str) and len(value) > _MAX_VALUE_CHARACTERS:
-        return f"{value[:_MAX_VALUE_CHARACTERS]}…"
-    return value
+def _short(key: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if key in _LONG_TEXTS:
+        return _ends(value, _MAX_LONG_CHARACTERS)
+    return value if len(value) <= _MAX_VALUE_CHARACTERS else f"{value[:_MAX_VALUE_CHARACTERS]}…"
+
+
+def _ends(text: str, most: int) -> str:
+    """The beginning and the end of a text that is longer than so many characters."""
+    if len(text) <= most:
+        return text
+    head = most // (_TAIL_SHARE + 1)
+    return f"{text[:head]}…{text[-(most - head) :]}"
 
 
 def _with_service(service: str) -> Processor:

@@ -13,8 +13,9 @@ import structlog
 
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.process import SettingsError
-from datarecs_runtime.logging import configure
+from datarecs_runtime.logging import configure, log_what_nobody_catches
 from datarecs_runtime.process import Process, ProcessExit
+from datarecs_runtime.sections import Log
 from datarecs_runtime.settings import ServiceSettings, describe, load
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -46,9 +47,13 @@ def run_service(
     try:
         settings = load(settings_class)
     except SettingsError as refusal:
-        sys.stderr.write(f"{refusal.code.docs_id} {name}: {refusal}\n")
+        configure(name, Log())
+        structlog.get_logger().error(
+            "settings_refused", code=refusal.code.docs_id, message=str(refusal)
+        )
         return int(ProcessExit.SETTINGS)
     configure(name, settings.log)
+    log_what_nobody_catches()
     try:
         if command is not None:
             return command(settings, given[1:])

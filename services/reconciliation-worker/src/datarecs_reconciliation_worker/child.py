@@ -150,4 +150,7 @@ def tools_of(hello: Reader, spark: SparkRuntime) -> Tools:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stderr.flush()
+    # Without the interpreter's end, in which native libraries print what they believe to be leaks.
+    os._exit(code)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from datarecs_cli.stack.layout import Layout
+from datarecs_cli.stack.log_lines import JsonLines, message_of
 from datarecs_cli.stack.state import Phase, load
 
 LOOK_EVERY_S = 0.2
@@ -30,7 +31,7 @@ def start_in_background(
     with log.open("ab") as output:
         began = output.tell()
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "datarecs_cli", *arguments],
+            [sys.executable, "-m", "datarecs_cli.stack.background", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -63,5 +64,18 @@ def _relay(log: Path, start: int, say: Callable[[str], None]) -> int:
         lines = content.read()
     whole = lines[: lines.rfind(b"\n") + 1]
     for line in whole.decode("utf-8", "replace").splitlines():
-        say(line)
+        say(message_of(line))
     return start + len(whole)
+
+
+def main() -> None:
+    """Run `datarecs` with a log in place of a terminal."""
+    from datarecs_cli.main import main as run_datarecs
+
+    log = JsonLines(sys.stdout)
+    sys.stdout = sys.stderr = log  # type: ignore[assignment]  # a text stream of another class
+    run_datarecs()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,7 @@
 """The whole platform, started as a user starts it, for all tests of this folder."""
 
+import json
+import secrets
 import shutil
 import subprocess
 import sys
@@ -110,7 +112,32 @@ def quick_java() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePlatform]:
+def canaries() -> Iterator[Mapping[str, str]]:
+    """Secrets by the variable that holds each: a source's password, a webhook's header, a shell's.
+
+    The header's is bound, so that it reaches the webhook-service alone.
+    """
+    found = {
+        name: f"canary-{secrets.token_urlsafe(24)}"
+        for name in (
+            "DATARECS_CONN_DEFAULT_CANARY",
+            "DATARECS_CONN_DEFAULT_HEADER",
+            "CANARY_OF_THE_SHELL",
+        )
+    }
+    uses = {"env:DATARECS_CONN_DEFAULT_HEADER": ["webhook:127.0.0.1"]}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, secret in found.items():
+            patch.setenv(name, secret)
+        patch.setenv("DATARECS_SECRETS__USES", json.dumps(uses))
+        yield found
+
+
+@pytest.fixture(scope="session")
+def platform(
+    tmp_path_factory: pytest.TempPathFactory,
+    canaries: Mapping[str, str],  # noqa: ARG001  they stand in its environment
+) -> Iterator[LivePlatform]:
     folder = tmp_path_factory.mktemp("platform")
     down = [sys.executable, "-m", "datarecs_cli", "down", "--reset", "--yes"]
     with afterwards(down, cwd=folder):

@@ -54,6 +54,7 @@ CONSUMER_SETTINGS: Mapping[str, object] = MappingProxyType(
         "max_poll_records": 100,
         "session_timeout_ms": 45_000,
         "heartbeat_interval_ms": 3_000,
+        "fetch_max_wait_ms": 2_000,  # the broker answers at once when there is something
         "metrics_enabled": False,
     }
 )

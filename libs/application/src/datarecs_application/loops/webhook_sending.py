@@ -33,6 +33,8 @@ from datarecs_core.webhooks.shown import shown_response
 log = structlog.get_logger()
 
 POLL = timedelta(milliseconds=200)
+IDLE_POLL = timedelta(milliseconds=500)
+"""Between two claims while nothing is under way."""
 DRAIN = timedelta(seconds=30)
 """An attempt is bounded by 30 s, so after that nothing is under way."""
 ENDPOINTS_AT_ONCE = 20
@@ -83,7 +85,8 @@ class WebhookSending:
     def turn(self) -> None:
         """One round: start what may start, then take what has ended."""
         busy = self._start_due()
-        for report in self.client.ended(timedelta() if busy else POLL):
+        pause = POLL if self.client.in_flight else IDLE_POLL
+        for report in self.client.ended(timedelta() if busy else pause):
             self._take(report)
         self._record_all()
         self.metrics.gauge("webhook_in_flight", self.client.in_flight)

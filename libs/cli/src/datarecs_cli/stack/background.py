@@ -73,7 +73,7 @@ def main() -> None:
     from datarecs_cli.main import main as run_datarecs
 
     log = JsonLines(sys.stdout)
-    sys.stdout = sys.stderr = log  # type: ignore[assignment]  # a text stream of another class
+    sys.stdout = sys.stderr = log
     run_datarecs()
 
 

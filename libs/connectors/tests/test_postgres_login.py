@@ -1,8 +1,9 @@
 """How readers sign in: what a server may learn of a password before it is refused."""
 
 import socket
+import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -25,6 +26,7 @@ from datarecs_core.resources.connection import (
     SslMode,
     Transport,
 )
+from datarecs_testing.certificates import an_authority
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.stack import PostgresServer
 
@@ -130,6 +132,53 @@ def test_a_server_that_asks_for_the_password_itself_never_gets_it(request_bytes:
             open_source(config).pin(SOURCE)
     answer = b"".join(received[1:])
     assert answer in {b"", b"X\0\0\0\x04"}  # nothing, or libpq's goodbye
+
+
+@contextmanager
+def tls_server(context: ssl.SSLContext) -> Iterator[tuple[int, list[bytes]]]:
+    """A server that offers TLS and records what a client says inside it."""
+    received: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def serve() -> None:
+            line, _ = door.accept()
+            line.settimeout(10)
+            line.recv(8)  # may we speak TLS?
+            line.sendall(b"S")
+            with suppress(OSError), context.wrap_socket(line, server_side=True) as inside:
+                received.append(inside.recv(65_536))
+
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        yield int(door.getsockname()[1]), received
+        thread.join(15)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("authority", "name", "mode", "is_trusted"),
+    [
+        ("own", "localhost", SslMode.VERIFY_FULL, True),
+        ("own", "localhost", SslMode.VERIFY_CA, True),
+        ("own", "other.example.com", SslMode.VERIFY_FULL, False),
+        ("own", "other.example.com", SslMode.VERIFY_CA, True),
+        ("another", "localhost", SslMode.VERIFY_FULL, False),
+        ("another", "localhost", SslMode.VERIFY_CA, False),
+        ("system", "localhost", SslMode.VERIFY_FULL, False),
+        ("system", "localhost", SslMode.VERIFY_CA, False),
+    ],
+)
+def test_nothing_is_said_to_a_server_that_does_not_prove_its_name(
+    tmp_path: Path, authority: str, name: str, mode: SslMode, *, is_trusted: bool
+) -> None:
+    signer = an_authority()
+    given = {"own": signer.pem, "another": an_authority().pem, "system": None}[authority]
+    with tls_server(signer.server(tmp_path, host=name)) as (port, received):
+        config = replace(CONFIG, host="localhost", port=port, sslmode=mode, ca=given)
+        with pytest.raises(ConnectionFailedError) as failed:
+            open_source(config).pin(SOURCE)
+    assert bool(received and received[0]) is is_trusted
+    assert is_trusted or "TLS failed" in str(failed.value)
 
 
 @pytest.fixture

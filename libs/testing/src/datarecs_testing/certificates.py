@@ -28,8 +28,11 @@ class Authority:
 
     def trusted(self) -> ssl.SSLContext:
         """What a client uses that trusts this authority alone."""
-        pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
-        return ssl.create_default_context(cadata=pem)
+        return ssl.create_default_context(cadata=self.pem)
+
+    @property
+    def pem(self) -> str:
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def server(self, folder: Path, *, host: str = HOST, valid: timedelta = LONG) -> ssl.SSLContext:
         """What a server uses, with a certificate for the host from 2020 on."""

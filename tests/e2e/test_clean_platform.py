@@ -52,6 +52,20 @@ spec:
   url: http://127.0.0.1:9
   headers: {{X-Key: {{secret_ref: "env:{header}"}}}}
 """
+MANY = """apiVersion: datarecs.io/v1
+kind: Connection
+metadata: {name: here}
+spec: {type: files, config: {root: .}}
+---
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: many}
+spec:
+  sources:
+    - {name: one, kind: csv, connection: here, path: many.csv}
+    - {name: other, kind: csv, connection: here, path: many.csv}
+  stages: [{name: rows, type: row, dimensions: [id]}]
+"""
 
 
 def processes(platform: Any) -> list[psutil.Process]:  # noqa: ANN401  the platform
@@ -126,8 +140,18 @@ def test_the_spark_child_and_what_it_starts_hold_nothing_of_the_platform(
     (child,) = (
         psutil.Process(pid) for pid in platform.pids("datarecs_reconciliation_worker.child")
     )
+    platform.write("many.csv", "id\n" + "\n".join(map(str, range(300_000))) + "\n")
+    platform.apply("many.yaml", MANY)
+    run_id = platform.trigger("many")
+    platform.until(run_id, {"RUNNING"})
     family = [child, *child.children(recursive=True)]
     assert any("java" in Path(one.cmdline()[0]).name for one in family)
+    check_family(family, platform)
+    assert platform.ended(run_id)["result"] == "MATCHED"
+    check_family([child, *child.children(recursive=True)], platform)
+
+
+def check_family(family: list[psutil.Process], platform: Any) -> None:  # noqa: ANN401  the platform
     secrets = str(platform.folder / ".datarecs/secrets")
     for process in family:
         environment = read_quietly(Path(f"/proc/{process.pid}/environ"))

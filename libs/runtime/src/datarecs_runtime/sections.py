@@ -184,7 +184,8 @@ class Log(Section):
     """Least level that is written. `info` is one line per change of state; `debug` is for one
     developer."""
     format: LogFormat = LogFormat.JSON
-    """`json` for machines; `console` for reading along while developing."""
+    """`json` for machines, one object a line, also for what children and libraries print;
+    `console` for reading along while developing."""
 
 
 class Side(Section):

@@ -251,7 +251,7 @@ class _Stages:
                 stage = self.reading.asked(plan.stages[position], engine)
                 self._let_go(stage, plan.stages[position + 1 :])
                 if engine is None:
-                    engine = self.means.engine(_with_stage(plan, stage, position))
+                    engine = self._make_engine(_with_stage(plan, stage, position), stage)
                 outcomes.append(self._compared(stage, engine))
             except ExtractionFailedError as failed:
                 self.told.stage_errored(name, _cause_of(failed))
@@ -262,6 +262,12 @@ class _Stages:
                 raise
         self._check_pins()
         return judge_run(outcomes, plan.warnings), plan
+
+    def _make_engine(self, plan: ComparisonPlan, stage: StagePlan) -> Engine:
+        try:
+            return self.means.engine(plan)
+        except DatarecsError as error:
+            raise StageFailedError(stage.name) from error
 
     def _brought(self, plan: ComparisonPlan) -> ComparisonPlan:
         """The plan over extracts: of every source, and of every stage's own queries."""

@@ -50,6 +50,8 @@ log = structlog.get_logger()
 FEED_NUMBERS = 8
 POLL = timedelta(milliseconds=200)
 PING_LIMIT = timedelta(seconds=120)
+CHILD_FOLLOWS_JAVA = timedelta(seconds=2)
+"""How long a child may take to end after its Java process; longer than it means to live on."""
 MOST_OUTDATED = 1000
 """Counts of rows that are left out at once, so that a child that pours them out is looked after."""
 
@@ -236,7 +238,9 @@ class _Attempt:
         except ChildStartError as failed:
             log.warning("child_not_started", cause=str(failed))
             too_late = self.worker.clock.monotonic() >= self.deadline
-            return Evidence(file=_NOTHING, gateway_lost=True, deadline_fired=too_late)
+            return Evidence(
+                file=_NOTHING, gateway_lost=True, start_error=str(failed), deadline_fired=too_late
+            )
         except (FencedError, DrainedError):
             raise
         except (BadFrameError, DatarecsError) as wrong:
@@ -287,10 +291,12 @@ class _Attempt:
                 self.worker.clock.wait(POLL * 5)
 
     def _watched(self, run: Run, child: ChildProcess, folder: str) -> Evidence:
-        """Relay what the child tells until it has finished or has to be stopped."""
+        """Relay what the child reports until it has finished or has to be stopped."""
         stopping: Evidence | None = None
         while stopping is None:
             frame = self._next_frame(child)
+            if frame is not None and frame.get("type") == child_frames.JAVA_ENDED:
+                return self._evidence(child, folder, _java_ended(frame))
             if frame is not None and self._heard(run, frame):
                 return self._evidence(child, folder, Evidence(file=_NOTHING))
             if frame is None and child.ended() is not None:
@@ -376,10 +382,16 @@ class _Attempt:
             lease_epoch=self.leased.lease_epoch,
         )
         file = read_result(self.worker.scratch.read_result(folder), of=attempt)
+        found = file if isinstance(file, ResultFile) else None
+        is_clean = found is not None and found.spares_the_child and seen.jvm_exit is None
+        if seen.jvm_exit is not None or (found is not None and found.jvm_exit is not None):
+            # It ends by itself, unless the signal that ended Java ends it as well.
+            self.worker.child.await_end(CHILD_FOLLOWS_JAVA)
         ended = child.ended()
-        self.worker.child.used(clean=isinstance(file, ResultFile) and file.spares_the_child)
+        self.worker.child.used(clean=is_clean)
         if ended is None:
-            return replace(seen, file=file)
+            last = child.ended()
+            return replace(seen, file=file, oom_kill=last is not None and last.oom_kill)
         self.worker.metrics.count("child_exits_total", code=_exit_word(ended.exit_code))
         log.info("child_exited", exit_code=ended.exit_code, signal=ended.signal)
         return replace(
@@ -388,33 +400,35 @@ class _Attempt:
             exit_code=ended.exit_code,
             signal=ended.signal,
             stopped=seen.stopped or ended.killed_by_us,
-            out_of_memory=seen.out_of_memory or ended.oom_kill,
+            oom_kill=ended.oom_kill,
         )
 
     def _end(self, run: Run, evidence: Evidence) -> None:
         """One transaction: epoch, end, lease. Repeated until committed or fenced."""
         end = classify(run, evidence)
+        never_began = evidence.start_error is not None and not evidence.deadline_fired
         while True:
             if self.worker.heartbeat.standing(self.leased.run_id).stale:
                 raise FencedError(REFUSED)
             try:
-                return self._commit(end)
+                return self._commit(end, never_began=never_began)
             except (StoreUnavailableError, StoreBusyError) as cause:
                 # An expired but unreclaimed epoch still counts, so this goes on past the ttl.
                 log.warning("end_waits", code=cause.code.name)
                 self.worker.clock.wait(POLL * 5)
 
-    def _commit(self, end: RunEnd) -> None:
+    def _commit(self, end: RunEnd, *, never_began: bool) -> None:
         worker, leased = self.worker, self.leased
         with worker.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
             run = tx.runs.for_update(leased.run_id)
-            again = run is not None and self._again(run, end, now=tx.now)
+            again = run is not None and self._again(run, end, now=tx.now, never_began=never_began)
             is_ours = tx.leases.is_current if again else tx.leases.end_current
             if run is None or not is_ours(leased.run_id, leased.lease_epoch):
                 raise FencedError(REFUSED)
             if again:
-                give_back(tx, run, worker.ids, loss=Loss.RETRIED, jitter=worker.jitter())
-                log.info("attempt_given_back")
+                loss = Loss.NOT_STARTED if never_began else Loss.RETRIED
+                give_back(tx, run, worker.ids, loss=loss, jitter=worker.jitter())
+                log.info("attempt_given_back", loss=loss.value)
                 return
             if self.pins is not None:
                 tx.runs.save(replace(run, pins=self.pins))
@@ -425,13 +439,14 @@ class _Attempt:
         crash_point(CrashPoint.FINISH_AFTER_COMMIT)
         log.info("run_classified", end=type(end).__name__)
 
-    def _again(self, run: Run, end: RunEnd, *, now: datetime) -> bool:
-        """The job wants this code retried, and the rules let it."""
+    def _again(self, run: Run, end: RunEnd, *, now: datetime, never_began: bool) -> bool:
+        """Nothing was begun, or the job wants this code retried; and the run's rules let it."""
         if not isinstance(end, RunErrored):
             return False
         execution = run.spec.get("execution")
         wanted = execution.get("retry_on", ()) if isinstance(execution, Mapping) else ()
-        return end.error.code.value in wanted and may_try_again(run, now=now)
+        is_wanted = never_began or end.error.code.value in wanted
+        return is_wanted and may_try_again(run, now=now)
 
 
 def _lost_by(standing: Standing) -> str:
@@ -439,6 +454,10 @@ def _lost_by(standing: Standing) -> str:
 
 
 _NOTHING = NoResult(RunDetail.RESULT_MISSING, "the child was stopped")
+
+
+def _java_ended(frame: Mapping[str, object]) -> Evidence:
+    return Evidence(file=_NOTHING, jvm_exit=child_frames.Reader(frame).of("exit", int))
 
 
 def _failed(node: str, error: BaseException) -> Evidence:

@@ -10,9 +10,9 @@ from datetime import timedelta
 
 import structlog
 
-from datarecs_application.child_frames import READY, STOP
+from datarecs_application.child_frames import JAVA_ENDED, READY, STOP
 from datarecs_application.ports.outside import Clock
-from datarecs_application.ports.supervising import ChildProcess
+from datarecs_application.ports.supervising import ChildEnd, ChildProcess
 from datarecs_core.errors.process import ChildStartError
 from datarecs_core.hashing import canonical_json
 
@@ -24,6 +24,7 @@ GLANCE = timedelta(milliseconds=100)
 START_LIMIT = timedelta(seconds=120)
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=0.5), timedelta(seconds=30)
 """After children that died before they were ready."""
+_PROGRAM = "the Spark child"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,18 +48,33 @@ class WarmChild:
         After children that died before they were ready it holds back for a growing while, so that
         a broken installation does not start one after the other.
         """
+        try:
+            self._start()
+        except ChildStartError as failed:
+            log.warning("child_not_started", cause=str(failed))
+
+    def _start(self) -> None:
+        """Raises ChildStartError where the program itself cannot be started."""
         if self._running():
             return
         now = self.clock.monotonic()
         if self._child is not None and not self._ready:
-            self._failures, self._child = self._failures + 1, None
-            pause = min(FIRST_PAUSE * (1 << min(self._failures, 10)), LONGEST_PAUSE)
-            self._not_before = now + pause.total_seconds()
+            self._child = None
+            self._hold_back()
         if now < self._not_before:
             return
         child = self.make()
-        child.start(self.hello)
+        try:
+            child.start(self.hello)
+        except ChildStartError:
+            self._hold_back()
+            raise
         self._child, self._ready, self._uses = child, False, 0
+
+    def _hold_back(self) -> None:
+        self._failures += 1
+        pause = min(FIRST_PAUSE * (1 << min(self._failures, 10)), LONGEST_PAUSE)
+        self._not_before = self.clock.monotonic() + pause.total_seconds()
 
     def ready(self) -> str | None:
         """None once the session answers, else why not; fits `Process.ready_when`."""
@@ -73,21 +89,35 @@ class WarmChild:
             self._await(self._child, 0.0)
 
     def ready_within(self, seconds: float) -> ChildProcess:
-        """The child, warm.
+        """The child, warm; waits while it is being started or held back.
 
         Raises:
             ChildStartError: it ended while starting, or was not ready in time.
         """
-        self.warm()
-        child = self._child
-        if child is None:
-            raise ChildStartError(program="the Spark child", cause="it ended at once")
         limit = min(seconds, START_LIMIT.total_seconds())
-        if not self._ready and not self._await(child, limit):
+        ends = self.clock.monotonic() + limit
+        if self._child is not None and self._ready and _has_lost_java(self._child):
             self.kill()
-            raise ChildStartError(program="the Spark child", cause="it was not ready in time")
+        child = self._started_by(ends)
+        if child is None:
+            raise ChildStartError(program=_PROGRAM, cause="earlier ones ended while they started")
+        if not self._ready:
+            is_ready = self._await(child, ends - self.clock.monotonic())
+            end = child.ended()
+            if not is_ready or end is not None:
+                self.kill()
+                self._hold_back()
+                raise ChildStartError(program=_PROGRAM, cause=_start_failure(end, limit))
         self._uses += 1
         return child
+
+    def _started_by(self, ends: float) -> ChildProcess | None:
+        """The child that runs or was started just now, once no pause holds it back."""
+        self._start()
+        while self._child is None and self.clock.monotonic() < ends:
+            self.clock.wait(GLANCE)
+            self._start()
+        return self._child
 
     def used(self, *, clean: bool) -> None:
         """A run is over: keep the child, or replace it at once so that the next is warm too."""
@@ -115,6 +145,14 @@ class WarmChild:
             self._ended_within(self._child, STEP)
             self._child, self._ready = None, False
 
+    def await_end(self, limit: timedelta) -> None:
+        """Give the child time to end by itself; it may live on afterwards."""
+        ends = self.clock.monotonic() + limit.total_seconds()
+        while self._running() and self.clock.monotonic() < ends:
+            if self._child is not None:
+                self._child.frames(GLANCE)
+            self.clock.wait(GLANCE * 4)
+
     def end(self) -> None:
         """The worker ends: let the child go in good order."""
         self.stop()
@@ -141,3 +179,19 @@ class WarmChild:
                 return False
             child.frames(GLANCE)
         return True
+
+
+def _has_lost_java(child: ChildProcess) -> bool:
+    """Whether an idle child reported the end of its Java process; takes its pings as well."""
+    while (frame := child.frames(timedelta(0))) is not None:
+        if frame.get("type") == JAVA_ENDED:
+            return True
+    return False
+
+
+def _start_failure(end: ChildEnd | None, limit_s: float) -> str:
+    if end is None:
+        return f"it was not ready within {limit_s:.0f} s"
+    if end.signal is not None:
+        return f"signal {end.signal} ended it before it was ready"
+    return f"it ended with exit code {end.exit_code} before it was ready; its log says why"

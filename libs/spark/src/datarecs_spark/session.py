@@ -9,7 +9,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +31,7 @@ from datarecs_spark.cluster import (
 )
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import ClusterUnfitError, SparkFailure, SparkStartError, cause_name
+from datarecs_spark.java_end import JavaEnd, WatchedEngine
 from datarecs_spark.java_process import (
     STARTED,
     JavaVoice,
@@ -100,6 +101,8 @@ class SparkRuntime:
         self._session, self._gateway = session, gateway
         self.settings, self._abandoned = settings, False
         self._cancellation = Cancellation(session.sparkContext)
+        self.java = JavaEnd(gateway.proc)
+        """The end of its Java process."""
 
     @classmethod
     def start(cls, settings: SparkSettings, *, warm: bool = True) -> "SparkRuntime":
@@ -146,26 +149,31 @@ class SparkRuntime:
         """A SQL session of its own over the one machine, with the settings of every run."""
         return self._session.newSession()
 
-    def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> SparkEngine:
-        """The engine of one run.
+    def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> WatchedEngine:
+        """The engine of one run; it raises JavaEndedError where Java has ended.
 
         Args:
             plan: the run's; its stages are compared in order.
             key: the tenant's key for break ids, hashes and masks.
             directory: differences go to `<directory>/<stage>/part-*.parquet`.
         """
-        self._cancellation = Cancellation(self._session.sparkContext)
-        return SparkEngine(
-            self.session(),
-            plan=plan,
-            key=key,
-            directory=directory,
-            cancellation=self._cancellation,
-        )
+        self._cancellation = cancellation = Cancellation(self._session.sparkContext)
+
+        def make() -> SparkEngine:
+            return SparkEngine(
+                self.session(),
+                plan=plan,
+                key=key,
+                directory=directory,
+                cancellation=cancellation,
+            )
+
+        return WatchedEngine(make, self.java)
 
     def cancel(self) -> None:
         """Stop the engine made last; its compare raises CancelledError. From any thread."""
-        self._cancellation.cancel()
+        with suppress(*SparkFailure):  # Java has ended, so nothing is left to stop
+            self._cancellation.cancel()
 
     def abandon(self) -> None:
         """End the Java machine in the middle of whatever it does; `close` is called all the same.
@@ -173,12 +181,15 @@ class SparkRuntime:
         It may be asked for between any two steps of a call to Java, which then never answers.
         """
         self._abandoned = True
+        self.java.expect()
         self._gateway.proc.kill()
 
     def close(self) -> None:
         """End the Java machine; safe to repeat."""
+        has_ended = self.java.within(0) is not None
+        self.java.expect()
         leave_accumulators(self._session.sparkContext)
-        if not self._abandoned:
+        if not self._abandoned and not has_ended:
             self._session.stop()
         self._gateway.shutdown()
         let_go(self._gateway.proc)

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from datarecs_application.ports.supervising import MAX_CHILD_FRAME_BYTES, ChildEnd
 from datarecs_runtime.frames import BrokenFrameError, parse
@@ -29,6 +29,9 @@ class ChildSide(Protocol):
 
     def ignore_terminate(self) -> None:
         """From here on SIGTERM has no effect."""
+
+    def end_by(self, number: int) -> NoReturn:
+        """End as if somebody outside had sent the signal."""
 
 
 Script = Callable[[Mapping[str, object], ChildSide], int]
@@ -116,6 +119,12 @@ class ScriptedChild:
         with self._changed:
             self._ignores_terminate = True
 
+    def end_by(self, number: int) -> NoReturn:
+        """The script's side: see ChildSide."""
+        with self._changed:
+            self._hit_by(number)
+        raise _Hit
+
     def _hit_by(self, number: int) -> None:
         self._signal = number
         self._changed.notify_all()
@@ -149,3 +158,4 @@ class _ScriptSide:
     def __init__(self, child: ScriptedChild) -> None:
         self.receive, self.send = child.receive, child.say
         self.send_raw, self.ignore_terminate = child.send_raw, child.ignore_terminate
+        self.end_by = child.end_by

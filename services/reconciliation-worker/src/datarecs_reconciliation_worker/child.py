@@ -2,18 +2,28 @@
 
 Started by the supervisor with nothing but a pipe: no database, no broker, no setting of the
 platform in its environment. It answers frames, pings while it works, and exits 70 when it is broken
-and 75 when it was asked to stop.
+and 75 when it was asked to stop. When its Java process ends it reports that and exits at once,
+whatever it does at that time.
 """
 
 import os
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 
-from datarecs_application.child_frames import FINISHED, PING, READY, RUN, STOP, Reader
+from datarecs_application.child_frames import (
+    FINISHED,
+    JAVA_ENDED,
+    PING,
+    READY,
+    RUN,
+    STOP,
+    Reader,
+)
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_events.catalogue import Service
@@ -29,6 +39,8 @@ from datarecs_storage.blobs import open_blob_stores
 
 PING_EVERY_S = 10.0
 EXIT_BROKEN, EXIT_STOPPED = 70, 75
+LAST_WORDS_S = 1.0
+"""How long a child whose Java process ended lives on: a kill of both is then seen as one."""
 
 
 def main() -> int:
@@ -38,6 +50,7 @@ def main() -> int:
     if hello is None:
         return 0
     spark = SparkRuntime.start(spark_settings_of(Reader(hello)))
+    spark.java.watch(lambda code: _leave_without_java(channel, code))
     stopped = threading.Event()
     tools = replace(tools_of(Reader(hello), spark), stop=stopped)
     otel = Otel(endpoint=Reader(hello).maybe("otel_endpoint", str))
@@ -89,6 +102,14 @@ class _Inbox:
         with self._arrived:
             self._runs.append(frame)
             self._arrived.notify()
+
+
+def _leave_without_java(channel: SupervisorChannel, java_exit: int) -> None:
+    """Report how Java ended, then end this process in the middle of its work."""
+    with suppress(OSError):  # the supervisor is gone, too
+        channel.send({"type": JAVA_ENDED, "exit": java_exit})
+    threading.Event().wait(LAST_WORDS_S)
+    os._exit(EXIT_BROKEN)
 
 
 def _ping(channel: SupervisorChannel) -> None:
@@ -146,6 +167,7 @@ def tools_of(hello: Reader, spark: SparkRuntime) -> Tools:
         blobs=open_blob_stores(hello.of("blob_url", str)),
         clock=SystemClock(),
         versions=spark.versions(),
+        java_exit=lambda: spark.java.within(0),
     )
 
 

@@ -56,6 +56,8 @@ class Tools:
     versions: Mapping[str, str]
     stop: Wake | None = None
     """Set when the supervisor asks the child to stop."""
+    java_exit: Callable[[], int | None] = lambda: None
+    """Exit code of Spark's Java process; None while it runs, and without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +125,9 @@ def work(assigned: Assigned, tools: Tools, told: FrameTold) -> None:
         store(assigned, tools, found)
     except (ExtractionFailedError, StageFailedError) as failed:
         error = failed.__cause__ if isinstance(failed.__cause__, Exception) else failed
-        _fail(assigned, str(failed), error)
+        _fail(assigned, tools, str(failed), error)
     except Exception as error:  # noqa: BLE001  the child's entry: every failure becomes a node
-        _fail(assigned, "comparison", error)
+        _fail(assigned, tools, "comparison", error)
     else:
         _write_result(assigned, _completed(assigned, tools, found))
 
@@ -204,11 +206,15 @@ def _completed(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, obj
     }
 
 
-def _fail(assigned: Assigned, node: str, error: Exception) -> None:
+def _fail(assigned: Assigned, tools: Tools, node: str, error: Exception) -> None:
     for name in (EXTRACTS, DIFFERENCES):  # the disk may be full of them
         shutil.rmtree(assigned.folder / name, ignore_errors=True)
     nodes = [{"name": node, **failure_words(error)}]
-    _write_result(assigned, {"outcome": ChildOutcome.ERRORED.value, "nodes": nodes})
+    content: dict[str, object] = {"outcome": ChildOutcome.ERRORED.value, "nodes": nodes}
+    java_exit = tools.java_exit()
+    if java_exit is not None:
+        content["jvm_exit"] = java_exit
+    _write_result(assigned, content)
 
 
 def _write_result(assigned: Assigned, content: Mapping[str, object]) -> None:

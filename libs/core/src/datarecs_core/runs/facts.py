@@ -23,6 +23,8 @@ class Loss(StrEnum):
     """The worker gave it back while stopping; consumes no attempt, five times at most."""
     RETRIED = "RETRIED"
     """The supervisor gave it back because the job wants this error retried."""
+    NOT_STARTED = "NOT_STARTED"
+    """The worker's child never became ready, so nothing of the run was begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.run import RunDetail
+from datarecs_core.runs.deaths import (
+    EXIT_STOPPED,
+    JAVA_OUT_OF_MEMORY,
+    Exits,
+    cause_of_death,
+    java_end_words,
+)
 from datarecs_core.runs.events import RunCompleted, RunEnd, RunErrored
 from datarecs_core.runs.model import Run
 from datarecs_core.runs.precedence import Suspect, convict, reported
 from datarecs_core.runs.result_file import NoResult, ResultFile
-
-JVM_OUT_OF_MEMORY = 3
-"""Exit code of `-XX:+ExitOnOutOfMemoryError`."""
-EXIT_STOPPED = 75
-"""The child's exit code after a stop on request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +37,15 @@ class Evidence:
     deadline_fired: bool = False
     """The supervisor stopped it because the run's deadline had passed."""
     out_of_memory: bool = False
-    """The cgroup counted a kill, or the supervisor killed it at the memory limit."""
+    """The supervisor stopped it at the memory limit."""
+    oom_kill: bool = False
+    """The kernel counted a kill for lack of memory while the child lived."""
     jvm_exit: int | None = None
-    """Exit code of the Java machine from the child's last frame."""
+    """Exit code of the Java process from the child's last frame, negative for a signal."""
     gateway_lost: bool = False
-    """The child reported that its Spark gateway is gone."""
+    """The child reported that Java does not answer, or it never became ready."""
+    start_error: str | None = None
+    """Why the child never became ready; nothing of the run was begun then."""
     unresponsive: bool = False
     """No ping for 120 s, so the supervisor stopped it."""
 
@@ -71,28 +77,53 @@ def classify(run: Run, evidence: Evidence) -> RunEnd:
 
 
 def _suspects(evidence: Evidence) -> Iterator[Suspect]:
-    yield from (_suspect(detail, rank) for rank, detail in enumerate(_seen(evidence)))
-    if isinstance(evidence.file, ResultFile):
-        yield from (reported(node) for node in evidence.file.nodes)
+    file = evidence.file if isinstance(evidence.file, ResultFile) else None
+    if evidence.deadline_fired:
+        yield _suspect(RunDetail.DEADLINE_EXCEEDED, 0)
+    exits = _exits(evidence, file)
+    cause = cause_of_death(exits)
+    if cause is not None:
+        yield _suspect(cause, 1, _words(cause, exits, evidence))
+    yield from map(reported, file.nodes if file else ())
     yield _by_file(evidence)
 
 
-def _seen(evidence: Evidence) -> Iterator[RunDetail]:
-    """What the supervisor saw itself, the surest first."""
-    file = evidence.file if isinstance(evidence.file, ResultFile) else None
-    jvm_exits = {evidence.jvm_exit, file.jvm_exit if file else None}
-    if evidence.deadline_fired:
-        yield RunDetail.DEADLINE_EXCEEDED
-    if evidence.out_of_memory or JVM_OUT_OF_MEMORY in jvm_exits:
-        yield RunDetail.OUT_OF_MEMORY
-    if evidence.unresponsive:
-        yield RunDetail.UNRESPONSIVE
-    if evidence.gateway_lost:
-        yield RunDetail.DRIVER_LOST
-    if evidence.signal is not None and not evidence.stopped:
-        yield RunDetail.KILLED
-    if file is None and evidence.exit_code not in {None, 0, EXIT_STOPPED}:
-        yield RunDetail.TERMINATED
+def _exits(evidence: Evidence, file: ResultFile | None) -> Exits:
+    nodes = file.nodes if file else ()
+    reported_exit = file.jvm_exit if file else None
+    return Exits(
+        child_exit=evidence.exit_code,
+        child_signal=evidence.signal,
+        java_exit=reported_exit if evidence.jvm_exit is None else evidence.jvm_exit,
+        java_lost=evidence.gateway_lost,
+        oom_kills=evidence.oom_kill,
+        memory_limit=evidence.out_of_memory,
+        memory_error=any(node.detail_code == RunDetail.OUT_OF_MEMORY.name for node in nodes),
+        unresponsive=evidence.unresponsive,
+        stopped=evidence.stopped,
+        has_result=file is not None,
+    )
+
+
+def _words(cause: RunDetail, exits: Exits, evidence: Evidence) -> str:
+    """The message of a cause, with what is known of the process that ended."""
+    match cause:
+        case RunDetail.DRIVER_LOST if evidence.start_error is not None:
+            return f"The run's process did not start: {evidence.start_error}"
+        case RunDetail.DRIVER_LOST:
+            return f"{_capital(java_end_words(exits))}."
+        case RunDetail.KILLED:
+            return f"Signal {exits.child_signal} from outside ended the run's process."
+        case RunDetail.OUT_OF_MEMORY if exits.java_exit in JAVA_OUT_OF_MEMORY:
+            return f"{java_end_words(exits)}; raise DATARECS_SPARK__DRIVER_MEMORY of the worker."
+        case RunDetail.OUT_OF_MEMORY if exits.oom_kills and not exits.memory_limit:
+            return "The machine or container ran out of memory, and the kernel ended the run."
+        case _:
+            return _MESSAGES[cause]
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _by_file(evidence: Evidence) -> Suspect:
@@ -100,13 +131,8 @@ def _by_file(evidence: Evidence) -> Suspect:
     if evidence.stopped or evidence.exit_code == EXIT_STOPPED:
         return _suspect(RunDetail.STOPPED, _LAST)
     if isinstance(evidence.file, NoResult):
-        found = _suspect(evidence.file.detail, _LAST)
-        return Suspect(
-            code=found.code,
-            message=f"{found.message} ({evidence.file.why})",
-            detail_code=found.detail_code,
-            order=found.order,
-        )
+        detail = evidence.file.detail
+        return _suspect(detail, _LAST, f"{_MESSAGES[detail]} ({evidence.file.why})")
     return _suspect(RunDetail.COMPARISON_FAILED, _LAST)
 
 
@@ -115,9 +141,7 @@ _MESSAGES = {
     RunDetail.DEADLINE_EXCEEDED: "The run did not end before its deadline and was stopped.",
     RunDetail.OUT_OF_MEMORY: "The run needed more memory than its limit.",
     RunDetail.UNRESPONSIVE: "The run's process gave no sign of life for 120 s and was stopped.",
-    RunDetail.DRIVER_LOST: "The run's process lost its Spark driver.",
-    RunDetail.KILLED: "Something outside killed the run's process.",
-    RunDetail.TERMINATED: "The run's process ended by itself without leaving a result.",
+    RunDetail.TERMINATED: "The run's process ended by itself and left no result.",
     RunDetail.STOPPED: "The execution was stopped on request.",
     RunDetail.RESULT_MISSING: "The execution ended without a result file.",
     RunDetail.RESULT_INVALID: "The execution left a result file that cannot be trusted.",
@@ -125,10 +149,13 @@ _MESSAGES = {
 }
 
 
-def _suspect(detail: RunDetail, rank: int) -> Suspect:
+def _suspect(detail: RunDetail, rank: int, message: str | None = None) -> Suspect:
     code = detail.entry.run_code or RunErrorCode.UNKNOWN
     return Suspect(
-        code=code, message=_MESSAGES[detail], detail_code=detail.name, order=(_order(rank), "")
+        code=code,
+        message=message or _MESSAGES[detail],
+        detail_code=detail.name,
+        order=(_order(rank), ""),
     )
 
 

@@ -4,7 +4,7 @@ The same values that its connector delivers row by row. Apart from `extracting`,
 because only the oracle reads rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.typed_columns import plain_values
 from datarecs_connectors.typed_text import INVALID, TypedColumn
-from datarecs_core.comparison.scan import Extract, Scan
+from datarecs_core.comparison.scan import Extract, Scan, ScanColumn
 
 BATCH_ROWS = 10_000
 
@@ -33,13 +33,18 @@ def extracted_rows(scan: Scan, extract: Extract) -> Iterator[tuple[object, ...]]
     for file in extract.files:
         stored = pq.ParquetFile(Path(extract.root) / file.path)
         for batch in stored.iter_batches(BATCH_ROWS, columns=asked):
-            columns = [
-                plain_values(
-                    TypedColumn(batch.column(each.name), _raw(batch, each.name)), each.type
-                )
-                for each in scan.columns
-            ]
-            yield from zip(*columns, strict=True) if columns else [()] * batch.num_rows
+            yield from typed_rows(batch, scan.columns)
+
+
+def typed_rows(
+    batch: pa.RecordBatch, columns: Sequence[ScanColumn]
+) -> Iterator[tuple[object, ...]]:
+    """Rows of a batch by logical names, which may have companions for INVALID values."""
+    values = [
+        plain_values(TypedColumn(batch.column(each.name), _raw(batch, each.name)), each.type)
+        for each in columns
+    ]
+    yield from zip(*values, strict=True) if values else [()] * batch.num_rows
 
 
 def _raw(batch: pa.RecordBatch, label: str) -> pa.Array | None:

@@ -25,7 +25,6 @@ from datarecs_connectors.errors import (
     QueryFailedError,
     SnapshotLostError,
     SourceError,
-    SourceUnsupportedError,
     StatementTimeoutError,
 )
 from datarecs_connectors.extracting import Readers, write_extract, write_together
@@ -39,7 +38,6 @@ from datarecs_connectors.postgres_ranges import (
     conditions_of,
     ranges_of,
     relation_of,
-    row_by_row,
     standing,
     usable_cores,
 )
@@ -128,7 +126,7 @@ class PostgresConnector:
         return HeldSnapshot(source=self.source, pin=pin, session=session, limit=limit)
 
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
-        """Columns as the server plans them; declared expressions typed by the server too.
+        """Columns as the server plans them.
 
         What cannot be compared is told, and refused where somebody names it.
         """
@@ -138,17 +136,9 @@ class PostgresConnector:
             names = [column.name for column in columns] + [name for name, _ in undelivered]
             self._check_partition(source, names)
             known = statistics_of(session, source)
-            expressions = [
-                (name, mapping.expr) for name, mapping in source.columns.items() if mapping.expr
-            ]
-            typed_expressions = [
-                self._expression(session, source, name, expression)
-                for name, expression in expressions
-            ]
             ranges = self._ranges(session, source)
         return SourceSchema(
             columns=tuple(known.of(column) for column in columns),
-            expressions=tuple(typed_expressions),
             undelivered=tuple(undelivered),
             estimated_rows=known.rows,
             estimated_bytes=known.size_bytes,
@@ -177,7 +167,7 @@ class PostgresConnector:
         try:
             return self._asked_less(scan, directory, progress)
         except QueryFailedError as cause:
-            # For instance a sum that its type does not hold, or an expression with a window.
+            # For instance a sum that its type does not hold.
             raise NotPushedError("the server refuses what stands for its rows") from cause
 
     def _asked_less(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
@@ -375,19 +365,6 @@ class PostgresConnector:
                 ) from cause
             yield session
 
-    def _expression(
-        self, session: Session, source: Source, name: str, expression: str
-    ) -> SourceColumn:
-        asked = sql.SQL("SELECT ({}) AS {} FROM ").format(sql.SQL(expression), sql.Identifier(name))
-        columns, undelivered = self._columns(session, asked + origin(source))
-        for _, native in undelivered:
-            raise SourceUnsupportedError(
-                self.source,
-                f"column {name!r} has the type {native}, which cannot be compared yet; cast it in "
-                "its expression",
-            )
-        return columns[0]
-
     def _columns(
         self, session: Session, query: sql.Composable
     ) -> tuple[list[SourceColumn], list[tuple[str, str]]]:
@@ -426,13 +403,12 @@ class PostgresConnector:
                 yield from blocks(copy, names, most_rows)
 
     def _ranges(self, session: Session, source: Source) -> Ranges:
-        found = ranges_of(
+        return ranges_of(
             source,
             relation_of(session, source),
             version=session.info.server_version,
             cores=usable_cores(),
         )
-        return row_by_row(session, source, found)
 
     def _check_standing(self, session: Session, source: Source) -> None:
         """A snapshot keeps rows, but not against those who empty or move a whole table.
@@ -480,6 +456,12 @@ class PostgresConnector:
             return PermissionDeniedError(self.source, f"{message}; grant SELECT to the login")
         if (cause.sqlstate or "").startswith(_ABOUT_OBJECTS):
             return QueryFailedError(self.source, message)
+        if isinstance(cause, psycopg.DataError):
+            return QueryFailedError(
+                self.source,
+                "an expression, a filter or a query fails on some row: a value does not fit its "
+                f"type ({type(cause).__name__})",
+            )
         if isinstance(cause, psycopg.OperationalError):
             return ConnectionFailedError(self.source, "the connection was lost while reading")
         return QueryFailedError(self.source, f"{type(cause).__name__}: the read failed")

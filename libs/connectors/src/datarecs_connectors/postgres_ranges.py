@@ -39,8 +39,6 @@ SELECT c.relkind::text, coalesce(m.amname::text, ''), c.relhassubclass, pg_relat
     WHERE p.relkind = 'f')
 FROM pg_class c LEFT JOIN pg_am m ON m.oid = c.relam WHERE c.oid = to_regclass(%s)
 """
-_LOOKING_AROUND = ("WindowAgg", "Aggregate", "Group")
-"""Nodes of a server's plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,20 +135,6 @@ def ranges_of(source: Source, relation: Relation | None, *, version: int, cores:
         by=None if asked.by == AUTO else asked.by,
         reason=reason if at_once < wanted else "",
     )
-
-
-def row_by_row(session: Session, source: Source, ranges: Ranges) -> Ranges:
-    """The ranges, unless an expression of the source looks at other rows than its own.
-
-    A window or an aggregate would then see those of a range; the server's plan tells.
-    """
-    written = [mapping.expr for mapping in source.columns.values() if mapping.expr]
-    for expression in written if ranges.count > 1 else ():
-        asked = sql.SQL("EXPLAIN (COSTS OFF) SELECT ({}\n) FROM ").format(sql.SQL(expression))
-        told = session.execute(asked + origin(source), prepare=True).fetchall()
-        if any(node in str(line) for (line,) in told for node in _LOOKING_AROUND):
-            return Ranges(reason="one of its expressions looks at more than one row")
-    return ranges
 
 
 def conditions_of(session: Session, source: Source, ranges: Ranges) -> Sequence[sql.Composable]:

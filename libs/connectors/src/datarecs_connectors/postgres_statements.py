@@ -6,7 +6,7 @@ off. Rows with a value that has no canonical form (NaN, infinity, years outside 
 never left out by a condition: the engine decides about them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -14,12 +14,18 @@ from uuid import UUID
 
 from psycopg import sql
 
+from datarecs_connectors.errors import QueryFailedError
 from datarecs_core.comparison.canonical import Tag, Value
+from datarecs_core.comparison.computing import typed_condition, typed_over, types_of
 from datarecs_core.comparison.condition_tree import Column, Operand
 from datarecs_core.comparison.exact_conditions import Digits, NotExactError, exact_condition
+from datarecs_core.comparison.expressions.functions import Dialect
+from datarecs_core.comparison.expressions.signatures import Typed
+from datarecs_core.comparison.expressions.sql import expression_sql, sql_type
+from datarecs_core.comparison.expressions.tree import ExpressionError
 from datarecs_core.comparison.forms import read_text
 from datarecs_core.comparison.pushdown import NotPushedError, declared_column
-from datarecs_core.comparison.scan import Groups, Keys, Partial, Scan, ScanColumn
+from datarecs_core.comparison.scan import Groups, Keys, Partial, Scan
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
@@ -144,7 +150,9 @@ def _partial(columns: "_Columns", partial: Partial) -> sql.Composable:
 
 
 def _filters(scan: Scan) -> list[sql.Composable]:
-    return [] if scan.filter is None else [sql.SQL("({}\n)").format(sql.SQL(scan.filter))]
+    if scan.filter is None:
+        return []
+    return [_computed(lambda: typed_condition(scan.filter or "", scan.schema), scan)]
 
 
 def _where(conditions: Sequence[sql.Composable]) -> sql.Composable:
@@ -214,7 +222,10 @@ class _Columns:
     def value(self, name: str) -> sql.Composable:
         """As it is read."""
         column = self.scan.column(name)
-        plain = _plain(column)
+        if column.expression is not None:
+            written = column.expression
+            return _computed(lambda: typed_over(written, self.scan.schema), self.scan)
+        plain = sql.Identifier(column.physical or "")
         declared = declared_column(self.scan, name)
         spaced = declared is not None and declared.native_type.startswith(_SPACED)
         return sql.SQL("{}::text").format(plain) if spaced else plain
@@ -257,10 +268,32 @@ class _Columns:
         return _constant(operand.value)
 
 
-def _plain(column: ScanColumn) -> sql.Composable:
-    if column.physical is not None:
-        return sql.Identifier(column.physical)
-    return sql.SQL("({}\n)").format(sql.SQL(column.expression or ""))
+def _computed(typing: Callable[[], Typed], scan: Scan) -> sql.Composable:
+    """An expression over the source's columns, written from its tree."""
+    try:
+        typed = typing()
+        kinds = types_of(scan.schema)
+        written = expression_sql(typed, Dialect.POSTGRES, lambda name: _formed(name, kinds[name]))
+    except ExpressionError as cause:
+        raise QueryFailedError(scan.source, f"an expression is refused: {cause}") from cause
+    if typed.type is not None and typed.type.kind is TypeKind.INSTANT:
+        written = f"({written} AT TIME ZONE 'UTC')"
+    return sql.SQL("({})").format(sql.SQL(written))
+
+
+def _formed(name: str, kind: CanonicalType) -> str:
+    """A column in the one form of its type, as expressions take it."""
+    column = sql.Identifier(name).as_string(None)
+    match kind.kind:
+        case TypeKind.TEXT:
+            return f'({column}::text COLLATE "C")'
+        case TypeKind.INSTANT:
+            return f"({column} AT TIME ZONE 'UTC')"
+        case TypeKind.DECIMAL if kind.scale is None:
+            return column
+        case TypeKind.INT | TypeKind.DECIMAL | TypeKind.FLOAT64 | TypeKind.FLOAT32:
+            return f"CAST({column} AS {sql_type(kind, Dialect.POSTGRES)})"
+    return column
 
 
 def _constant(value: Value) -> str:

@@ -14,10 +14,10 @@ from typing import Protocol
 import pyarrow as pa
 
 from datarecs_application.ports.comparing import Connector, HeldPin, ProbeStep, Read
-from datarecs_connectors.arrow_types import plain_rows
-from datarecs_connectors.errors import QueryFailedError, SourceLimitError, SourceUnsupportedError
+from datarecs_connectors.errors import QueryFailedError, SourceLimitError
+from datarecs_connectors.extracted import typed_rows
 from datarecs_connectors.extracting import Batches, write_extract
-from datarecs_connectors.filtering import filter_of
+from datarecs_core.comparison.computing import brings_computed
 from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.jobs.definition import Source
 
@@ -58,14 +58,17 @@ class QueriedFiles:
         return SourceSchema(columns=columns)
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
-        if scan.query is None:
+        if scan.query is None and not brings_computed(scan):
             yield from self.files.rows(scan)
             return
         with TemporaryDirectory() as scratch:
-            for batch, _ in self._answers(scan, scratch):
-                yield from plain_rows(batch)
+            batches = self._batches(scan) if scan.query is None else self._answers(scan, scratch)
+            for batch, _ in batches:
+                yield from typed_rows(batch, scan.columns)
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        if scan.query is None and brings_computed(scan):
+            return write_extract(scan, self._batches(scan), directory, progress)
         if scan.query is None:
             return self.files.extract(scan, directory, progress)
         with TemporaryDirectory(dir=_made(directory), prefix="query-") as scratch:
@@ -83,7 +86,26 @@ class QueriedFiles:
             self._schemas[pin] = self.files.describe(replace(source, query=None), pin)
         return self._schemas[pin]
 
+    def _batches(self, scan: Scan) -> Batches:
+        """Rows of the files, with what is computed of them."""
+        if not brings_computed(scan):
+            return self.files.batches(scan)
+        from datarecs_connectors.computing import computed_batches  # noqa: PLC0415 - as said above
+
+        return computed_batches(scan, self.files.batches)
+
     def _answers(self, scan: Scan, scratch: str) -> Batches:
+        """Rows of the query, with what is computed of them."""
+        if all(column.expression is None for column in scan.columns):
+            return self._answered(scan, scratch)
+        from datarecs_connectors.computing import computed_batches  # noqa: PLC0415 - as said above
+
+        return computed_batches(
+            replace(scan, filter=None),
+            lambda inner: self._answered(replace(inner, filter=scan.filter), scratch),
+        )
+
+    def _answered(self, scan: Scan, scratch: str) -> Batches:
         from datarecs_connectors.walled_query import (  # noqa: PLC0415 - as said above
             WalledQuery,
             is_single,
@@ -110,16 +132,8 @@ class QueriedFiles:
             for each in schema.columns
         )
         own = replace(scan, query=None, schema=self._schemas[scan.pin], columns=columns)
-        try:
-            filter_of(own)
-        except SourceUnsupportedError as cause:
-            raise SourceUnsupportedError(
-                scan.source,
-                "its filter goes beyond comparisons, which rows for a query cannot be chosen by; "
-                "put the condition into the query",
-            ) from cause
         rows = size = 0
-        for batch, invalid in self.files.batches(own):
+        for batch, invalid in self._batches(own):
             if invalid:
                 raise QueryFailedError(
                     scan.source,

@@ -16,7 +16,7 @@ from datarecs_core.comparison.planner import (
     plan_from_document,
     plan_hash,
 )
-from datarecs_core.comparison.scan import SourceColumn
+from datarecs_core.comparison.stage_json import question_document
 from datarecs_core.comparison.tolerance import AbsoluteTolerance
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.errors.spec import SpecCode
@@ -397,19 +397,59 @@ def test_only_needed_columns_are_read() -> None:
     assert refused(tables, aggregate_by("a", where="nope = 1")).code is RunDetail.COLUMN_NOT_FOUND
 
 
+def test_a_condition_that_says_more_than_compare_is_a_column_of_each_source() -> None:
+    where = "UPPER(c) = 'X' AND LENGTH(`e``f`) + b > 1"
+    tables = [a_table("one", "a int, raw int, c text, e`f text"), a_table("two", COLUMNS)]
+    mapped = {"columns": {"b": ColumnMapping(expr="raw * 2"), "e`f": ColumnMapping(column="e`f")}}
+    plan = planned(tables, aggregate_by("a", where=where), sources={"one": mapped})
+    assert [(each.name, each.expression) for each in plan.scans[0].columns] == [
+        ("$where.groups", 'UPPER("c") = \'X\' AND LENGTH("e`f") + (raw * 2) > 1'),
+        ("a", None),
+    ]
+    assert plan.scans[1].columns[0].type == types.BOOL
+    (stage,) = plan.stages
+    assert (stage.where, stage.written_where) == ('"$where.groups"', where)
+    assert question_document(stage)["where"] == where
+
+
+COLUMNS = "a int, b int, c text, e`f text"
+
+
 @pytest.mark.parametrize(
-    ("where", "read"),
+    ("where", "code", "message"),
     [
-        ("upper(c) = 'X'", ["a", "c"]),
-        ("length(`e``f`) > 1 AND upper(c) = 'b'", ["a", "b", "c", "e`f"]),
-        ("hash(*) > 0", ["a", "b", "c", "d1", "e`f"]),
+        ("UPPER(b) = 'X'", "DR1062", "UPPER: it takes texts, not int (character 1)"),
+        ("b + 1", "DR1062", "it is int and not bool"),
+        ("hash(c) > 0", "DR1032", "the function hash is not in the language (character 1)"),
+        ("b = 1 b", "DR1031", "'b' does not belong here (character 7)"),
+        ("ABS(nope) = 1", "DR1060", "source one has no column 'nope'"),
     ],
 )
-def test_a_condition_that_only_spark_can_read_takes_the_columns_that_its_text_may_name(
-    where: str, read: list[str]
+def test_a_condition_that_no_source_can_compute_is_refused(
+    where: str, code: str, message: str
 ) -> None:
-    sql = planned(two("a int, b int, c text, d1 int, e`f text"), aggregate_by("a", where=where))
-    assert [each.name for each in sql.scans[0].columns] == read
+    fault = refused(two(COLUMNS), aggregate_by("a", where=where)).faults[0]
+    assert (fault.code.docs_id, fault.path) == (code, ("spec", "stages", 0, "where"))
+    assert message in fault.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        ({"filter": "LENGTH(b) > 1"}, "DR1062", "LENGTH: it takes texts, not int (character 1)"),
+        ({"filter": "b + 1"}, "DR1062", "it is int and not bool"),
+        ({"filter": "nope = 1"}, "DR1060", "there is no column 'nope' (character 1)"),
+        ({"filter": "b = $where"}, "DR1032", "the sign $ is not in the language (character 5)"),
+        ({"columns": {"x": ColumnMapping(expr="c + 1")}}, "DR1062", "+: it takes numbers"),
+        ({"columns": {"x": ColumnMapping(expr="NULL")}}, "DR1062", "NULL has no type here"),
+    ],
+)
+def test_an_expression_that_a_source_cannot_compute_is_refused(
+    fields: dict[str, object], code: str, message: str
+) -> None:
+    fault = refused(two(COLUMNS), counting(), sources={"one": fields}).faults[0]
+    assert (fault.code.docs_id, fault.path[:3]) == (code, ("spec", "sources", 0))
+    assert message in fault.message
 
 
 def test_a_source_gives_what_its_stages_need_together_and_nothing_else() -> None:
@@ -460,11 +500,12 @@ TAGGED = two("tags array<int>, k int, v int")
 STAR = Stage(name="rows", type=StageType.ROW, dimensions=(Dimension(name="k"),), measures="*")
 
 
-@pytest.mark.parametrize("where", ["v > 1", "upper(v) = 'tags'"])
+@pytest.mark.parametrize("where", ["v > 1", "ABS(v) > 1"])
 def test_a_column_that_no_row_brings_matters_to_nobody_who_does_not_name_it(where: str) -> None:
     sql = rows_by("k", a_measure("v"), where=where)
     plan = with_undelivered(TAGGED, sql, replace(STAR, except_=("tags", "wide"), name="star"))
-    assert [each.name for each in plan.scans[0].columns] == ["k", "v"]
+    names = [each.name for each in plan.scans[0].columns if each.physical is not None]
+    assert names == ["k", "v"]
     counted = with_undelivered(two("tags array<int>, v text"), counting())
     assert [each.name for each in counted.scans[0].columns] == ["v"]
 
@@ -522,27 +563,15 @@ def test_mapped_columns_have_their_logical_name_alone() -> None:
     assert "no column 'idd'" in str(refused(tables, BY_VALUE, sources={"one": {"columns": lost}}))
 
 
-def test_an_expression_is_a_column_typed_by_its_source() -> None:
-    tables = two("k int, v int")
-    columns = {"v": ColumnMapping(expr="v - fee")}
-    job = a_job(tables, BY_VALUE, sources={"one": {"columns": columns}})
-    schemas = {table.name: table.schema for table in tables}
-    typed = SourceColumn(name="v", type=types.decimal(12, 2))
-    schemas["one"] = replace(schemas["one"], expressions=(typed,))
-    plan = plan_comparison(
-        PlanRequest(
-            job=job,
-            job_uid=JOB_UID,
-            spec_hash=spec_hash(job),
-            schemas=schemas,
-            pins={table.name: table.pin for table in tables},
-        )
-    )
+def test_an_expression_is_a_column_typed_over_those_of_its_source() -> None:
+    tables = [a_table("one", "k int, gross decimal(9,2), fee int"), a_table("two", "k int, v int")]
+    columns = {"v": ColumnMapping(expr="gross - fee")}
+    plan = planned(tables, BY_VALUE, sources={"one": {"columns": columns}})
     column = plan.scans[0].column("v")
-    assert (column.expression, column.physical, column.type) == (
-        "v - fee",
+    assert (column.expression, column.physical, str(column.type)) == (
+        "gross - fee",
         None,
-        types.decimal(12, 2),
+        "decimal(22,2)",
     )
     with pytest.raises(KeyError):
         plan.scans[0].column("fee")

@@ -190,8 +190,8 @@ def _stage(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple
     yield "against", visible(reference)
     for scan in stage.queries:
         yield "query", f"{visible(scan.source)}: {visible(scan.query or '', most=4000)}"
-    if stage.where is not None:
-        yield "where", visible(stage.where, most=1000)
+    if stage.written_where is not None:
+        yield "where", visible(stage.written_where, most=1000)
     if stage.scope is not None:
         only = f"only groups that differ in {visible(stage.scope.from_stage)}"
         yield "scope", f"{only}; skipped when none does (NOTHING_IN_SCOPE)"

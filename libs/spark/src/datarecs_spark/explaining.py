@@ -12,8 +12,8 @@ def explained(layout: Layout, partitions: int) -> Explanation:
         *(f"read {scan.source}: {scan.kind}, {len(scan.columns)} columns" for scan in stage.scans),
     ]
     lines += [f"not {each}: {reason}" for each, reason in stage.strategy.rejected]
-    if stage.where is not None:
-        lines.append(f"only rows where {stage.where}")
+    if stage.written_where is not None:
+        lines.append(f"only rows where {stage.written_where}")
     if stage.scope is not None:
         lines.append(f"only groups that differ in {stage.scope.from_stage}")
     lines += [f"group by {field.label} as {field.form.sql_type}" for field in layout.keys]

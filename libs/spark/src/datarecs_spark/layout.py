@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from datarecs_core.comparison.condition import may_name
+from datarecs_core.comparison.condition import named_columns
 from datarecs_core.comparison.fingerprints import hashed_rows
 from datarecs_core.comparison.plan import (
     DimensionPlan,
@@ -273,7 +273,7 @@ def check_covered(stage: StagePlan) -> None:
         _check_rounding(stage, measure)
     # A scope's own `where` was looked at with its stage: both read the same scans, that one first.
     for column in (column for scan in stage.scans for column in scan.columns):
-        if stage.where and column.type.is_finer and may_name(stage.where, column.name):
+        if column.type.is_finer and column.name in named_columns(stage.where):
             what = f"a condition over {column.type}, times finer than a microsecond,"
             raise NotCoveredError(stage=stage.name, field=f"where: {column.name}", what=what)
 

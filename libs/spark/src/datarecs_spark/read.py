@@ -17,7 +17,7 @@ import pyarrow.types as pat
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
-from datarecs_core.comparison.condition import may_name
+from datarecs_core.comparison.condition import named_columns
 from datarecs_core.comparison.scan import (
     GROUP_ROWS,
     Extract,
@@ -30,7 +30,7 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_spark.canonical import name, text_literal
-from datarecs_spark.conditions import ConditionRefusedError, check, filtered
+from datarecs_spark.conditions import ConditionRefusedError, filtered
 from datarecs_spark.errors import SourceFailedError
 from datarecs_spark.forms import form_of
 
@@ -215,7 +215,7 @@ def _extracted(session: SparkSession, scan: Scan, extract: Extract) -> Delivered
         scan=scan,
         rows=rows.selectExpr(*columns, *companions),
         checked=checked,
-        wide=frozenset(),
+        wide=_wide(scan, schema),
         pinned_rows=extract.rows if groups is None else None,
     )
 
@@ -258,7 +258,7 @@ def _pinned(session: SparkSession, scan: Scan) -> Delivered:
 def _check_finer(scan: Scan, condition: str) -> None:
     """Spark has no type of times finer than a microsecond, so no condition is right about them."""
     for column in scan.schema.columns:
-        if column.type.is_finer and may_name(condition, column.name):
+        if column.type.is_finer and column.name in named_columns(condition):
             raise SourceFailedError(
                 RunDetail.SOURCE_UNSUPPORTED,
                 scan.source,
@@ -329,13 +329,6 @@ def _stored(schema: pa.Schema, column: str, files: _Files, wanted: CanonicalType
 
 
 def _value(column: ScanColumn, files: _Files, schema: pa.Schema) -> str:
-    if column.expression is not None:
-        try:
-            check(column.expression)
-        except ConditionRefusedError as cause:
-            message = f"the expression of {column.name} cannot be used: {cause}"
-            raise SourceFailedError(RunDetail.QUERY_ERROR, files.source, message) from cause
-        return f"({column.expression}\n)"
     physical = column.physical or column.name
     if schema.get_field_index(physical) < 0 and physical in _folder_names(files):
         return name(physical)
@@ -343,8 +336,13 @@ def _value(column: ScanColumn, files: _Files, schema: pa.Schema) -> str:
 
 
 def _wide(scan: Scan, schema: pa.Schema) -> frozenset[str]:
+    """In an extract columns stand under their logical names."""
     unsigned = {field.name for field in schema if pat.is_uint64(field.type)}
-    return frozenset(column.name for column in scan.columns if column.physical in unsigned)
+    return frozenset(
+        column.name
+        for column in scan.columns
+        if (column.name if scan.extract else column.physical) in unsigned
+    )
 
 
 def _folder_names(files: _Files) -> set[str]:

@@ -52,6 +52,8 @@ _SETTINGS: Mapping[str, str] = {
     # One meaning on every machine.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    # `${env:NAME}` in a text stays text.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.caseSensitive": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.session.localRelationCacheThreshold": "0",

@@ -1,28 +1,29 @@
-"""SQL of a job, read before anything runs it: one SELECT or one scalar expression, no writing.
+"""SQL of a job, read before anything runs it: expressions of our language, and queries.
 
-A help for authors and never the boundary: that is the database role and the server's own parser.
-Parameters are found here too, since only a parser tells `:name` from a cast or a text.
+Filters, columns and conditions are written in the one language of `docs/expressions.md`: what is
+not on its list is refused with its position. A query is one SELECT that does not write; that check
+is a help for authors and never the boundary, which is the database role and the server's own
+parser. Parameters are found here too, since only a parser tells `:name` from a cast or a text.
 """
 
 import logging
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
+from datarecs_core.comparison.expressions.syntax import parse_expression
+from datarecs_core.comparison.expressions.tree import ExpressionError, Parameter, nodes_of
+from datarecs_core.comparison.logical import syntax_fault
 from datarecs_core.errors.faults import Fault, Path, did_you_mean, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source
-from datarecs_core.jobs.vocabulary import READ_AS_FILES, SourceKind
+from datarecs_core.jobs.vocabulary import SourceKind
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 MAX_PARENTHESES = 100
-_ROW_FILTERED = frozenset({SourceKind.CSV, SourceKind.JSON, SourceKind.ICEBERG})
-_PARAMETER = re.compile(r"(?<!:):[a-z_][a-z0-9_]*", re.ASCII)
-_SPARK, _DUCKDB = "spark", "duckdb"
+_DUCKDB = "duckdb"
 _JDBC_DIALECTS: Mapping[object, str] = {"sqlserver": "tsql", "mariadb": "mysql"}
 _REFLECTION = frozenset({"java_method", "reflect", "try_reflect"})
 _SIDE_EFFECTS = frozenset(
@@ -45,51 +46,26 @@ _SIDE_EFFECTS = frozenset(
 
 def sql_faults(job: ReconciliationJob) -> Iterator[Fault]:
     """Everything wrong with the filters, queries and expressions of the job's usable parts."""
-    dialects = {
-        source.name: _DUCKDB if source.kind in READ_AS_FILES else _dialect(source)
-        for _, source in usable(job.sources)
-    }
+    dialects = {source.name: _dialect(source) for _, source in usable(job.sources)}
     for index, source in usable(job.sources):
         yield from _source_faults(job, source, ("spec", "sources", index))
     for index, stage in usable(job.stages):
         at: Path = ("spec", "stages", index)
         if stage.where:
-            yield from _expression(stage.where, _SPARK, (*at, "where"), job.parameters)
+            yield from _expression(stage.where, (*at, "where"), job.parameters)
         for name, query in stage.queries.items():
             path = (*at, "queries", name)
-            yield from _query(query, dialects.get(name, _SPARK), path, job.parameters)
+            yield from _query(query, dialects.get(name, _DUCKDB), path, job.parameters)
 
 
 def _source_faults(job: ReconciliationJob, source: Source, at: Path) -> Iterator[Fault]:
-    dialect = _dialect(source)
     if source.filter:
-        path: Path = (*at, "filter")
-        found = list(_expression(source.filter, dialect, path, job.parameters))
-        yield from found or _row_filter_faults(source, path)
+        yield from _expression(source.filter, (*at, "filter"), job.parameters)
     if source.query:
-        yield from _query(source.query, dialect, (*at, "query"), job.parameters)
+        yield from _query(source.query, _dialect(source), (*at, "query"), job.parameters)
     for name, column in source.columns.items():
         if column.expr:
-            path = (*at, "columns", name, "expr")
-            yield from _expression(column.expr, dialect, path, job.parameters)
-
-
-def _row_filter_faults(source: Source, at: Path) -> Iterator[Fault]:
-    """Some sources are filtered row by row while they are read, by less than all of Spark SQL."""
-    if source.kind not in _ROW_FILTERED or source.filter is None:
-        return
-    # A parameter stands where its literal will.
-    written = _PARAMETER.sub("NULL", source.filter)
-    try:
-        parse_condition(written)
-    except ConditionNotCoveredError as cause:
-        yield Fault(
-            code=SpecCode.FEATURE_NOT_INSTALLED,
-            path=at,
-            message=f"the filter of a {source.kind} source takes comparisons, IN, BETWEEN, IS NULL,"
-            f" AND, OR and NOT alone: {cause}",
-            hint="put the condition into each stage's `where`",
-        )
+            yield from _expression(column.expr, (*at, "columns", name, "expr"), job.parameters)
 
 
 def _dialect(source: Source) -> str:
@@ -100,25 +76,17 @@ def _dialect(source: Source) -> str:
             driver = source.options.get("driver")
             return _JDBC_DIALECTS.get(driver, str(driver or ""))
         case _:
-            return _SPARK
+            return _DUCKDB
 
 
-def _expression(
-    text: str, dialect: str, at: Path, declared: Mapping[str, object]
-) -> Iterator[Fault]:
-    from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
-
-    tree = _parsed(text, dialect)
-    if tree is None or isinstance(tree, sql.Alias | sql.Star):
-        yield _not_one(at, "one scalar expression")
-    elif forbidden := _forbidden(tree):
-        yield _refused(at, forbidden)
-    elif isinstance(tree, sql.Query) or tree.find(sql.Query):
-        yield _refused(at, "a subquery; put it into the source's `query`")
-    elif not isinstance(tree, sql.Condition):
-        yield _not_one(at, "one scalar expression")
-    else:
-        yield from _names(tree, at, declared)
+def _expression(text: str, at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
+    try:
+        tree = parse_expression(text)
+    except ExpressionError as cause:
+        yield syntax_fault(cause, at)
+        return
+    names = [each.name for each in nodes_of(tree) if isinstance(each, Parameter)]
+    yield from _undeclared(names, at, declared)
 
 
 def _query(text: str, dialect: str, at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
@@ -227,18 +195,9 @@ def _names(tree: "Expr", at: Path, declared: Mapping[str, object]) -> Iterator[F
     """Parameters that the job lacks, and functions with side effects (a warning)."""
     from sqlglot import expressions as sql  # noqa: PLC0415  0.1 s, only for jobs with SQL
 
-    told: set[str] = set()
-    for node in tree.find_all(sql.Placeholder, sql.Parameter):
-        name = node.name if isinstance(node, sql.Placeholder) else ""
-        if name in declared or name in told:
-            continue
-        told.add(name)
-        yield Fault(
-            code=SpecCode.UNDECLARED_PARAMETER,
-            path=at,
-            message="it uses a parameter that the job does not declare",
-            hint=did_you_mean(name, declared) or "write `:name` and declare it in `parameters`",
-        )
+    placed = tree.find_all(sql.Placeholder, sql.Parameter)
+    names = [node.name if isinstance(node, sql.Placeholder) else "" for node in placed]
+    yield from _undeclared(names, at, declared)
     if any(name in _SIDE_EFFECTS for name in _functions(tree)):
         yield Fault(
             code=SpecCode.FORBIDDEN_SQL,
@@ -246,3 +205,14 @@ def _names(tree: "Expr", at: Path, declared: Mapping[str, object]) -> Iterator[F
             message="it calls a function with side effects; the database role must forbid it",
             warning=True,
         )
+
+
+def _undeclared(names: Sequence[str], at: Path, declared: Mapping[str, object]) -> Iterator[Fault]:
+    for name in dict.fromkeys(names):
+        if name not in declared:
+            yield Fault(
+                code=SpecCode.UNDECLARED_PARAMETER,
+                path=at,
+                message="it uses a parameter that the job does not declare",
+                hint=did_you_mean(name, declared) or "write `:name` and declare it in `parameters`",
+            )

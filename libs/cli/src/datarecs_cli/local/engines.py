@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 
 from datarecs_application.ports.comparing import Engine
 from datarecs_cli.local.folder import OutFolder
-from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.grouping import MAX_ROWS
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.results import Difference
 from datarecs_core.comparison.scan import FileList, Scan
-from datarecs_core.jobs.vocabulary import SourceKind, Strategy
+from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import stored_below
 from datarecs_runtime.environment import process_environment
@@ -130,7 +129,7 @@ def oracle_versions() -> Mapping[str, str]:
 def chosen(
     plan: ComparisonPlan, *, rows: Callable[[Scan], int | None] | None = None
 ) -> EngineChoice:
-    """The oracle when it is quick enough and knows every condition, else Spark.
+    """The oracle when it is quick enough, else Spark.
 
     Args:
         plan: whose sources have been read.
@@ -144,8 +143,7 @@ def chosen(
         and cells <= MAX_CELLS
         and max((known(scan) or 0 for scan in _read(plan)), default=0) <= MAX_ROWS
     )
-    covered = all(_covers(condition) for condition in _conditions(plan))
-    return EngineChoice.REFERENCE if small and covered and not forced else EngineChoice.SPARK
+    return EngineChoice.REFERENCE if small and not forced else EngineChoice.SPARK
 
 
 def cells_of(
@@ -175,17 +173,3 @@ def rows_of(scan: Scan) -> int | None:
         return None
     counted = [file.rows for file in scan.pin.files if file.rows is not None]
     return sum(counted) if len(counted) == len(scan.pin.files) else None
-
-
-def _conditions(plan: ComparisonPlan) -> list[str]:
-    """Conditions that an engine evaluates; databases and text files filter by themselves."""
-    filters = [scan.filter for scan in plan.scans if scan.kind is SourceKind.PARQUET]
-    return [each for each in (*(stage.where for stage in plan.stages), *filters) if each]
-
-
-def _covers(condition: str) -> bool:
-    try:
-        parse_condition(condition)
-    except ConditionNotCoveredError:
-        return False
-    return True

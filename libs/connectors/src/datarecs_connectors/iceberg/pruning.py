@@ -54,9 +54,7 @@ _INT64 = 2**63
 _Predicate = type[LiteralPredicate]
 _SIGNS: Mapping[str, _Predicate] = {
     "=": EqualTo,
-    "==": EqualTo,
     "<>": NotEqualTo,
-    "!=": NotEqualTo,
     "<": LessThan,
     "<=": LessThanOrEqual,
     ">": GreaterThan,
@@ -64,9 +62,7 @@ _SIGNS: Mapping[str, _Predicate] = {
 }
 _OPPOSITE: Mapping[str, str] = {
     "=": "<>",
-    "==": "<>",
     "<>": "=",
-    "!=": "=",
     "<": ">=",
     "<=": ">",
     ">": "<=",

@@ -16,9 +16,7 @@ Row = Mapping[str, Value]
 _Order = tuple[int, int, Decimal, bytes]
 SIGNS: Mapping[str, Callable[[_Order, _Order], bool]] = {
     "=": operator.eq,
-    "==": operator.eq,
     "<>": operator.ne,
-    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -76,13 +74,13 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """An operand that is a condition by itself: a boolean."""
+    """An operand that is a condition by itself: a boolean; unknown where it is INVALID."""
 
     operand: Operand
 
     def __call__(self, row: Row) -> Truth:
         value = self.operand(row)
-        if value.is_null:
+        if value.tag in {Tag.NULL, Tag.INVALID}:
             return None
         if value.tag is not Tag.BOOL:
             raise ConditionNotCoveredError("a condition is a boolean")

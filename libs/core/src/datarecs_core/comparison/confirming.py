@@ -11,6 +11,7 @@ from typing import assert_never
 
 from datarecs_core.comparison.canonical import encode_tuple
 from datarecs_core.comparison.casting import Zones
+from datarecs_core.comparison.computing import computes_alike
 from datarecs_core.comparison.fingerprints import bucket_key
 from datarecs_core.comparison.grouping import KeyReader, Outside, Rows, deliveries
 from datarecs_core.comparison.plan import StagePlan
@@ -93,9 +94,8 @@ def is_same_read(before: Pin, now: Pin) -> bool:
 def delivers_alike(schema: SourceSchema, scan: Scan) -> bool:
     """Whether a source still has the columns of a scan, with their types."""
     physical = [(column.name, column.type) for column in schema.columns]
-    expressions = [(column.name, column.type) for column in schema.expressions]
     return all(
-        (column.name, column.type) in expressions
+        computes_alike(column, schema)
         if column.physical is None
         else physical.count((column.physical, column.type)) == 1
         for column in scan.columns

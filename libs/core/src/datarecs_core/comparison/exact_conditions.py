@@ -37,7 +37,6 @@ _TAGS: Mapping[TypeKind, Tag] = {
     TypeKind.LOCAL_TIMESTAMP: Tag.LOCAL,
 }
 _INT_DIGITS = 20
-_SIGNS = {"==": "=", "!=": "<>"}
 
 
 class NotExactError(Exception):
@@ -187,6 +186,6 @@ def _written(condition: Condition, types: Mapping[str, CanonicalType], operand: 
             return operand(one, None)
         case Compared(sign, one, other):
             digits = _digits(one, other, types)
-            return f"({operand(one, digits)} {_SIGNS.get(sign, sign)} {operand(other, digits)})"
+            return f"({operand(one, digits)} {sign} {operand(other, digits)})"
         case _:
             assert_never(condition)

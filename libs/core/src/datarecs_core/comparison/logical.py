@@ -5,13 +5,19 @@ the same name.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from datarecs_core.comparison.condition import named_columns
-from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
+from datarecs_core.comparison.computing import computed_column, types_of
+from datarecs_core.comparison.condition import is_plain
+from datarecs_core.comparison.expressions.syntax import parse_expression
+from datarecs_core.comparison.expressions.tree import ExpressionError, Name, nodes_of
+from datarecs_core.comparison.expressions.typing import UnknownNameError, typed_expression
+from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceColumn, SourceSchema
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
+from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import NESTED, CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import READ_AS_FILES, SourceKind
@@ -78,21 +84,32 @@ class LogicalSource:
                 hint=did_you_mean(column, known),
             )
         if found.physical in self.repeated:
-            return Fault(
-                code=SpecCode.AMBIGUOUS_COLUMN,
-                path=path,
-                message=f"source {self.name} has the column {found.physical!r} more than once",
-            )
+            return _ambiguous_fault(self.name, str(found.physical), path)
         return None
 
     def _width(self, column: str) -> tuple[bool, str]:
         return self.type_of(column).kind in _WIDE, column
 
-    def scan(self, pin: Pin, wanted: frozenset[str]) -> Scan:
-        """What to read: the wanted logical columns, or a small one where only rows are counted."""
+    def scan(
+        self, pin: Pin, wanted: frozenset[str], conditions: Mapping[str, str] | None = None
+    ) -> Scan:
+        """What to read: the wanted logical columns, or a small one where only rows are counted.
+
+        Args:
+            pin: of the source.
+            wanted: logical columns.
+            conditions: of stages, over the source's columns, by the column that holds each.
+        """
         brought = self.columns.keys() - self.undelivered.keys()
         names = sorted(wanted & brought) or sorted(brought, key=self._width)[:1]
-        source = self.source
+        source, schema = self.source, self.schema
+        computed = tuple(
+            computed_column(name, sql, schema) for name, sql in (conditions or {}).items()
+        )
+        tests = tuple(
+            ScanColumn(name=each.name, expression=(conditions or {})[each.name], type=each.type)
+            for each in computed
+        )
         return Scan(
             source=source.name,
             index=self.index,
@@ -101,8 +118,8 @@ class LogicalSource:
             relation=source.relation,
             query=source.query,
             path=source.path,
-            columns=tuple(self.columns[name] for name in names),
-            schema=self.schema,
+            columns=(*tests, *(self.columns[name] for name in names)),
+            schema=replace(schema, expressions=(*schema.expressions, *computed)),
             filter=source.filter,
             timezone=source.timezone,
             partition=source.partition,
@@ -116,6 +133,8 @@ class LogicalSource:
 def logical_source(source: Source, index: int, schema: SourceSchema) -> LogicalSource:
     """Name a source's columns. Physical columns that no mapping lists keep their names."""
     physical = {column.name: column for column in schema.columns}
+    made = {name: mapping.expr for name, mapping in source.columns.items() if mapping.expr}
+    schema = replace(schema, expressions=tuple(_computed(made, schema)))
     expressions = {column.name: column for column in schema.expressions}
     columns: dict[str, ScanColumn] = {}
     for name, mapping in source.columns.items():
@@ -151,6 +170,13 @@ def logical_source(source: Source, index: int, schema: SourceSchema) -> LogicalS
     )
 
 
+def _computed(made: Mapping[str, str], schema: SourceSchema) -> Iterator[SourceColumn]:
+    """Declared expressions that have a type; `mapping_faults` has the others."""
+    for name, expression in made.items():
+        with suppress(ExpressionError):
+            yield computed_column(name, expression, schema)
+
+
 def mapping_faults(logical: LogicalSource) -> list[Fault]:
     """Mappings and casts that name no column of the source, filters that name one without rows."""
     at: Path = ("spec", "sources", logical.index)
@@ -168,13 +194,90 @@ def mapping_faults(logical: LogicalSource) -> list[Fault]:
     ]
     casts = ((name, logical.fault_of(name, (*at, "cast", name))) for name in logical.source.cast)
     faults += [fault for _, fault in casts if fault is not None]
-    if logical.source.kind in READ_AS_FILES:
-        words, named = dict(logical.schema.undelivered), named_columns(logical.source.filter)
-        faults += [
-            _undelivered_fault(logical.name, column, words[column], (*at, "filter"))
-            for column in sorted(words.keys() & (named or ()))
-        ]
-    return faults
+    return [*faults, *_expression_faults(logical, at)]
+
+
+def _expression_faults(logical: LogicalSource, at: Path) -> Iterator[Fault]:
+    """Of declared columns and of the filter; files are filtered before their query."""
+    source = logical.source
+    for name, mapping in source.columns.items():
+        if mapping.expr is not None:
+            yield from expression_faults(logical, mapping.expr, (*at, "columns", name, "expr"))
+    is_files = source.kind in READ_AS_FILES
+    if source.filter is not None and not (is_files and source.query is not None):
+        is_typed = not (is_files and is_plain(source.filter))
+        wanted = types.BOOL if is_typed else None
+        yield from expression_faults(
+            logical, source.filter, (*at, "filter"), wanted=wanted, is_typed=is_typed
+        )
+
+
+def expression_faults(
+    logical: LogicalSource,
+    sql: str,
+    path: Path,
+    *,
+    wanted: CanonicalType | None = None,
+    is_typed: bool = True,
+) -> Iterator[Fault]:
+    """Why a source cannot compute an expression over its own columns, if so.
+
+    Args:
+        logical: the source.
+        sql: the expression.
+        path: of the field that holds it.
+        wanted: the only type that will do.
+        is_typed: False for comparisons that readers of files judge value by value.
+    """
+    try:
+        node = parse_expression(sql)
+    except ExpressionError as cause:
+        yield syntax_fault(cause, path)
+        return
+    known = types_of(logical.schema)
+    try:
+        for name in (each for each in nodes_of(node) if isinstance(each, Name)):
+            if name.name not in known:
+                raise UnknownNameError(name, known)  # noqa: TRY301  as typing does
+            if name.name in logical.repeated:
+                yield _ambiguous_fault(logical.name, name.name, path)
+        if is_typed:
+            typed_expression(node, known, wanted=wanted)
+    except UnknownNameError as cause:
+        yield _unknown_fault(logical, cause, path)
+    except ExpressionError as cause:
+        yield Fault(
+            code=SpecCode.INCOMPATIBLE_TYPES,
+            path=path,
+            message=f"source {logical.name}: {cause}",
+            hint=cause.hint or "",
+        )
+
+
+def syntax_fault(cause: ExpressionError, path: Path) -> Fault:
+    """What the language does not have."""
+    code = SpecCode.FORBIDDEN_SQL if cause.forbidden else SpecCode.NOT_ONE_EXPRESSION
+    return Fault(code=code, path=path, message=str(cause), hint=cause.hint or "")
+
+
+def _unknown_fault(logical: LogicalSource, cause: UnknownNameError, path: Path) -> Fault:
+    words = dict(logical.schema.undelivered)
+    if cause.name in words:
+        return _undelivered_fault(logical.name, cause.name, words[cause.name], path)
+    return Fault(
+        code=SpecCode.UNKNOWN_COLUMN,
+        path=path,
+        message=f"source {logical.name}: {cause}",
+        hint=cause.hint or "",
+    )
+
+
+def _ambiguous_fault(source: str, column: str, path: Path) -> Fault:
+    return Fault(
+        code=SpecCode.AMBIGUOUS_COLUMN,
+        path=path,
+        message=f"source {source} has the column {column!r} more than once",
+    )
 
 
 def _undelivered_fault(source: str, column: str, kind: str, path: Path) -> Fault:

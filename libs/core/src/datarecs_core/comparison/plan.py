@@ -213,6 +213,9 @@ class StagePlan:
     null_keys: NullKeys = NullKeys.GROUP
     empty: EmptyPolicy = EmptyPolicy.WARN
     where: str | None = None
+    """Comparisons of columns; what says more is a column that sources compute."""
+    written_where: str | None = None
+    """The condition as the job has it."""
     scope: ScopePlan | None = None
     keep_scope: bool = False
     """A later stage is scoped to this one: the engine keeps its differing groups."""

@@ -16,15 +16,20 @@ from datarecs_core.comparison.cataloguing import (
     column_dimension,
     column_measures,
 )
-from datarecs_core.comparison.condition import named_columns
+from datarecs_core.comparison.computing import condition_column, over_source
+from datarecs_core.comparison.condition import is_plain, named_columns
+from datarecs_core.comparison.expressions.syntax import parse_expression
+from datarecs_core.comparison.expressions.tree import ExpressionError, columns_of
 from datarecs_core.comparison.faults import PlanRefusedError
 from datarecs_core.comparison.fingerprints import bucket_dimension, bucket_measures, hashed_rows
 from datarecs_core.comparison.logical import (
     QUERY_KINDS,
     LogicalSource,
+    expression_faults,
     logical_source,
     mapping_faults,
     query_source,
+    syntax_fault,
 )
 from datarecs_core.comparison.measuring import StageDraft
 from datarecs_core.comparison.plan import (
@@ -56,6 +61,7 @@ from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob, Stage
 from datarecs_core.jobs.stage_rules import STAR_STAGES
+from datarecs_core.jobs.types import BOOL
 from datarecs_core.jobs.vocabulary import (
     DuplicatePolicy,
     OnUnmatched,
@@ -110,7 +116,11 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
         warnings=tuple(planning.warnings),
     )
     scans = tuple(
-        source.scan(request.pins[source.name], _wanted_columns(source, stages))
+        source.scan(
+            request.pins[source.name],
+            _wanted_columns(source, stages),
+            planning.conditions(source),
+        )
         for source in sources
     )
     return _with_strategies(plan.with_scans(scans), request.job.execution.strategy)
@@ -231,7 +241,8 @@ class _Planning:
             queries=self._queries(stage, sources, asked),
             null_keys=self.job.normalize.nulls.keys,
             empty=self.job.empty,
-            where=stage.where,
+            where=self._where(stage),
+            written_where=stage.where,
             on_unmatched=stage.on_unmatched,
             warn_at=stage.warn_at,
             accept=stage.accept,
@@ -319,14 +330,41 @@ class _Planning:
             deltas=breaks.deltas,
         )
 
+    def _where(self, stage: Stage) -> str | None:
+        """The condition as engines judge it: what says more than compare is a column."""
+        if stage.where is None or is_plain(stage.where):
+            return stage.where
+        return f'"{condition_column(stage.name)}"'
+
+    def conditions(self, source: LogicalSource) -> Mapping[str, str]:
+        """Conditions that a source computes, over its columns, by the column of each."""
+        return {
+            condition_column(stage.name): over_source(stage.where, source.columns)
+            for stage in self.job.stages
+            if stage.where is not None and not is_plain(stage.where)
+        }
+
     def _where_faults(self, stage: Stage, path: Path) -> list[Fault]:
-        columns = named_columns(stage.where) or frozenset()
-        faults = (
-            source.fault_of(column, (*path, "where"))
-            for column in sorted(columns)
-            for source in self.sources
+        if stage.where is None:
+            return []
+        where, path = stage.where, (*path, "where")
+        try:
+            columns = columns_of(parse_expression(where))
+        except ExpressionError as cause:
+            return [syntax_fault(cause, path)]
+        found = (
+            source.fault_of(column, path) for column in sorted(columns) for source in self.sources
         )
-        return [fault for fault in faults if fault is not None]
+        faults = [fault for fault in found if fault is not None]
+        if faults or is_plain(where):
+            return faults
+        return [
+            fault
+            for source in self.sources
+            for fault in expression_faults(
+                source, over_source(where, source.columns), path, wanted=BOOL
+            )
+        ]
 
     def job_faults(self) -> list[Fault]:
         """Faults of the sources and of the job as a whole."""
@@ -368,22 +406,11 @@ def _wanted_columns(source: LogicalSource, stages: Sequence[StagePlan]) -> froze
     """Logical columns that some stage takes from the rows of a source, and no others."""
     wanted: set[str] = set()
     for stage in (each for each in stages if each.type is not StageType.CUSTOM_SQL):
-        wanted.update(_in_condition(stage.where, source))
+        wanted.update(named_columns(stage.where))
         wanted.update(
             found.column for inputs in _inputs(stage) if (found := inputs[source.index]) is not None
         )
     return frozenset(wanted)
-
-
-def _in_condition(where: str | None, source: LogicalSource) -> frozenset[str]:
-    """Columns that a condition may name; more than those where only an SQL engine could tell."""
-    named = named_columns(where)
-    if named is not None:
-        return named
-    text = where or ""
-    # In a call, `*` is every column.
-    names = (name for name in source.columns if "*" in text or name.replace("`", "``") in text)
-    return frozenset(names)
 
 
 def _inputs(stage: StagePlan) -> list[Sequence[InputPlan | None]]:

@@ -73,7 +73,7 @@ def question_document(plan: StagePlan) -> Document:
     return {
         "dimensions": [_dimension(each) for each in plan.dimensions],
         "reference": plan.sources[plan.reference],
-        "where": plan.where,
+        "where": plan.written_where,
         "scope": None if plan.scope is None else plan.scope.from_stage,
         "duplicates": plan.duplicates.value,
         "null_keys": plan.null_keys.value,

@@ -9,6 +9,7 @@ raw dimensions first, so only where that loses nothing. Whatever is not listed h
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from datarecs_core.comparison.computing import brings_computed
 from datarecs_core.comparison.exact_conditions import NotExactError, exact_condition
 from datarecs_core.comparison.plan import InputPlan, MeasurePlan, StagePlan, StrategyChoice
 from datarecs_core.comparison.pushdown import (
@@ -152,16 +153,13 @@ def _policy_obstacles(stage: StagePlan) -> Iterator[str]:
 
 def _condition_obstacles(stage: StagePlan, scan: Scan) -> Iterator[str]:
     """What the scan kernel may decide by itself: comparisons that mean the same everywhere."""
-    if scan.filter is not None and scan.kind is SourceKind.PARQUET:
+    if scan.filter is not None and scan.kind is SourceKind.PARQUET and not brings_computed(scan):
         doubt = _doubt(scan.filter, {each.name: each.type for each in scan.schema.columns})
         if doubt is not None:
             yield f"the filter of {scan.source} may mean something else to the kernel: {doubt}"
     if stage.where is None:
         return
-    plain = scan.columns
-    if scan.kind is SourceKind.PARQUET:
-        plain = tuple(each for each in scan.columns if each.physical is not None)
-    doubt = _doubt(stage.where, {each.name: each.type for each in plain})
+    doubt = _doubt(stage.where, {each.name: each.type for each in scan.columns})
     if doubt is not None:
         yield f"`where` may mean something else to the kernel: {doubt}"
 
@@ -185,11 +183,6 @@ def _column_obstacles(
     kinds = {plan.type.kind for plan in given}
     if any(plan.mapped or plan.cast is not None for plan in given):
         yield f"{label} is mapped or cast"
-    elif any(
-        scan.kind is SourceKind.PARQUET and scan.column(plan.column).physical is None
-        for scan, plan in zip(stage.scans, given, strict=True)
-    ):
-        yield f"{label} is an expression"
     elif kinds & _FOREIGN:
         yield f"{label} has the type {min(kinds & _FOREIGN)}"
     elif any(plan.type.is_finer for plan in given):

@@ -1,0 +1,213 @@
+"""Filters and columns that are expressions, computed in DuckDB over the batches that readers bring.
+
+One evaluator for every format of files, for the oracle's rows and for extracts alike. Expressions
+see one row, so batch by batch is enough and memory is bounded. The database has no table but the
+batch, no file and no network; its text is written from the checked tree.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datarecs_connectors.errors import QueryFailedError
+from datarecs_connectors.extracting import Batches
+from datarecs_connectors.full_disk import check_disk
+from datarecs_connectors.typed_text import INVALID, TypedColumn, arrow_type, table_of
+from datarecs_core.comparison.computing import typed_condition, typed_over, types_of
+from datarecs_core.comparison.condition import is_plain
+from datarecs_core.comparison.expressions.functions import Dialect
+from datarecs_core.comparison.expressions.signatures import Typed
+from datarecs_core.comparison.expressions.sql import expression_sql
+from datarecs_core.comparison.expressions.tree import ExpressionError, columns_of
+from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.jobs.types import CanonicalType, TypeKind
+
+_BATCH = "batch"
+_ROWS = 100_000
+_MICROS = pa.timestamp("us")
+_WALLS = (
+    "SET TimeZone = 'UTC'",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "memory_limit": "512MiB",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+}
+
+
+def computed_batches(scan: Scan, read: Callable[[Scan], Batches]) -> Batches:
+    """The rows of a scan that has expressions, or a filter that says more than compare.
+
+    Args:
+        scan: of files, or of a query over them.
+        read: brings columns of the source as they are, behind a filter of comparisons.
+
+    Raises:
+        QueryFailedError: an expression has no value on some row, or is none of the language.
+    """
+    computation = _Computation.of(scan)
+    kept = scan.filter if computation.condition is None else None
+    inner = replace(scan, columns=computation.inputs, filter=kept)
+    with _Database(scan.source) as database:
+        for batch, _ in read(inner):
+            yield computation.computed(batch, database)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Computation:
+    scan: Scan
+    condition: Typed | None
+    expressions: tuple[tuple[str, Typed], ...]
+    """By logical name."""
+    inputs: tuple[ScanColumn, ...]
+    """Columns of the source, under their own names."""
+
+    @classmethod
+    def of(cls, scan: Scan) -> "_Computation":
+        try:
+            has_condition = scan.filter is not None and not is_plain(scan.filter)
+            condition = typed_condition(scan.filter or "", scan.schema) if has_condition else None
+            expressions = tuple(
+                (column.name, typed_over(column.expression, scan.schema))
+                for column in scan.columns
+                if column.expression is not None
+            )
+        except ExpressionError as cause:
+            raise QueryFailedError(scan.source, f"an expression is refused: {cause}") from cause
+        parts = [part for _, part in expressions] + ([condition] if condition else [])
+        names = {column.physical for column in scan.columns if column.physical is not None}
+        names.update(*(columns_of(part.node) for part in parts))
+        known = types_of(scan.schema)
+        types = {column.name: column.type for column in scan.schema.columns}
+        inputs = tuple(
+            ScanColumn(name=name, physical=name, type=types[name])
+            for name in sorted(names) or sorted(known)[:1]
+        )
+        return cls(scan=scan, condition=condition, expressions=expressions, inputs=inputs)
+
+    def computed(
+        self, batch: pa.RecordBatch, database: "_Database"
+    ) -> tuple[pa.RecordBatch, tuple[str, ...]]:
+        """The kept rows of a batch, in the columns of the scan."""
+        types = types_of(self.scan.schema)
+        if self.condition is not None:
+            rows = _Rows(batch=batch, types=types)
+            batch = batch.filter(_true(database.column(rows, "filter", self.condition)))
+        rows = _Rows(batch=batch, types=types)
+        made = {name: database.column(rows, name, part) for name, part in self.expressions}
+        columns = [
+            made[column.name] if column.physical is None else rows.column(column.physical)
+            for column in self.scan.columns
+        ]
+        return table_of([column.name for column in self.scan.columns], columns)
+
+
+def _true(column: TypedColumn) -> pa.Array:
+    """Which rows a condition keeps: where a value is INVALID nobody knows, as beside NULL."""
+    mask = pc.fill_null(column.values, False)  # noqa: FBT003 - pyarrow's own
+    return mask if column.invalid is None else pc.and_(mask, pc.is_null(column.invalid))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """A batch of a source's columns, with their types."""
+
+    batch: pa.RecordBatch
+    types: Mapping[str, CanonicalType]
+
+    def column(self, name: str) -> TypedColumn:
+        return TypedColumn(self.batch.column(name), self.invalid([name]))
+
+    def invalid(self, names: Sequence[str]) -> pa.Array | None:
+        """Bytes of the first of these columns that is INVALID in a row; None where none is."""
+        raw = [
+            self.batch.column(at)
+            for name in names
+            if (at := self.batch.schema.get_field_index(f"{INVALID}{name}")) >= 0
+        ]
+        filled = [each for each in raw if each.null_count < len(each)]
+        return pc.coalesce(*filled) if filled else None
+
+    def table(self, names: Sequence[str]) -> pa.Table:
+        """In which the database sees some columns; one at least, since rows are counted."""
+        if not names:
+            return pa.table({"c": pa.nulls(self.batch.num_rows, pa.bool_())})
+        arrays = [_held(self.batch.column(name), self.types[name]) for name in names]
+        return pa.table(arrays, names=[f"c{at}" for at in range(len(names))])
+
+
+class _Database:
+    """A DuckDB behind walls; a context manager."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._connection = duckdb.connect(config=_SETTINGS)
+
+    def __enter__(self) -> "_Database":
+        for wall in _WALLS:
+            self._connection.execute(wall)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def column(self, rows: _Rows, name: str, expression: Typed) -> TypedColumn:
+        """One expression over all rows; INVALID where a column that it names is."""
+        kind = expression.type
+        if kind is None:
+            raise TypeError("an expression has a type")
+        names = sorted(columns_of(expression.node))
+        places = {name: f'"c{at}"' for at, name in enumerate(names)}
+        text = expression_sql(expression, Dialect.DUCKDB, places.__getitem__)
+        self._connection.register(_BATCH, rows.table(names))
+        try:
+            made = self._connection.sql(f"SELECT {text} AS v FROM {_BATCH}")  # noqa: S608 - written by us
+            values = made.to_arrow_reader(_ROWS).read_all().column(0).combine_chunks()
+        except duckdb.Error as cause:
+            check_disk(cause)
+            raise QueryFailedError(self._source, _failed(name, cause)) from cause
+        return _with_invalid(_delivered(values, kind), rows.invalid(names))
+
+
+def _failed(name: str, cause: duckdb.Error) -> str:
+    """Without DuckDB's text, which quotes values."""
+    match cause:
+        case duckdb.ConversionException():
+            why = "a value does not have the form of the type it is cast to"
+        case duckdb.OutOfRangeException():
+            why = "a number or date is too large for its type"
+        case duckdb.OutOfMemoryException():
+            why = "it needs more memory than there is"
+        case _:
+            why = type(cause).__name__
+    return f"the expression of {name!r} fails on some row: {why}"
+
+
+def _held(array: pa.Array, kind: CanonicalType) -> pa.Array:
+    """Instants as timestamps in UTC; numbers and texts in the one form of their type."""
+    if kind.kind is TypeKind.INSTANT:
+        return array.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).cast(_MICROS)
+    if kind.kind is TypeKind.FLOAT32:
+        return array.cast(pa.float64())
+    return array.cast(arrow_type(kind))
+
+
+def _delivered(values: pa.Array, kind: CanonicalType) -> pa.Array:
+    """As an extract holds the type."""
+    if kind.kind is TypeKind.INSTANT:
+        return values.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return values.cast(arrow_type(kind))
+
+
+def _with_invalid(values: pa.Array, invalid: pa.Array | None) -> TypedColumn:
+    if invalid is None:
+        return TypedColumn(values, None)
+    return TypedColumn(pc.if_else(pc.is_valid(invalid), None, values), invalid)

@@ -1,0 +1,94 @@
+"""Expressions over files: what the evaluator answers, for every entry of the allow-list."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from datarecs_connectors.computing import computed_batches
+from datarecs_connectors.errors import QueryFailedError
+from datarecs_connectors.extracted import typed_rows
+from datarecs_connectors.extracting import Batches
+from datarecs_connectors.typed_text import TypedColumn, arrow_type, table_of
+from datarecs_core.comparison.canonical import Tag, Value
+from datarecs_core.comparison.computing import computed_column
+from datarecs_core.comparison.expressions.functions import ENTRIES
+from datarecs_core.comparison.expressions.syntax import parse_expression
+from datarecs_core.comparison.expressions.tree import Call, nodes_of
+from datarecs_core.comparison.scan import FileList, Scan, ScanColumn, SourceColumn, SourceSchema
+from datarecs_core.comparison.translating import canonical
+from datarecs_core.jobs.types import TypeKind
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_testing.clock import NOON
+from datarecs_testing.expressions import ANSWERS, COLUMNS, FAILING, Answer
+
+SCHEMA = SourceSchema(
+    columns=tuple(SourceColumn(name=name, type=kind) for name, kind, _ in COLUMNS)
+)
+
+
+def held_values(kind: object, values: Sequence[object]) -> pa.Array:
+    return pa.array(
+        [str(each) if each is not None and kind.kind is TypeKind.UUID else each for each in values],  # type: ignore[attr-defined]
+        arrow_type(kind),  # type: ignore[arg-type]
+    )
+
+
+def read(scan: Scan) -> Batches:
+    values = {name: held_values(kind, given) for name, kind, given in COLUMNS}
+    names = [column.name for column in scan.columns]
+    yield table_of(names, [TypedColumn(values[name], None) for name in names])
+
+
+def a_scan(expression: str | None, filter_: str | None = None) -> Scan:
+    made = computed_column("v", expression, SCHEMA) if expression else None
+    column = (
+        ScanColumn(name="v", expression=expression, type=made.type)
+        if made
+        else ScanColumn(name="v", physical="n", type=SCHEMA.columns[0].type)
+    )
+    return Scan(
+        source="one",
+        index=0,
+        kind=SourceKind.PARQUET,
+        columns=(column,),
+        schema=SCHEMA,
+        filter=filter_,
+        pin=FileList(root="", files=(), taken_at=NOON),
+    )
+
+
+def answered(scan: Scan) -> list[Value]:
+    return [
+        canonical(value, scan.columns[0].type, "one")
+        for batch, _ in computed_batches(scan, read)
+        for (value,) in typed_rows(batch, scan.columns)
+    ]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda each: each.expression)
+def test_the_evaluator_answers_as_the_table_says(answer: Answer) -> None:
+    scan = a_scan(answer.expression)
+    assert scan.columns[0].type == answer.type
+    assert answered(scan) == [canonical(each, answer.type, "one") for each in answer.values]
+
+
+def test_every_entry_of_the_allow_list_has_rows() -> None:
+    used = {
+        node.entry
+        for answer in ANSWERS
+        for node in nodes_of(parse_expression(answer.expression))
+        if isinstance(node, Call)
+    }
+    assert sorted(ENTRIES.keys() - used) == []
+
+
+@pytest.mark.parametrize("expression", FAILING)
+def test_an_expression_without_a_value_on_some_row_ends_the_read(expression: str) -> None:
+    with pytest.raises(QueryFailedError, match="the expression of 'v' fails on some row"):
+        answered(a_scan(expression))
+
+
+def test_a_filter_keeps_the_rows_for_which_it_is_true() -> None:
+    kept = answered(a_scan(None, "LENGTH(s) > 3 AND a * 2 > 1"))
+    assert kept == [Value(Tag.NUMBER, 7), Value(Tag.NUMBER, 2**63 - 1)]

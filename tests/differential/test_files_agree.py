@@ -1,5 +1,6 @@
 """Files as others write them: oracle and Spark give one proof, byte by byte."""
 
+import json
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -317,3 +318,71 @@ def test_nanoseconds_of_folders_are_those_of_columns(ask: Ask, tmp_path: Path, z
     assert found is not None
     assert [(each.outside, each.invalid) for each in found.measures] == [(1, 0)]
     assert found.measures[0].max_abs_delta == Decimal("376543.211")
+
+
+def written_as(tmp_path: Path, kind: str, name: str, table: pa.Table) -> dict[str, Any]:
+    """A source of the kind that holds the table."""
+    path = f"{name}.{kind}"
+    if kind == "csv":
+        write_csv(table, tmp_path / path)
+    elif kind == "json":
+        lines = [json.dumps(row, default=str) for row in table.to_pylist()]
+        (tmp_path / path).write_text("\n".join(lines))
+    else:
+        pq.write_table(table, tmp_path / path)
+    declared = {"options": {"schema": {"amt": "decimal(12,2)"}}} if kind != "parquet" else {}
+    return {"name": name, "kind": kind, "connection": "c", "path": path, **declared}
+
+
+AMOUNTS = pa.table(
+    {
+        "id": range(ROWS),
+        "amt": pa.array([Decimal(at) for at in range(1, ROWS + 1)], pa.decimal128(12, 2)),
+        "word": [None if at % 9 == 0 else f" W{at % 4}" for at in range(ROWS)],
+    }
+)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_an_expression_of_a_file_changes_what_is_compared(
+    ask: Ask, tmp_path: Path, kind: str
+) -> None:
+    first, second = (written_as(tmp_path, kind, name, AMOUNTS) for name in ("one", "two"))
+    doubled = {**second, "columns": {"amt": {"expr": "amt * 2"}}}
+    stages = [rows([{"name": "amt"}]), {"name": "counts", "type": "counts"}]
+    totals = {"name": "t", "type": "aggregate", "dimensions": ["word"]}
+    stages.append({**totals, "measures": [{"name": "amt", "function": "sum"}]})
+
+    def asked(*sources: dict[str, Any]) -> Verdict | None:
+        spec = {"sources": list(sources), "stages": stages}
+        return agreed(ask, (AMOUNTS, AMOUNTS), spec).outcome.verdict
+
+    assert asked(first, second) is Verdict.MATCHED
+    assert asked(first, doubled) is Verdict.UNMATCHED
+    halved = {**doubled, "columns": {"amt": {"expr": "CAST(amt * 2 * 0.5 AS decimal(12,2))"}}}
+    assert asked(first, halved) is Verdict.MATCHED
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_filters_and_conditions_say_more_than_compare(ask: Ask, tmp_path: Path, kind: str) -> None:
+    """A filter leaves rows out at the source; a condition sets them aside, in each engine alike."""
+    first, second = (written_as(tmp_path, kind, name, AMOUNTS) for name in ("one", "two"))
+    some = {"filter": "LOWER(TRIM(word)) IN ('w1', 'w2') OR amt * 3 < 10"}
+    where = rows([{"name": "amt"}], where="LENGTH(word) = 3 AND id + 1 > 5")
+    spec = {"sources": [{**first, **some}, {**second, **some}], "stages": [where]}
+    found = agreed(ask, (AMOUNTS, AMOUNTS), spec)
+    (stage,) = found.outcome.stages
+    assert stage.results is not None
+    chosen = [at for at in range(ROWS) if at % 9 and at % 4 in {1, 2} or at < 3]
+    counts = [len(chosen), sum(1 for at in chosen if at % 9 and at > 4)]
+    assert [[each.extracted, each.grouped] for each in stage.results.closure] == [counts] * 2
+    assert stage.plan.written_where == "LENGTH(word) = 3 AND id + 1 > 5"
+
+
+def test_a_text_that_spark_would_replace_stays_text(ask: Ask) -> None:
+    """A condition of comparisons reaches Spark as a literal, and `${env:…}` means nothing there."""
+    table = AMOUNTS.set_column(2, "word", pa.array(["${env:HOME}"] * ROWS))
+    spec = {"stages": [rows([{"name": "amt"}], where="word = '${env:HOME}' AND amt > 0")]}
+    (stage,) = agreed(ask, (table, table), spec).outcome.stages
+    assert stage.results is not None
+    assert [each.grouped for each in stage.results.closure] == [ROWS, ROWS]

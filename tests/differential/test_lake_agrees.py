@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ NESTED = {
 }
 """Columns that only the table has; no stage names them."""
 ROWS = 500
-SPEC = {
+SPEC: dict[str, Any] = {
     "sources": [
         {"name": "export", "kind": "parquet", "connection": "files", "path": "export.parquet"},
         {"name": "table", "kind": "iceberg", "connection": "lake", "relation": "books.entries"},
@@ -166,6 +167,20 @@ def test_a_table_without_its_deleted_rows_is_its_export(ask: Ask) -> None:
     counts = oracle.outcome.stages[2].results
     assert counts is not None
     assert counts.counts.source_row_counts == (2 * ROWS - 13, 2 * ROWS - 13)
+
+
+def test_an_expression_of_a_table_changes_what_is_compared(ask: Ask) -> None:
+    export, table = SPEC["sources"]
+    some = {"filter": "LENGTH(label) > 8 AND amount * 3 > 6"}
+    doubled = {"columns": {"amount": {"expr": "amount * 2"}}}
+    where = {"where": "UPPER(label) LIKE 'ZWEI%' AND MONTH(day) = 1"}
+    stages = [{**stage, **where} for stage in SPEC["stages"][1:]]
+    for changed, verdict in (({}, Verdict.MATCHED), (doubled, Verdict.UNMATCHED)):
+        sources = [{**export, **some}, {**table, **some, **changed}]
+        spec = {"sources": sources, "stages": stages}
+        oracle, spark = ask(None, spec), ask(Strategy.FULL, spec)
+        assert oracle.outcome.verdict is verdict
+        assert (spark.outcome.verdict, told(spark)) == (verdict, told(oracle))
 
 
 def test_one_row_too_many_and_one_other_value_are_found(ask: Ask, lake: Lake, table: Table) -> None:

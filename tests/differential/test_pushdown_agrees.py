@@ -24,12 +24,13 @@ from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.results import StageResults
+from datarecs_core.comparison.results import StageResults, Verdict
 from datarecs_core.comparison.run_json import Sealing, proof_document
 from datarecs_core.comparison.scan import Pin, Scan
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.definition import (
+    ColumnMapping,
     Dimension,
     Execution,
     Measure,
@@ -322,6 +323,33 @@ def test_rows_beside_a_condition_of_every_stage_stay_and_are_counted(house: Hous
     (first, second) = both.results("rows").closure
     assert [rows for _, rows, _ in both.pushed.brought] == [first.grouped, second.grouped]
     assert first.grouped < first.extracted == 200
+
+
+@pytest.mark.case("P60")
+def test_expressions_change_what_a_database_answers_and_what_it_is_asked(house: House) -> None:
+    first, second = tables("one", "one")
+    second = replace(second, name="again", filter="LENGTH(TRIM(note)) < 3 AND amount * 2 > -1")
+    first = replace(first, filter=second.filter)
+    where = "LOWER(note) = 'a' AND id + small > 10"
+    stages = (
+        aggregate("groups", "account", where=where),
+        Stage(
+            name="rows",
+            type=StageType.ROW,
+            dimensions=(Dimension(name="id"),),
+            measures=(Measure(name="amount"),),
+            where=where,
+        ),
+    )
+    both = house.both(*stages, sources=(first, second))
+    both.agree(Strategy.PUSHDOWN, Strategy.FULL)
+    assert both.pushed.found.outcome.verdict is Verdict.MATCHED
+    doubled = replace(second, columns={"amount": ColumnMapping(expr="amount * 2")})
+    both = house.both(*stages, sources=(first, doubled))
+    both.agree(Strategy.PUSHDOWN, Strategy.FULL)
+    assert both.pushed.found.outcome.verdict is Verdict.UNMATCHED
+    (closure, _) = both.results("rows").closure
+    assert 0 < closure.grouped < closure.extracted < 200
 
 
 @pytest.mark.case("P60")

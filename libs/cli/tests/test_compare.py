@@ -533,7 +533,6 @@ FORCED = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.NARROW)
         (a_plan(None), EngineChoice.SPARK),
         (a_plan(10, strategy=FORCED), EngineChoice.SPARK),
         (a_plan(10, where="id > 5"), EngineChoice.REFERENCE),
-        (a_plan(10, where="sqrt(id) > 5"), EngineChoice.SPARK),
     ],
 )
 def test_small_questions_are_answered_without_spark(

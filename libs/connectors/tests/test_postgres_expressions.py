@@ -1,6 +1,5 @@
 """Expressions over a real PostgreSQL answer as the allow-list's table says, as files do."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +42,7 @@ SOURCE = Source(name="one", kind=SourceKind.POSTGRES, connection="c", relation="
 
 
 @pytest.fixture(scope="module")
-def connector(postgres_server: PostgresServer) -> Iterator[Any]:
+def connector(postgres_server: PostgresServer) -> Any:  # noqa: ANN401  a port
     address = postgres_server.fresh_database().replace("postgresql+psycopg", "postgresql")
     fields = psycopg.conninfo.conninfo_to_dict(address)
     native = [
@@ -68,7 +67,7 @@ def connector(postgres_server: PostgresServer) -> Iterator[Any]:
         user=str(fields["user"]),
         sslmode=SslMode.DISABLE,
     )
-    yield open_connector(
+    return open_connector(
         SOURCE,
         Connection(type=ConnectionType.POSTGRES, config=config),
         {"password": str(fields["password"])},

@@ -7,6 +7,7 @@ batch, no file and no network; its text is written from the checked tree.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import duckdb
 import pyarrow as pa
@@ -151,7 +152,7 @@ class _Database:
         self._source = source
         self._connection = duckdb.connect(config=_SETTINGS)
 
-    def __enter__(self) -> "_Database":
+    def __enter__(self) -> Self:
         for wall in _WALLS:
             self._connection.execute(wall)
         return self

@@ -456,6 +456,10 @@ class PostgresConnector:
             return PermissionDeniedError(self.source, f"{message}; grant SELECT to the login")
         if (cause.sqlstate or "").startswith(_ABOUT_OBJECTS):
             return QueryFailedError(self.source, message)
+        return self._read_failure(cause)
+
+    def _read_failure(self, cause: psycopg.Error) -> SourceError:
+        """Without the server's message, which may quote values."""
         if isinstance(cause, psycopg.DataError):
             return QueryFailedError(
                 self.source,

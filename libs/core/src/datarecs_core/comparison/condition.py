@@ -5,6 +5,7 @@ whatever says more is computed by the source as a column. Values are those the s
 before casts and rules; logic is three-valued, only TRUE lets a row pass.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datarecs_core.comparison.condition_tree import (
@@ -85,25 +86,26 @@ def named_columns(sql: str | None) -> frozenset[str]:
 def _condition(node: Node) -> Condition:
     if not isinstance(node, Call):
         return Bare(_operand(node))
-    match node.entry:
-        case "and":
-            return all_of(*map(_condition, node.arguments))
-        case "or":
-            return AnyOf(tuple(map(_condition, node.arguments)))
-        case "not":
-            return Negated(_condition(node.arguments[0]))
-        case "is_null":
-            return IsNull(_operand(node.arguments[0]))
-        case "in":
-            operand, *choices = map(_operand, node.arguments)
-            return AnyOf(tuple(Compared("=", operand, choice) for choice in choices))
-        case "between":
-            operand, low, high = map(_operand, node.arguments)
-            return all_of(Compared(">=", operand, low), Compared("<=", operand, high))
-        case sign if sign in SIGNS:
-            one, other = map(_operand, node.arguments)
-            return Compared(sign, one, other)
-    raise ConditionNotCoveredError(f"{node.entry.upper()} is more than a comparison")
+    if node.entry in {"and", "or", "not"}:
+        parts = tuple(map(_condition, node.arguments))
+        if node.entry == "not":
+            return Negated(parts[0])
+        return AnyOf(parts) if node.entry == "or" else all_of(*parts)
+    return _comparison(node.entry, tuple(map(_operand, node.arguments)))
+
+
+def _comparison(entry: str, operands: Sequence[Operand]) -> Condition:
+    operand, *others = operands
+    if entry == "is_null":
+        return IsNull(operand)
+    if entry == "in":
+        return AnyOf(tuple(Compared("=", operand, other) for other in others))
+    if entry == "between":
+        low, high = others
+        return all_of(Compared(">=", operand, low), Compared("<=", operand, high))
+    if entry in SIGNS:
+        return Compared(entry, operand, others[0])
+    raise ConditionNotCoveredError(f"{entry.upper()} is more than a comparison")
 
 
 def _operand(node: Node) -> Operand:

@@ -78,7 +78,7 @@ def test_the_plan_keeps_what_is_hashed_and_the_proof_tells_it() -> None:
         ("x", False),
     ]
     assert question_document(stage)["hashed"] == {
-        "dimensions": [{"name": "k", "types": ["int", "int"], "rules": {}}],
+        "dimensions": [{"name": "k", "column": "k", "types": ["int", "int"], "rules": {}}],
         "measures": [{"name": "b", "rules": {}}],
     }
     assert [column.name for column in stage.scans[0].columns] == ["b", "k"]

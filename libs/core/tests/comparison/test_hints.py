@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import time, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from datarecs_core.comparison.hint_stage import hint_stage
 from datarecs_core.comparison.hints import Hint, hints
 from datarecs_core.comparison.patterns import HintRule
+from datarecs_core.comparison.sealed import sealed_run
 from datarecs_core.jobs.definition import Breaks, Results
 from datarecs_core.jobs.vocabulary import MaskRule
 from datarecs_core.values import EXACT
-from datarecs_testing.comparisons import a_measure, absolute, compare, rows_by
-from datarecs_testing.finished_runs import MemoryBench
+from datarecs_testing.comparisons import Compared, a_measure, absolute, compare, rows_by
+from datarecs_testing.finished_runs import MemoryBench, document_of
 from datarecs_testing.tables import NOON, a_job, a_table
 
 D = Decimal
@@ -31,9 +33,13 @@ def told(
     breaks = Breaks(mask={} if mask is None else {"v": mask})
     job = a_job(tables, rows_by("k", a_measure("v")), results=Results(breaks=breaks))
     found = compare(MemoryBench(), job, tables)
-    return hints(
-        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
-    )
+    return hints_of(found)
+
+
+def hints_of(found: Compared) -> tuple[Hint, ...]:
+    """The hints of a comparison's one stage."""
+    run = sealed_run(document_of(found))
+    return hints(found.differences(), hint_stage(run, run.stages[0]))
 
 
 def rules(found: Sequence[Hint]) -> list[HintRule]:
@@ -137,6 +143,24 @@ NUMBERS = [D(at) + D("0.37") * at for at in range(1, 11)]
             HintRule.CONSTANT_OFFSET,
             "lake differs by exactly 7 s",
         ),
+        (
+            "date",
+            [(NOON.date() + timedelta(at), NOON.date() + timedelta(at + 1)) for at in range(6)],
+            HintRule.CONSTANT_OFFSET,
+            "lake differs by exactly 1 day",
+        ),
+        (
+            "date",
+            [(NOON.date() + timedelta(at), NOON.date() + timedelta(at - 30)) for at in range(6)],
+            HintRule.CONSTANT_OFFSET,
+            "lake differs by exactly -30 days",
+        ),
+        (
+            "time",
+            [(time(at), time(at + 1)) for at in range(6)],
+            HintRule.CONSTANT_OFFSET,
+            "lake differs by exactly 3600 s",
+        ),
     ],
 )
 def test_a_pattern_is_named_with_its_constant(
@@ -145,7 +169,6 @@ def test_a_pattern_is_named_with_its_constant(
     found = told(columns, pairs)
     hint = next(each for each in found if each.rule is rule)
     assert hint.what == what
-    assert hint.declare
     assert len(hint.examples) == 3
     assert 5 <= hint.explained <= hint.of
 
@@ -184,9 +207,7 @@ def test_keys_that_would_meet_are_named_with_their_rule(
         a_table("lake", "k text", *((lake.format(at),) for at in range(1, 7))),
     ]
     found = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
-    (hint,) = hints(
-        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
-    )
+    (hint,) = hints_of(found)
     assert hint.rule is HintRule.KEYS_MEET
     assert declare in hint.declare
     assert (hint.explained, hint.of) == (12, 12)
@@ -198,12 +219,7 @@ def test_swapped_measures_are_found_in_both() -> None:
         a_table("lake", "k int, net int, tax int", *((at, 7 * at, at) for at in range(1, 8))),
     ]
     job = a_job(tables, rows_by("k", a_measure("net"), a_measure("tax")))
-    found = hints(
-        compare(MemoryBench(), job, tables).differences(),
-        reference="ledger",
-        sources=["ledger", "lake"],
-        dimensions=["k"],
-    )
+    found = hints_of(compare(MemoryBench(), job, tables))
     hint = next(each for each in found if each.rule is HintRule.SWAPPED_MEASURES)
     assert hint.declare == "sources[lake].columns: {net: {column: tax}, tax: {column: net}}"
 
@@ -214,12 +230,7 @@ def test_a_load_that_came_twice_is_found() -> None:
         a_table("ledger", "k int, v int", *rows),
         a_table("lake", "k int, v int", *rows, *rows),
     ]
-    found = hints(
-        compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables).differences(),
-        reference="ledger",
-        sources=["ledger", "lake"],
-        dimensions=["k"],
-    )
+    found = hints_of(compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables))
     (hint,) = found
     assert hint.what == "lake has every row of these keys 2 times"
 
@@ -232,9 +243,7 @@ def test_differences_within_tolerance_are_no_breaks() -> None:
     job = a_job(tables, rows_by("k", a_measure("v", absolute("1"))))
     found = compare(MemoryBench(), job, tables)
     assert found.differences()
-    assert not hints(
-        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
-    )
+    assert not hints_of(found)
 
 
 @pytest.mark.case("P64")
@@ -257,10 +266,10 @@ def test_the_same_rows_in_any_order_give_the_same_hints() -> None:
             "lake", "k int, v decimal(12,4)", *((at, two) for at, (_, two) in enumerate(pairs))
         ),
     ]
-    rows = compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables).differences()
-    names: dict[str, Any] = {"reference": "ledger", "sources": ["ledger", "lake"]}
-    first = hints(rows, dimensions=["k"], **names)
-    assert hints(rows[::-1], dimensions=["k"], **names) == first
+    found = compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables)
+    run = sealed_run(document_of(found))
+    stage = hint_stage(run, run.stages[0])
+    assert hints(found.differences()[::-1], stage) == hints(found.differences(), stage)
 
 
 def test_measures_that_are_not_swapped_and_copies_without_a_factor_say_nothing() -> None:
@@ -275,15 +284,13 @@ def test_measures_that_are_not_swapped_and_copies_without_a_factor_say_nothing()
     ]
     job = a_job(tables, rows_by("k", a_measure("net"), a_measure("tax")))
     names = ["ledger", "lake", "edge"]
-    rows_found = compare(MemoryBench(), job, tables).differences()
-    found = hints(rows_found, reference="ledger", sources=names, dimensions=["k"])
+    found = hints_of(compare(MemoryBench(), job, tables))
     assert HintRule.SWAPPED_MEASURES not in rules(found)
     assert HintRule.DUPLICATED_LOAD not in rules(found)
     pair = [replace(table, name=name) for table, name in zip(tables[::2], names, strict=False)]
     one_each = [replace(each, rows=each.rows[:: 2 if each is pair[0] else 1]) for each in pair]
     job = a_job(one_each, rows_by("k", a_measure("net"), a_measure("tax")))
-    rows_found = compare(MemoryBench(), job, one_each).differences()
-    found = hints(rows_found, reference="ledger", sources=names[:2], dimensions=["k"])
+    found = hints_of(compare(MemoryBench(), job, one_each))
     assert HintRule.SWAPPED_MEASURES not in rules(found)
 
 
@@ -303,9 +310,7 @@ def windowed(columns: str, keys: Sequence[Any], *, lacked: int) -> tuple[Hint, .
         a_table("lake", f"k {columns}", *((key,) for key in keys[: len(keys) - lacked])),
     ]
     found = compare(MemoryBench(), a_job(tables, rows_by("k")), tables)
-    return hints(
-        found.differences(), reference="ledger", sources=["ledger", "lake"], dimensions=["k"]
-    )
+    return hints_of(found)
 
 
 def test_what_is_lacking_at_the_newest_day_or_hour_may_be_late() -> None:

@@ -104,7 +104,7 @@ def test_a_proof_says_what_was_asked_read_and_found() -> None:
         "REJECTED" if rows["counts"]["rows_unmatched"] > 2 else "ACCEPTED",
     )
     assert rows["question"]["dimensions"] == [
-        {"name": "k", "types": ["text", "text"], "rules": {"trim": "both"}}
+        {"name": "k", "column": "k", "types": ["text", "text"], "rules": {"trim": "both"}}
     ]
     assert rows["counts"]["source_row_counts"] == {"source_0": 3, "source_1": 2}
     assert rows["counts"]["presence"] == [{"mask": 3, "groups": 2}, {"mask": 1, "groups": 1}]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import cast
 
+from datarecs_core.comparison.hint_stage import hint_stage
 from datarecs_core.comparison.hints import MOST_LOOKED_AT, Hint, hints
 from datarecs_core.comparison.sealed import SealedRun, SealedStage
 from datarecs_core.documents import to_document
@@ -26,12 +27,7 @@ def stage_hints(run: SealedRun, stage: SealedStage, parts: Iterable[Path]) -> tu
     Raises:
         DifferencesUnreadableError: a file that is damaged or none of ours.
     """
-    return hints(
-        smallest_breaks(parts, stage, most=MOST_LOOKED_AT),
-        reference=run.sources[stage.reference],
-        sources=run.sources,
-        dimensions=[each.name for each in stage.dimensions],
-    )
+    return hints(smallest_breaks(parts, stage, most=MOST_LOOKED_AT), hint_stage(run, stage))
 
 
 def hints_document(

@@ -31,6 +31,7 @@ from datarecs_reports.tables import (
 )
 from datarecs_reports.waterfalls import WaterfallPage, waterfall_pages
 from datarecs_reports.words import (
+    NO_LINE,
     missing_words,
     policies,
     reason,
@@ -259,7 +260,7 @@ def _hint(hint: HintFacts) -> HintLine:
         what=visible(hint.what, most=300),
         share=f"{share} ({percent(hint.explained, hint.of)})",
         examples=", ".join(map(visible, hint.examples)),
-        declare=visible(hint.declare, most=300),
+        declare=visible(hint.declare or NO_LINE, most=300),
     )
 
 

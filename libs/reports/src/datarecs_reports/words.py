@@ -91,6 +91,8 @@ _COMPARE_TO = {
     "all_pairs": "every source is compared with every other",
     "spread": "the largest value is compared with the smallest",
 }
+NO_LINE = "no field of the job declares this; correct it in the source"
+"""Instead of the line that would declare a likely cause."""
 _BASES = {"max_abs": "the larger value", "min_abs": "the smaller value"}
 
 

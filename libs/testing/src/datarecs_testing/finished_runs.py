@@ -18,7 +18,14 @@ from datarecs_core.comparison.scan import Pin, Scan
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Confirm, ReconciliationJob
 from datarecs_memory.engine import MemoryEngine
-from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
+from datarecs_testing.comparisons import (
+    Compared,
+    a_measure,
+    absolute,
+    aggregate_by,
+    compare,
+    rows_by,
+)
 from datarecs_testing.tables import Table, a_job, a_table
 
 Json = dict[str, Any]
@@ -72,12 +79,16 @@ def document(
     **run: Any,  # noqa: ANN401  any member of `run`
 ) -> Json:
     """The run.json of a job over tables, as it is read back from a store."""
-    found = compare(MemoryBench(), job, tables, later=later)
+    return document_of(compare(MemoryBench(), job, tables, later=later), job=job.name, **run)
+
+
+def document_of(found: Compared, **run: Any) -> Json:  # noqa: ANN401  any member of `run`
+    """The run.json of a finished comparison, as it is read back from a store."""
     made = run_document(
         found.plan,
         found.outcome,
         sealing=Sealing(versions={"tzdata": "2026f", "unicode": "14.0.0"}, key_id="k1"),
-        run={"run_id": RUN_ID, "job": job.name, "attempt": 1, **run},
+        run={"run_id": RUN_ID, "attempt": 1, **run},
     )
     read: Json = json.loads(canonical_json(made))
     return read

@@ -80,6 +80,7 @@ def _hints(run: "SealedRun", folder: Path, stage: "SealedStage") -> "list[Hint]"
 def _print_hints(found: Found) -> None:
     from datarecs_cli.output import cell, print_json
     from datarecs_reports.figures import count, percent
+    from datarecs_reports.words import NO_LINE
 
     if current().is_json:
         stages = [
@@ -93,7 +94,7 @@ def _print_hints(found: Found) -> None:
             print(f"{cell(stage)} {cell(hint.measure)}: {cell(hint.what)}")
             print(f"  {hint.rule}, {share} ({percent(hint.explained, hint.of)})")
             print(f"  such as  {' '.join(hint.examples)}")
-            print(f"  declare  {cell(hint.declare)}")
+            print(f"  declare  {cell(hint.declare)}" if hint.declare else f"  {NO_LINE}")
     if not any(own for _, own in found):
         current().say("no pattern explains half of a measure's breaks, or there are fewer than 5")
 

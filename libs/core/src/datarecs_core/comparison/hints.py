@@ -12,6 +12,13 @@ from fractions import Fraction
 from heapq import nsmallest
 from itertools import combinations
 
+from datarecs_core.comparison.hint_lines import (
+    accepted_line,
+    key_rule_line,
+    number_key_line,
+    swapped_line,
+)
+from datarecs_core.comparison.hint_stage import HintStage
 from datarecs_core.comparison.late_windows import late_windows
 from datarecs_core.comparison.patterns import PATTERNS, Found, HintRule, Pair, duplicated
 from datarecs_core.comparison.plan import PRESENCE, ROWS
@@ -40,32 +47,30 @@ class Hint:
     examples: tuple[str, ...]
     """The smallest break ids."""
     declare: str
-    """The line of a job that would say so, to be judged by whoever knows the data."""
+    """The line of a job that would say so, to be judged by whoever knows the data; empty where a
+    job has none that this kind of source and type of column accepts."""
 
 
-def hints(
-    rows: Iterable[Difference], *, reference: str, sources: Sequence[str], dimensions: Sequence[str]
-) -> tuple[Hint, ...]:
+def hints(rows: Iterable[Difference], stage: HintStage) -> tuple[Hint, ...]:
     """What the stored differences of one stage suggest, the most telling first.
 
     Args:
         rows: of one stage, in any order; those within tolerance are passed over.
-        reference: name of the reference source.
-        sources: all names, in the order of the presence bits.
-        dimensions: names, in the order of the keys.
+        stage: they are of, with what its sources and columns accept.
     """
     by_measure = _looked_at(rows)
+    others = [name for name in stage.names if name != stage.reference]
     found: list[Hint] = []
     for measure, breaks in by_measure.items():
-        for source in (name for name in sources if name != reference):
+        for source in others:
             if measure == PRESENCE:
-                one = _Keys(reference, source, sources, dimensions).found(breaks)
+                one = _Keys(stage, source).found(breaks)
             else:
-                one = _patterns(measure, source, _pairs(breaks, reference, source))
+                one = _patterns(stage, measure, source, _pairs(breaks, stage.reference, source))
             found += [_hint(measure, source, each, len(breaks)) for each in one]
-    found += _late(by_measure.get(PRESENCE, []), reference, sources, dimensions)
-    for source in (name for name in sources if name != reference):
-        found += _swapped(by_measure, reference, source)
+    found += _late(by_measure.get(PRESENCE, []), stage)
+    for source in others:
+        found += _swapped(by_measure, stage, source)
     telling = [each for each in found if _enough(each.explained, each.of)]
     return tuple(sorted(telling, key=lambda each: (-Fraction(each.explained, each.of), each.rule)))
 
@@ -86,11 +91,10 @@ def _smallest(rows: list[Difference]) -> list[Difference]:
     return nsmallest(MOST_LOOKED_AT, rows, key=lambda row: row.break_id)
 
 
-def _late(
-    breaks: Sequence[Difference], reference: str, sources: Sequence[str], dimensions: Sequence[str]
-) -> Iterator[Hint]:
+def _late(breaks: Sequence[Difference], stage: HintStage) -> Iterator[Hint]:
     """Of every source that lacks what the reference has, and of the reference itself."""
-    base = sources.index(reference)
+    sources, dimensions = stage.names, list(stage.dimensions)
+    base = sources.index(stage.reference)
     for at, source in enumerate(sources):
         if at != base:
             for late, there in ((at, base), (base, at)):
@@ -100,7 +104,8 @@ def _late(
                     bits=(1 << late, 1 << there),
                     dimensions=dimensions,
                 ):
-                    yield _hint(PRESENCE, source, each, len(breaks))
+                    line = accepted_line(each, stage, PRESENCE, source)
+                    yield _hint(PRESENCE, source, each._replace(declare=line), len(breaks))
 
 
 def _enough(explained: int, of: int) -> bool:
@@ -132,35 +137,42 @@ def _pairs(breaks: Sequence[Difference], reference: str, source: str) -> list[Pa
     return found
 
 
-def _patterns(measure: str, source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
+def _patterns(
+    stage: HintStage, measure: str, source: str, pairs: Sequence[Pair]
+) -> Iterator[Found]:
     if measure == ROWS:
         yield from duplicated(source, pairs)
         return
     for rule in PATTERNS:
-        found = rule(measure, source, pairs)
+        found = rule(stage.place(measure), source, pairs)
         if found is not None:
-            yield found
+            yield found._replace(declare=accepted_line(found, stage, measure, source))
 
 
 class _Keys:
     """Keys that are alone in two sources and would be one under a rule."""
 
-    def __init__(
-        self, reference: str, source: str, sources: Sequence[str], dimensions: Sequence[str]
-    ) -> None:
-        self.source, self.dimensions = source, dimensions
-        self.base_bit = 1 << sources.index(reference)
-        self.source_bit = 1 << sources.index(source)
+    def __init__(self, stage: HintStage, source: str) -> None:
+        self.source, self.stage = source, stage
+        self.base_bit = 1 << stage.names.index(stage.reference)
+        self.source_bit = 1 << stage.names.index(source)
 
     def found(self, breaks: Sequence[Difference]) -> Iterator[Found]:
         alone = [row for row in breaks if row.difference_class is DifferenceClass.MISSING]
-        for at, dimension in enumerate(self.dimensions):
-            for form, (told, normal) in _FORMS.items():
+        for at, dimension in enumerate(self.stage.dimensions):
+            head = f"keys of {self.source} meet those of the reference"
+            for rule, (words, normal) in _TEXT_RULES.items():
                 chosen = self._meeting(alone, at, normal)
                 if chosen:
-                    line = form.format(source=self.source, dimension=dimension)
-                    what = f"keys of {self.source} meet those of the reference {told} {dimension}"
-                    yield Found(HintRule.KEYS_MEET, what, chosen, line)
+                    line = key_rule_line(self.stage, dimension, rule)
+                    yield Found(HintRule.KEYS_MEET, f"{head} {words} {dimension}", chosen, line)
+            parts = [row.key[at] or "" for row in alone]
+            numbers = [part for part in parts if part.isdecimal() and part.isascii()]
+            chosen = self._meeting(alone, at, _without_zeros) if numbers == parts else []
+            if chosen:
+                line = number_key_line(self.stage, dimension, numbers)
+                what = f"{head} without leading zeros in {dimension}"
+                yield Found(HintRule.KEYS_MEET, what, chosen, line)
 
     def _meeting(
         self, rows: Sequence[Difference], at: int, normal: Callable[[str], str]
@@ -183,27 +195,27 @@ class _Keys:
         return self.base_bit in alone and self.source_bit in alone
 
 
-_FORMS: dict[str, tuple[str, Callable[[str], str]]] = {
-    "normalize.columns: {{{dimension}: {{trim: both}}}}": ("after trimming", str.strip),
-    "normalize.columns: {{{dimension}: {{case: fold}}}}": ("without case in", str.casefold),
-    "normalize.columns: {{{dimension}: {{unicode: NFC}}}}": (
+_TEXT_RULES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "trim: both": ("after trimming", str.strip),
+    "case: fold": ("without case in", str.casefold),
+    "unicode: NFC": (
         "in one Unicode form of",
         lambda text: unicodedata.normalize("NFC", text),
     ),
-    "sources[{source}].cast: {{{dimension}: int}}": (
-        "without leading zeros in",
-        lambda text: (text.lstrip("0") or "0") if text.isdecimal() else text,
-    ),
 }
-"""The line that declares a form: its words, and what it makes of a key."""
+"""The rule that declares a form: its words, and what it makes of a key."""
+
+
+def _without_zeros(text: str) -> str:
+    return text.lstrip("0") or "0"
 
 
 def _swapped(
-    by_measure: dict[str, list[Difference]], reference: str, source: str
+    by_measure: dict[str, list[Difference]], stage: HintStage, source: str
 ) -> Iterator[Hint]:
     """Two measures of which each holds the other's value, group by group."""
     pairs = {
-        measure: {pair.group: pair for pair in _pairs(breaks, reference, source)}
+        measure: {pair.group: pair for pair in _pairs(breaks, stage.reference, source)}
         for measure, breaks in by_measure.items()
         if measure not in (PRESENCE, ROWS)
     }
@@ -216,10 +228,7 @@ def _swapped(
             and pair.base != pair.value
         ]
         if crossed:
-            line = (
-                f"sources[{source}].columns: "
-                f"{{{one}: {{column: {other}}}, {other}: {{column: {one}}}}}"
-            )
+            line = swapped_line(stage, source, one, other)
             what = f"{source} has {one} and {other} the other way round"
             found = Found(HintRule.SWAPPED_MEASURES, what, crossed, line)
             yield _hint(one, source, found, len(by_measure[one]))

@@ -12,10 +12,15 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import NamedTuple
 
+from datarecs_core.comparison.hint_stage import Place, quoted
 from datarecs_core.documents import decimal_text
 from datarecs_core.values import EXACT
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d", re.ASCII)
+_MOMENT = re.compile(rf"{_DATE.pattern}T.+", re.ASCII)
+_DAY = Decimal(86_400_000_000)
+_LONGEST_TOLERANCE = 366 * _DAY
 _QUARTER_HOUR = Decimal(900_000_000)
 _HOUR = 4 * _QUARTER_HOUR
 _WIDEST_ZONES = 26 * _HOUR
@@ -51,7 +56,7 @@ class Pair(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A pattern, the pairs that follow it, and the line of a job that would declare it."""
+    """A pattern, the pairs that follow it, and the line that would declare it (`hint_lines`)."""
 
     rule: HintRule
     what: str
@@ -89,7 +94,8 @@ def _numbers(pairs: Iterable[Pair]) -> list[tuple[Pair, Decimal, Decimal]]:
     return found
 
 
-def _factor(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _factor(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+    measure = at.column
     ratios = {
         pair.break_id: Fraction(value) / Fraction(base)
         for pair, base, value in _numbers(pairs)
@@ -119,24 +125,44 @@ def _ratio(ratio: Fraction) -> str:
 
 
 def _expr(source: str, measure: str, expression: str) -> str:
-    return f'sources[{source}].columns: {{{measure}: {{expr: "{expression}"}}}}'
+    return f'sources[{source}].columns: {{{quoted(measure)}: {{expr: "{expression}"}}}}'
 
 
-def _offset(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _offset(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+    measure = at.column
     most = _most(pairs, lambda pair: pair.delta)
     if most is None:
         return None
     offset, chosen = Decimal(str(most[0])), most[1]
     if _number(chosen[0].base) is None:
-        if _is_zone_shift(offset):
+        if _MOMENT.fullmatch(chosen[0].base or "") and _is_zone_shift(offset):
             return None
-        seconds = decimal_text(offset.scaleb(-6, EXACT))
-        line = f"measures[{measure}].tolerances: [{{type: DURATION, value: PT{seconds}S}}]"
-        what = f"{source} differs by exactly {seconds} s"
-        return Found(HintRule.CONSTANT_OFFSET, what, chosen, line.replace("PT-", "PT"))
+        what = f"{source} differs by exactly {_length(chosen[0].base or '', offset)}"
+        return Found(HintRule.CONSTANT_OFFSET, what, chosen, _duration_line(at, offset))
     shown = decimal_text(offset)
     line = _expr(source, measure, f"{measure} - ({shown})")
     return Found(HintRule.CONSTANT_OFFSET, f"{source} differs by exactly {shown}", chosen, line)
+
+
+def _length(base: str, offset: Decimal) -> str:
+    """Days between dates, seconds between times."""
+    if _DATE.fullmatch(base) is None:
+        return f"{decimal_text(offset.scaleb(-6, EXACT))} s"
+    days = decimal_text(EXACT.divide(offset, _DAY))
+    return f"{days} {'day' if days in ('1', '-1') else 'days'}"
+
+
+def _duration_line(at: Place, offset: Decimal) -> str:
+    """A tolerance of so long; empty where no tolerance may be that long or that fine."""
+    size = offset.copy_abs()
+    if size > _LONGEST_TOLERANCE or size != size.to_integral_value():
+        return ""
+    if EXACT.remainder(size, _DAY) == 0:
+        length = f"P{decimal_text(EXACT.divide_int(size, _DAY))}D"
+    else:
+        length = f"PT{decimal_text(size.scaleb(-6, EXACT))}S"
+    bound = f"[{{type: DURATION, value: {length}}}]"
+    return f"stages[{at.stage}].measures[{at.name}].tolerances: {bound}"
 
 
 def _is_zone_shift(delta: Decimal | None) -> bool:
@@ -148,9 +174,14 @@ def _is_zone_shift(delta: Decimal | None) -> bool:
     )
 
 
-def _zone(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
-    """One shift of whole quarter hours, or two that summer time sets one hour apart."""
-    times = [pair for pair in pairs if _number(pair.base) is None and _is_zone_shift(pair.delta)]
+def _zone(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+    """One shift of whole quarter hours, or two that summer time sets one hour apart.
+
+    Of moments alone: a date and a time of day have no zone.
+    """
+    times = [
+        pair for pair in pairs if _MOMENT.fullmatch(pair.base or "") and _is_zone_shift(pair.delta)
+    ]
     counted = Counter(pair.delta for pair in times if pair.delta is not None).most_common(2)
     if not counted:
         return None
@@ -159,7 +190,7 @@ def _zone(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
         shifts = shifts[:1]
     chosen = [pair for pair in times if pair.delta in shifts]
     hours = " and ".join(_hours(shift) for shift in sorted(shifts))
-    what = f"{source} is shifted by {hours} h in {measure}"
+    what = f"{source} is shifted by {hours} h in {at.name}"
     return Found(HintRule.ZONE_SHIFT, what, chosen, f"sources[{source}].timezone: <zone>")
 
 
@@ -174,8 +205,9 @@ _WAYS = (
 )
 
 
-def _places(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _places(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
     """One side is the other with fewer places; the way that explains most pairs."""
+    measure = at.column
     numbers = _numbers(pairs)
     best: Found | None = None
     for places in range(_MOST_PLACES + 1):
@@ -190,7 +222,7 @@ def _places(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
                     who = "the reference" if cut_reference else source
                     verb = "rounded" if rule is HintRule.ROUNDED else "cut"
                     what = f"{who} is {verb} to {places} places"
-                    line = f"normalize.columns: {{{measure}: {{round: {places}}}}}"
+                    line = f"normalize.columns: {{{quoted(measure)}: {{round: {places}}}}}"
                     best = Found(rule, what, chosen, line)
     return best
 
@@ -200,7 +232,7 @@ def _shortened(long: Decimal, short: Decimal, places: int, way: str) -> bool:
     return shifted.scaleb(-places, EXACT) == short
 
 
-def _nulls(measure: str, source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
+def _nulls(at: Place, source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
     for rule, filler, line in (
         (HintRule.NULL_FOR_ZERO, "0", "zero"),
         (HintRule.NULL_FOR_EMPTY, "", "empty"),
@@ -209,17 +241,18 @@ def _nulls(measure: str, source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
         if chosen:
             shown = filler or "an empty text"
             what = f"{source} and the reference have NULL against {shown}"
-            declare = f"normalize.columns: {{{measure}: {{null: {line}}}}}"
+            declare = f"normalize.columns: {{{quoted(at.column)}: {{null: {line}}}}}"
             yield Found(rule, what, chosen, declare)
 
 
-def _null(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
-    found = list(_nulls(measure, source, pairs))
+def _null(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+    found = list(_nulls(at, source, pairs))
     return max(found, key=lambda each: len(each.pairs), default=None)
 
 
-def _cut_text(measure: str, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _cut_text(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
     """Texts of one source end where they reach one length, those of the other go on."""
+    measure = at.column
     texts = [pair for pair in pairs if pair.delta is None and pair.base and pair.value]
     best: Found | None = None
     for cut_reference in (False, True):
@@ -242,7 +275,7 @@ def _goes_on(short: str, long: str | None) -> bool:
     return long is not None and len(long) > len(short) and long.startswith(short)
 
 
-_Rule = Callable[[str, str, Sequence[Pair]], Found | None]
+_Rule = Callable[[Place, str, Sequence[Pair]], Found | None]
 PATTERNS: tuple[_Rule, ...] = (_factor, _offset, _zone, _places, _null, _cut_text)
 
 

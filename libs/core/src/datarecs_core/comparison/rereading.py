@@ -68,11 +68,11 @@ def masked_key(key: Sequence[str | None]) -> bytes:
 
 def key_form(types: Sequence[str], sources: Sequence[str]) -> KeyForm:
     """The form of keys whose dimensions have these types, as run.json writes them."""
-    return KeyForm(kinds=tuple(map(_type, types)), sources=tuple(sources))
+    return KeyForm(kinds=tuple(map(type_of, types)), sources=tuple(sources))
 
 
-def _type(written: str) -> CanonicalType:
-    """Nested types need no members here: they are not read back."""
+def type_of(written: str) -> CanonicalType:
+    """The type as run.json writes it; nested ones without members, which nobody reads back."""
     nested = next((kind for kind in NESTED if written.startswith(f"{kind.value}<")), None)
     return parse_type(written) if nested is None else CanonicalType(kind=nested)
 

@@ -7,27 +7,17 @@ outside the proof and are read by reports.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from datarecs_core.comparison.plan import Warn
 from datarecs_core.comparison.reading import Part, whole
 from datarecs_core.comparison.results import (
     Closure,
-    DifferenceSet,
-    MeasureResult,
     StageCounts,
     StageResults,
-    ToleranceResult,
     Verdict,
-    Waterfall,
 )
-from datarecs_core.comparison.tolerance import (
-    AbsoluteTolerance,
-    DurationTolerance,
-    ExactTolerance,
-    PercentageTolerance,
-    Tolerance,
-)
+from datarecs_core.comparison.sealed_numbers import read_closure, read_counts, read_results
 from datarecs_core.comparison.verdict import Acceptance, SkipReason
 from datarecs_core.documents import from_document
 from datarecs_core.jobs.definition import Accept, Confirm, SchemaPolicy, WarnAt
@@ -45,10 +35,7 @@ from datarecs_core.jobs.vocabulary import (
     SchemaMode,
     SourceKind,
     StageType,
-    ToleranceBase,
-    ToleranceType,
 )
-from datarecs_core.values import EXACT
 
 if TYPE_CHECKING:
     from datarecs_core.hashing import JsonValue
@@ -75,6 +62,9 @@ class SealedSource:
     pin: Mapping[str, object]
     """As it is written; each kind of pin has fields of its own."""
     columns: tuple[tuple[str, CanonicalType], ...]
+    """Logical name and type as delivered."""
+    physical: Mapping[str, str]
+    """What the source calls them; none for expressions."""
     closure: Closure
     """Of the first stage that saw rows."""
     changes: tuple[SealedChange, ...]
@@ -85,6 +75,8 @@ class SealedDimension:
     """A dimension with its types, one per source, and its declared rules."""
 
     name: str
+    column: str
+    """Logical name of the column behind it."""
     types: tuple[str, ...]
     rules: Mapping[str, str]
 
@@ -100,6 +92,10 @@ class SealedMeasure:
     compare_to: CompareTo
     comparable: bool
     rules: Mapping[str, str]
+    column: str | None = None
+    """Logical name of the column behind it; None for a number of rows, and in older documents."""
+    types: tuple[str | None, ...] = ()
+    """What is compared, by source, after a cast; empty in older documents."""
 
     @property
     def nan(self) -> NanRule:
@@ -262,7 +258,12 @@ def _source(part: Part) -> SealedSource:
             (each.text("name"), _read(each.part("type"), CanonicalType, "a type"))
             for each in part.parts("schema")
         ),
-        closure=_closure(part.part("closure")),
+        physical={
+            each.text("name"): physical
+            for each in part.parts("schema")
+            if (physical := each.maybe("physical")) is not None
+        },
+        closure=read_closure(part.part("closure")),
         changes=tuple(_change(name, rules.part(name)) for name in rules.content),
     )
 
@@ -270,15 +271,6 @@ def _source(part: Part) -> SealedSource:
 def _change(column: str, part: Part) -> SealedChange:
     return SealedChange(
         column=column, cast=part.maybe("cast"), zone=part.maybe("zone"), map=part.mapping("map")
-    )
-
-
-def _closure(part: Part) -> Closure:
-    return Closure(
-        extracted=part.count("extracted"),
-        grouped=part.count("grouped"),
-        excluded=part.count("excluded"),
-        out_of_scope=part.count("out_of_scope"),
     )
 
 
@@ -299,7 +291,7 @@ def _stage(part: Part, sources: tuple[str, ...]) -> SealedStage:
     return SealedStage(
         name=name,
         type=kind,
-        results=_results(part, len(sources)),
+        results=read_results(part, len(sources)),
         verdict=part.word("result", Verdict),
         acceptance=part.word("acceptance", Acceptance),
         measures=tuple(_measure(each) for each in measures if "function" in each.content),
@@ -330,11 +322,11 @@ def _stage(part: Part, sources: tuple[str, ...]) -> SealedStage:
 def _confirmed(part: Part, sources: int) -> SealedConfirmed:
     return SealedConfirmed(
         in_flight_resolved=part.count("in_flight_resolved"),
-        first=_counts(part.part("first_counts"), sources),
+        first=read_counts(part.part("first_counts"), sources),
         looks=tuple(
             SealedLook(
                 pins=tuple(pin.content for pin in look.parts("pins")),
-                counts=_counts(look.part("counts"), sources),
+                counts=read_counts(look.part("counts"), sources),
             )
             for look in part.parts("looks")
         ),
@@ -344,6 +336,7 @@ def _confirmed(part: Part, sources: int) -> SealedConfirmed:
 def _dimension(part: Part) -> SealedDimension:
     return SealedDimension(
         name=part.text("name"),
+        column=part.maybe("column") or part.text("name"),
         types=tuple(str(each) for each in part.items("types")),
         rules=part.mapping("rules"),
     )
@@ -366,110 +359,6 @@ def _types(part: Part, group: object) -> tuple[CanonicalType, ...]:
         raise part.wrong("equivalences", "groups of types") from None
 
 
-def _results(part: Part, sources: int) -> StageResults:
-    measured = [(each, _numbers(each, sources)) for each in part.parts("measures")]
-    rows = [result for each, result in measured if "function" not in each.content]
-    differences = part.part("differences")
-    return StageResults(
-        stage=part.text("name"),
-        counts=_counts(part.part("counts"), sources),
-        measures=tuple(result for each, result in measured if "function" in each.content),
-        rows=rows[0] if rows else None,
-        differences=DifferenceSet(
-            rows=differences.count("rows"),
-            digest=differences.text("digest"),
-            truncated=differences.flag("truncated"),
-        ),
-        closure=tuple(_closure(each) for each in part.parts("closure")),
-    )
-
-
-def _counts(part: Part, sources: int) -> StageCounts:
-    counts = StageCounts(
-        source_row_counts=part.by_source("source_row_counts", sources),
-        groups_by_source=part.by_source("groups_by_source", sources),
-        matched_groups=part.count("matched_groups"),
-        unmatched_by_source=part.by_source("unmatched_by_source", sources),
-        missing_by_source=part.by_source("missing_by_source", sources),
-        presence=tuple(
-            (each.count("mask"), each.count("groups")) for each in part.parts("presence")
-        ),
-        presence_other=part.count("presence_other"),
-        rows_compared=part.count("rows_compared"),
-        rows_matched=part.count("rows_matched"),
-        rows_unmatched=part.count("rows_unmatched"),
-        duplicate_keys_by_source=part.by_source("duplicate_keys_by_source", sources),
-        null_keys_by_source=part.by_source("null_keys_by_source", sources),
-        invalid_values_by_source=part.by_source("invalid_values_by_source", sources),
-        excluded_rows_by_source=part.by_source("excluded_rows_by_source", sources),
-        odd_one_out=part.by_source("odd_one_out", sources),
-    )
-    if part.count("unmatched_groups") != counts.unmatched_groups:
-        raise part.wrong("unmatched_groups", "rows_compared without matched_groups")
-    return counts
-
-
-def _numbers(part: Part, sources: int) -> MeasureResult:
-    result = MeasureResult(
-        name=part.text("name"),
-        tolerances=tuple(
-            ToleranceResult(tolerance=_tolerance(each), own_within=each.count("own_within"))
-            for each in part.parts("tolerances")
-        ),
-        within=part.count("within"),
-        outside=part.count("outside"),
-        equal=part.count("equal"),
-        within_not_equal=part.count("within_not_equal"),
-        null_mismatch=part.count("null_mismatch"),
-        invalid=part.count("invalid"),
-        precision=part.count("precision"),
-        multiplicity=part.count("multiplicity"),
-        not_comparable=part.count("not_comparable"),
-        total_by_source=part.decimals("total_by_source", sources),
-        gap_by_source=part.decimals("gap_by_source", sources),
-        waterfall_by_source=_waterfalls(part, sources),
-        max_abs_delta=part.decimal("max_abs_delta"),
-    )
-    if part.flag("passed") is not result.passed:
-        raise part.wrong("passed", "what `outside` says (F06)")
-    return result
-
-
-def _waterfalls(part: Part, sources: int) -> tuple[Waterfall | None, ...]:
-    steps = part.part("waterfall_by_source")
-    names = [f"source_{index}" for index in range(sources)]
-    return tuple(
-        None if steps.content.get(name) is None else _waterfall(steps.part(name)) for name in names
-    )
-
-
-def _waterfall(part: Part) -> Waterfall:
-    found = {}
-    for name in ("missing_here", "missing_in_reference", "changed"):
-        amount = part.decimal(name)
-        if amount is None:
-            raise part.wrong(name, "a decimal number")
-        found[name] = amount
-    return Waterfall(**found)
-
-
-def _tolerance(part: Part) -> Tolerance:
-    limit = part.decimal("value")
-    if limit is None:
-        raise part.wrong("value", "a decimal number")
-    kind = part.word("type", ToleranceType)
-    match kind:
-        case ToleranceType.EXACT:
-            return ExactTolerance()
-        case ToleranceType.ABSOLUTE:
-            return AbsoluteTolerance(limit=limit)
-        case ToleranceType.DURATION:
-            return DurationTolerance(microseconds=limit.scaleb(6, EXACT))
-        case ToleranceType.PERCENTAGE:
-            return PercentageTolerance(limit=limit, base=part.word("base", ToleranceBase))
-    assert_never(kind)
-
-
 def _measure(part: Part) -> SealedMeasure:
     rules = part.part("rules")
     if "nan" in rules.content:
@@ -482,4 +371,6 @@ def _measure(part: Part) -> SealedMeasure:
         compare_to=part.word("compare_to", CompareTo),
         comparable=part.flag("comparable"),
         rules=part.mapping("rules"),
+        column=part.maybe("column"),
+        types=part.texts("types"),
     )

@@ -118,6 +118,7 @@ def _derived(plan: StagePlan) -> Document:
 def _dimension(dimension: DimensionPlan) -> Document:
     return {
         "name": dimension.name,
+        "column": next((each.column for each in dimension.inputs), None),
         "types": [str(each.result) for each in dimension.inputs],
         "rules": dict(dimension.rules.declared()),
     }
@@ -177,6 +178,8 @@ def measure_document(plan: MeasurePlan | None, result: MeasureResult) -> Documen
     return {
         **document,
         "function": plan.function.value,
+        "column": next((each.column for each in plan.inputs if each is not None), None),
+        "types": [None if each is None else str(each.result) for each in plan.inputs],
         "combine": plan.combine.value,
         "bound": plan.bound.value,
         "compare_to": plan.compare_to.value,

@@ -14,6 +14,7 @@ from datarecs_cli.screen import coloured
 from datarecs_reports.figures import amount, common_places, count, visible
 from datarecs_reports.model import Executed, MeasureFacts, RunFacts, StageFacts
 from datarecs_reports.tables import delta_text, is_time, places_of
+from datarecs_reports.unreadable import example_lines, unknown_gap
 from datarecs_reports.words import missing_words, presence_words, short_tolerance, skipped_words
 
 Row = Mapping[str, object]
@@ -73,21 +74,23 @@ def _stage_lines(stage: StageFacts, facts: RunFacts, words: Words) -> Iterator[s
             stage.executed, facts.source_names, words
         )
     for measure in stage.executed.measures:
-        if not measure.passed:
-            yield f"{_INDENT}{_measure(measure, facts.source_names, words)}"
+        unreadable = example_lines(stage.executed, measure, facts.source_names)
+        if not measure.passed or unreadable:
+            reference = stage.executed.question.reference
+            yield f"{_INDENT}{_measure(measure, facts.source_names, reference, words)}"
+        for line in unreadable:
+            yield f"{_INDENT}{cell(f'{visible(measure.name)} {line}')}"
 
 
-def _measure(measure: MeasureFacts, sources: tuple[str, ...], words: Words) -> str:
+def _measure(measure: MeasureFacts, sources: tuple[str, ...], reference: str, words: Words) -> str:
     lead = f"{visible(measure.name)} {short_tolerance(measure)}"
     parts = [f"{count(measure.within)} within", f"{count(measure.outside)} outside"]
-    gaps = [
-        (name, gap)
-        for name, gap in zip(sources, measure.gaps, strict=True)
-        if gap is not None and Decimal(gap) != 0
-    ]
-    for name, gap in gaps:
+    for name, gap in zip(sources, measure.gaps, strict=True):
+        known = None if gap is None or Decimal(gap) == 0 else amount(gap)
+        shown = known or unknown_gap(measure, sources, name, reference)
         of = "" if len(sources) == 2 else f" of {name}"  # noqa: PLR2004  of two there is one gap
-        parts.append(f"gap{of} {amount(gap)}")
+        if shown is not None and name != reference:
+            parts.append(f"gap{of} {shown}")
     return cell(f"{lead}   {f' {words.dot} '.join(parts)}")
 
 

@@ -7,8 +7,10 @@ later is read there, and shown here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from datarecs_core.comparison.measuring import ADDING, COUNTING
 from datarecs_core.comparison.plan import Warn
 from datarecs_core.comparison.reading import Part, whole
+from datarecs_core.comparison.rereading import type_of
 from datarecs_core.comparison.results import (
     DifferenceClass,
     MeasureResult,
@@ -28,6 +30,7 @@ from datarecs_core.comparison.tolerance import (
     tolerance_type,
     tolerance_value,
 )
+from datarecs_core.comparison.unreadable import Unreadable
 from datarecs_core.documents import decimal_text, to_document
 from datarecs_reports.model import (
     ConfirmedFacts,
@@ -63,6 +66,7 @@ def run_facts(document: Mapping[str, object]) -> RunFacts:
     outside = _Outside(
         samples=root.maybe_part("samples"),
         hints=root.maybe_part("hints"),
+        unreadable=root.maybe_part("unreadable"),
         strategies={each.text("stage"): each for each in execution.maybe_parts("strategies")},
     )
     return RunFacts(
@@ -90,6 +94,7 @@ class _Outside:
 
     samples: Part
     hints: Part
+    unreadable: Part
     strategies: Mapping[str, Part]
 
 
@@ -166,6 +171,12 @@ def _executed(
         truncated=results.differences.truncated,
         samples=tuple(difference_facts(each) for each in outside.samples.maybe_parts(stage.name)),
         hints=tuple(_hint(each) for each in outside.hints.maybe_parts(stage.name)),
+        unreadable=tuple(
+            Unreadable(
+                measure=each.text("measure"), source=each.text("source"), words=each.text("words")
+            )
+            for each in outside.unreadable.maybe_parts(stage.name)
+        ),
         strategy=None
         if stage.name not in outside.strategies
         else _strategy(outside.strategies[stage.name]),
@@ -204,7 +215,8 @@ def _strategy(part: Part) -> StrategyFacts:
 def _question(run: SealedRun, stage: SealedStage) -> QuestionFacts:
     return QuestionFacts(
         dimensions=tuple(
-            DimensionFacts(name=each.name, rules=each.rules) for each in stage.dimensions
+            DimensionFacts(name=each.name, rules=each.rules, types=each.types)
+            for each in stage.dimensions
         ),
         reference=run.sources[stage.reference],
         where=stage.where,
@@ -256,7 +268,18 @@ def _measure(plan: SealedMeasure | None, result: MeasureResult) -> MeasureFacts:
         totals=tuple(None if one is None else decimal_text(one) for one in result.total_by_source),
         waterfall=result.waterfall_by_source,
         max_abs_delta=None if largest is None else decimal_text(largest),
+        has_total=plan is None or _has_total(plan),
+        types=() if plan is None else plan.types,
+        unreadable=result.unreadable_by_source,
+        not_finite=result.not_finite_by_source,
     )
+
+
+def _has_total(plan: SealedMeasure) -> bool:
+    """Whether the measure is added up; an older document says its types nowhere."""
+    kinds = [type_of(each) for each in plan.types if each is not None]
+    exact = bool(kinds) and all(kind.is_number and not kind.is_float for kind in kinds)
+    return exact or plan.function in COUNTING | ADDING
 
 
 def tolerance_facts(tolerance: Tolerance) -> ToleranceFacts:

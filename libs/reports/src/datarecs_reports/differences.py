@@ -18,6 +18,7 @@ from datarecs_core.comparison.results import DifferenceClass, Outcome
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
 from datarecs_reports.difference_file import with_text_keys
+from datarecs_reports.unreadable import with_text
 
 _BATCH_ROWS = 10_000
 _MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator")
@@ -152,14 +153,18 @@ def _candidates(table: pa.Table, limit: int) -> pa.Table:
 def _row(record: Mapping[str, object]) -> dict[str, object]:
     row: dict[str, object] = {name: record[name] for name in _PLAIN}
     hashed = record["key_hash"]
-    row["key"] = record.get("key") or {}
+    key = record.get("key")
+    named = key.items() if isinstance(key, Mapping) else ()
+    row["key"] = {name: with_text(part) for name, part in named}
     row["key_hash"] = hashed.hex() if isinstance(hashed, bytes) else None
     row |= {name: _by_source(record.get(name)) for name in _MAPS}
     return row
 
 
 def _by_source(pairs: object) -> dict[str, str | None]:
-    return dict(pairs) if isinstance(pairs, list) else {}
+    if not isinstance(pairs, list):
+        return {}
+    return {name: with_text(value) for name, value in pairs}
 
 
 def _rank(row: Mapping[str, object]) -> tuple[Decimal, str]:

@@ -11,6 +11,7 @@ from datarecs_reports.decoding import run_facts
 from datarecs_reports.figures import amount, count, markdown_inline, percent, visible
 from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts, RunFacts, StageFacts
 from datarecs_reports.tables import delta_text, gaps, is_time, largest_first, places_of
+from datarecs_reports.unreadable import example_lines, readable
 from datarecs_reports.words import (
     class_words,
     confirmed_words,
@@ -115,6 +116,15 @@ def _measures(executed: Executed, sources: Sequence[str], most: int) -> Iterator
     if len(ordered) > most:
         yield f"and {count(len(ordered) - most)} more measures"
         yield ""
+    unreadable = [
+        f"{measure.name}: {line}"
+        for measure in ordered[:most]
+        for line in example_lines(executed, measure, sources)
+    ]
+    for line in unreadable:
+        yield f"- {_prose(line)}"
+    if unreadable:
+        yield ""
 
 
 def _gap(executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> str:
@@ -135,28 +145,38 @@ def _differences(executed: Executed, sources: Sequence[str], most: int) -> Itera
     yield ""
     yield from _head((*keys, "Measure", "Class", *map(_text, sources), "Δ"))
     timed = {each.name for each in executed.measures if is_time(executed, each)}
+    types = {each.name: dict(zip(sources, each.types, strict=False)) for each in executed.measures}
     for row in rows:
-        yield _row(tuple(_cells(row, sources, is_timed=row.measure in timed)))
+        kinds = types.get(row.measure, {})
+        yield _row(tuple(_cells(row, sources, kinds, is_timed=row.measure in timed)))
     yield ""
 
 
-def _cells(row: DifferenceFacts, sources: Sequence[str], *, is_timed: bool) -> Iterator[str]:
+def _cells(
+    row: DifferenceFacts,
+    sources: Sequence[str],
+    kinds: Mapping[str, str | None],
+    *,
+    is_timed: bool,
+) -> Iterator[str]:
     for part in row.key:
         yield "NULL" if part is None else _text(part)
     yield "rows" if row.is_missing or row.measure == ROWS else _text(row.measure)
     where = presence_words(row.presence, sources)
     yield _text(where) if row.is_missing else class_words(row.difference_class)
     for name in sources:
-        yield _value(row, name)
+        yield _value(row, name, kinds.get(name))
     others = [each for each in row.deltas.values() if each is not None]
     yield ", ".join(delta_text(each, places=0, is_time=is_timed) for each in others)
 
 
-def _value(row: DifferenceFacts, source: str) -> str:
+def _value(row: DifferenceFacts, source: str, kind: str | None) -> str:
     if source not in row.values:
         return "—"
     value = row.values[source]
-    return "NULL" if value is None else _text(amount(value) if row.deltas else value)
+    if value is None:
+        return "NULL"
+    return _text(amount(value) if row.deltas else readable(value, kind))
 
 
 def _list(title: str, entries: Sequence[str]) -> Iterator[str]:

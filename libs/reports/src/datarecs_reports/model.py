@@ -16,6 +16,7 @@ from datarecs_core.comparison.results import (
     Waterfall,
 )
 from datarecs_core.comparison.sealed import SealedChange
+from datarecs_core.comparison.unreadable import Unreadable
 from datarecs_core.jobs.definition import SchemaPolicy
 
 
@@ -87,6 +88,13 @@ class MeasureFacts:
     waterfall: tuple[Waterfall | None, ...]
     """By source; empty entries where the measure has no total."""
     max_abs_delta: str | None
+    has_total: bool = True
+    """Values are added up, so that there is a gap unless it is unknown."""
+    types: tuple[str | None, ...] = ()
+    """What is compared, by source; empty where the document does not say."""
+    unreadable: tuple[int, ...] = ()
+    not_finite: tuple[int, ...] = ()
+    """Values by source for which totals are unknown."""
 
     @property
     def compared(self) -> int:
@@ -101,6 +109,8 @@ class MeasureFacts:
 class DimensionFacts:
     name: str
     rules: Mapping[str, str]
+    types: tuple[str, ...] = ()
+    """By source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +210,8 @@ class Executed:
     """None where the document does not say."""
     confirmed: ConfirmedFacts | None = None
     """None where nothing was looked at again."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Examples; none where values may not be shown."""
 
     @property
     def matched(self) -> bool:

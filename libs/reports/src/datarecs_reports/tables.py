@@ -12,6 +12,7 @@ from decimal import Decimal
 from datarecs_core.comparison.results import DifferenceClass
 from datarecs_reports.figures import amount, common_places, lasting, permille, share, visible
 from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts
+from datarecs_reports.unreadable import example_lines, readable, unknown_gap
 from datarecs_reports.words import class_words, outside_words, presence_words, short_tolerance
 
 MAX_PATTERNS = 20
@@ -60,7 +61,9 @@ class MeasureRow:
     classes: str
     """What the outside groups are besides too far apart."""
     gaps: tuple[tuple[str, str], ...]
-    """Other source and amount."""
+    """Other source, and amount or why it is unknown."""
+    unreadable: tuple[str, ...]
+    """Per source how many values are unreadable, with one of them."""
     largest: str
     """The largest |delta|, empty where nothing can be subtracted."""
     bar: tuple[int, int, int]
@@ -93,6 +96,7 @@ def _measure_row(executed: Executed, measure: MeasureFacts, sources: Sequence[st
         null=measure.classes.get(DifferenceClass.NULL_MISMATCH, 0),
         classes=outside_words(measure),
         gaps=gaps(measure, executed.question.reference, sources, places=places),
+        unreadable=tuple(example_lines(executed, measure, sources)),
         largest=""
         if largest is None
         else delta_text(largest, places=places, is_time=is_time(executed, measure)),
@@ -107,12 +111,14 @@ def _measure_row(executed: Executed, measure: MeasureFacts, sources: Sequence[st
 def gaps(
     measure: MeasureFacts, reference: str, sources: Sequence[str], *, places: int
 ) -> tuple[tuple[str, str], ...]:
-    """The gap of every other source, as far as the measure has a total."""
-    return tuple(
-        (name, amount(gap, places=places))
-        for name, gap in zip(sources, measure.gaps, strict=True)
-        if gap is not None and name != reference
-    )
+    """The gap of every other source, or why it is unknown; none where the measure has no total."""
+    found = []
+    for name, gap in zip(sources, measure.gaps, strict=True):
+        if name != reference:
+            known = None if gap is None else amount(gap, places=places)
+            shown = known or unknown_gap(measure, sources, name, reference)
+            found += [(name, shown)] if shown is not None else []
+    return tuple(found)
 
 
 def places_of(executed: Executed, measure: MeasureFacts) -> int:
@@ -200,6 +206,7 @@ def _measure_table(
     columns = [*sources]
     for name in others:
         columns += _delta_columns("" if one else f" {name}", timed=timed)
+    kinds = measure.types or (None,) * len(sources)
     told = any(row.difference_class is not DifferenceClass.OUTSIDE for row in rows)
     return DifferenceTable(
         title=f"{measure.name} outside tolerance",
@@ -208,7 +215,10 @@ def _measure_table(
         rows=tuple(
             (
                 *_key_cells(row),
-                *(_value_cell(row, name, places=places) for name in sources),
+                *(
+                    _value_cell(row, name, kind, places=places)
+                    for name, kind in zip(sources, kinds, strict=True)
+                ),
                 *_delta_cells(row, others, places=places, timed=timed),
                 *([Cell(text=class_words(row.difference_class), kind="reason")] if told else []),
             )
@@ -263,13 +273,15 @@ def _key_cells(row: DifferenceFacts) -> list[Cell]:
     ]
 
 
-def _value_cell(row: DifferenceFacts, source: str, *, places: int) -> Cell:
+def _value_cell(row: DifferenceFacts, source: str, kind: str | None, *, places: int) -> Cell:
     if source not in row.values:
         return Cell(text="—", kind="absent")
     value, raw = row.values[source], row.raw_values.get(source)
     note = f"as read {visible(raw)}" if raw is not None else ""
     if value is None:
         return Cell(text="NULL", kind="null", note=note)
+    if (words := readable(value, kind)) != value:
+        return Cell(text=visible(words, most=300), note="" if raw is None else note)
     if row.deltas:
         return Cell(text=visible(amount(value, places=places)), kind="number", note=note)
     return _text_cell(value, note=note)

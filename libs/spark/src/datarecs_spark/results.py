@@ -20,6 +20,7 @@ from datarecs_core.comparison.results import (
     ToleranceResult,
 )
 from datarecs_core.comparison.translating import fits
+from datarecs_core.comparison.unreadable import MeasureFaults, examples
 from datarecs_core.comparison.waterfall import waterfalls
 from datarecs_core.documents import from_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, NullKeys
@@ -62,6 +63,7 @@ def stage_results(
             for tally, grouped in zip(tallies, counted.grouped, strict=True)
         ),
         warnings=_warnings(stage, counted, tallies),
+        unreadable=examples(stage, [tally.faults for tally in tallies]),
         digests=counted.sealed,
         metrics=(
             ("rows_scanned", sum(tally.extracted for tally in tallies)),
@@ -148,11 +150,18 @@ class _Measures:
     def _total(self, plan: MeasurePlan, index: int) -> Decimal | None:
         if not plan.has_total:
             return None
+        if self._faults(plan, index).hides_total:
+            return None
         if self.layout.pairs_rows:
             total = self.tallies[index].totals.get(plan.index, Decimal(0))
         else:
             total = self.counted.totals.get((plan.index, index), Decimal(0))
         return total if fits(total, plan.total_scale) else None
+
+    def _faults(self, plan: MeasurePlan, index: int) -> MeasureFaults:
+        if plan is ROWS_MEASURE:
+            return MeasureFaults()
+        return self.tallies[index].faults.get(plan.index, MeasureFaults())
 
     def _gap(
         self, plan: MeasurePlan, total: Decimal | None, base: Decimal | None
@@ -170,6 +179,7 @@ class _Measures:
             for (measure, source, mask), amount in self.counted.alone.items()
             if measure == at
         }
+        faults = [self._faults(plan, index) for index in self.layout.sources]
         classes = found.classes
         within = self.matched - found.outside
         equal = self.matched - found.unequal
@@ -190,13 +200,18 @@ class _Measures:
             not_comparable=classes[DifferenceClass.NOT_COMPARABLE],
             total_by_source=totals,
             gap_by_source=tuple(self._gap(plan, total, totals[self.reference]) for total in totals),
+            unreadable_by_source=tuple(each.unreadable for each in faults),
+            not_finite_by_source=tuple(each.not_finite for each in faults),
             waterfall_by_source=waterfalls(plan, alone, totals, self.reference),
-            max_abs_delta=_largest(found) if plan.subtractable and self.matched else None,
+            max_abs_delta=_largest(found, equal) if plan.subtractable and self.matched else None,
         )
 
 
-def _largest(found: MeasureTally) -> Decimal:
-    return Decimal(0) if found.largest is None else size_of(found.largest)
+def _largest(found: MeasureTally, equal: int) -> Decimal | None:
+    """None without a finite pair."""
+    if found.largest is not None:
+        return size_of(found.largest)
+    return Decimal(0) if equal else None
 
 
 def _check_overflows(layout: Layout, counted: Counted) -> None:

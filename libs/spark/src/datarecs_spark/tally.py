@@ -8,13 +8,16 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from datarecs_core.comparison.unreadable import MeasureFaults, may_be_infinite
 from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_core.values import EXACT
 from datarecs_spark.aggregates import parts_of
+from datarecs_spark.decoding import invalid_of
 from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.grouping import null_key
 from datarecs_spark.layout import Field, Layout
@@ -40,6 +43,8 @@ class SourceTally:
     ambiguous: int = 0
     totals: dict[int, Decimal] = field(default_factory=dict)
     """By measure, of row stages."""
+    faults: dict[int, MeasureFaults] = field(default_factory=dict)
+    """By measure."""
 
 
 def passed_rows(layout: Layout, rows: DataFrame) -> DataFrame:
@@ -56,6 +61,7 @@ def passed_rows(layout: Layout, rows: DataFrame) -> DataFrame:
         "invalid": f"sum(IF({kept}, {invalid or '0'}, 0))",
         "ambiguous": f"sum({AMBIGUOUS})",
     }
+    counts |= _faults(layout, kept)
     for name, summed in _totals(layout):
         counts[name] = f"CAST(sum(IF({kept}, {summed}, NULL)) AS STRING)"
     aggregated = rows.groupBy(SOURCE).agg(
@@ -85,6 +91,47 @@ def _totals(layout: Layout) -> Iterator[tuple[str, str]]:
         if measure.plan.has_total and measure.field is not None:
             for part, summed in _summed(measure.field).items():
                 yield f"t{measure.index}_{part}", summed
+
+
+def _faults(layout: Layout, kept: str) -> dict[str, str]:
+    """`u<measure>` counts INVALID values, `p<measure>` the smallest, `f<measure>` counts NaN, Inf."""
+    found: dict[str, str] = {}
+    for measure in layout.compared:
+        field, at = measure.field, measure.index
+        if field is None or layout.stage.hashed is not None:
+            continue
+        if field.may_be_invalid:
+            found[f"u{at}"] = f"count_if({kept} AND {field.payload} IS NOT NULL)"
+            found[f"p{at}"] = f"hex(min(IF({kept}, {field.payload}, NULL)))"
+        if any(may_be_infinite(measure.plan, index) for index in layout.sources):
+            found[f"f{at}"] = f"count_if({kept} AND {_is_infinite(field)})"
+    return found
+
+
+def _is_infinite(field: Field) -> str:
+    if field.stateful:
+        return f"{field.state} & 7 > 0"
+    return f"CAST({field.name} AS STRING) IN ('NaN', 'Inf', '-Inf', 'Infinity', '-Infinity')"
+
+
+def _read_faults(layout: Layout, told: dict[str, Any]) -> dict[int, MeasureFaults]:
+    """Of the measures that have any."""
+    found = {}
+    for measure in layout.compared:
+        at, smallest = measure.index, told.get(f"p{measure.index}")
+        faults = MeasureFaults(
+            unreadable=told.get(f"u{at}", 0),
+            not_finite=told.get(f"f{at}", 0),
+            smallest=None if smallest is None else _raw(bytes.fromhex(smallest)),
+        )
+        if faults.hides_total:
+            found[at] = faults
+    return found
+
+
+def _raw(payload: bytes) -> bytes:
+    """Behind the source's name."""
+    return cast("tuple[str, bytes]", invalid_of(payload).content)[1]
 
 
 def _summed(field: Field) -> dict[str, str]:
@@ -126,6 +173,7 @@ def read_tallies(layout: Layout, rows: Sequence[tuple[str, str]]) -> list[Source
             tally.passed, tally.null_keys = told["rows"], told["nulls"]
             tally.invalid, tally.ambiguous = told["invalid"], told["ambiguous"]
             tally.totals = _read_totals(layout, told)
+            tally.faults = _read_faults(layout, told)
     return tallies
 
 

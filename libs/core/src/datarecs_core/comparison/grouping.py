@@ -3,7 +3,7 @@
 Everything here is lists and dictionaries; `reference` counts and judges what comes out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from decimal import Decimal
@@ -25,6 +25,7 @@ from datarecs_core.comparison.results import Closure
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.comparison.sizes import check_key, check_value
 from datarecs_core.comparison.translating import translation
+from datarecs_core.comparison.unreadable import MeasureFaults, may_be_infinite
 from datarecs_core.jobs.vocabulary import Function, NullKeys
 
 MAX_ROWS = 100_000
@@ -75,6 +76,8 @@ class SourceTally:
     excluded: int = 0
     null_keys: int = 0
     invalid_values: int = 0
+    faults: dict[int, MeasureFaults] = field(default_factory=dict)
+    """By measure; of rows that are grouped."""
 
     @property
     def seen(self) -> int:
@@ -142,6 +145,9 @@ class _SourceReader:
         self.delivered = deliveries(scan)
         self.keys = KeyReader(stage.dimensions, scan, zones)
         self.cells = [self._reading(measure) for measure in stage.measures]
+        self.not_finite = [
+            each.index for each in stage.measures if may_be_infinite(each, scan.index)
+        ]
 
     def read(self, rows: Rows, groups: dict[bytes, Group]) -> None:
         if len(rows) > MAX_ROWS:
@@ -166,12 +172,19 @@ class _SourceReader:
         cells = tuple([read(delivered) for read in self.cells])
         check_key(key, self.scan)
         tags = [*(part.tag for part in key), *(cell.value.tag for cell in cells)]
-        self.tally.invalid_values += tags.count(Tag.INVALID)
+        if broken := tags.count(Tag.INVALID):
+            self.tally.invalid_values += broken
+            self._note(cells, (at for at, cell in enumerate(cells) if cell.value.is_invalid))
+        self._note(cells, (at for at in self.not_finite if _is_infinite(cells[at].value)))
         encoded = encode_tuple(key)
         group = groups.get(encoded)
         if group is None:
             group = groups[encoded] = Group(key, [[] for _ in self.stage.scans])
         group.rows[self.scan.index].append(cells)
+
+    def _note(self, cells: Sequence[Cell], measures: Iterable[int]) -> None:
+        for at in measures:
+            self.tally.faults.setdefault(at, MeasureFaults()).note(cells[at].value)
 
     def _reading(self, measure: MeasurePlan) -> Callable[[DeliveredRow], Cell]:
         """Values as functions take them; plain ones already have the rules of results."""
@@ -191,6 +204,10 @@ class _SourceReader:
             return Cell(raw, prepare(raw))
 
         return cell
+
+
+def _is_infinite(value: Value) -> bool:
+    return value.tag is Tag.NUMBER and value.amount is None
 
 
 def _preparing(preparation: Preparation, *, as_result: bool) -> _Prepare:

@@ -5,7 +5,7 @@ Engines are judged against it (D23). It shares the plan types with them and noth
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
@@ -50,6 +50,7 @@ from datarecs_core.comparison.results import (
 )
 from datarecs_core.comparison.row_digests import bucket_sums
 from datarecs_core.comparison.translating import fits
+from datarecs_core.comparison.unreadable import MeasureFaults, examples
 from datarecs_core.comparison.waterfall import WaterfallOf
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, StageType
 from datarecs_core.values import EXACT
@@ -173,6 +174,7 @@ class _Oracle:
             differences=summary,
             closure=tuple(tally.closure for tally in self.tallies),
             warnings=self._warnings(),
+            unreadable=examples(stage, self._faults()),
             digests=self._sealed(),
         )
         differing = frozenset(name for name, each in judged.items() if each.differs)
@@ -269,12 +271,24 @@ class _Oracle:
     def _measure(self, plan: MeasurePlan, groups: Sequence[GroupJudgement]) -> MeasureResult:
         judged = [group.measures[plan.index] for group in groups if group.matched]
         if not plan.has_total:
-            return _summed(plan, judged, _Totals.absent(len(self.sources)))
+            return self._noted(plan, _summed(plan, judged, _Totals.absent(len(self.sources))))
         amounts = [
             [self._amount(group.rows[index], plan) for index in self.sources]
             for group in self.groups.values()
         ]
-        return _summed(plan, judged, self._totals(plan, amounts))
+        return self._noted(plan, _summed(plan, judged, self._totals(plan, amounts)))
+
+    def _hides(self, plan: MeasurePlan, index: int) -> bool:
+        found = self._faults()[index].get(plan.index)
+        return found is not None and found.hides_total
+
+    def _noted(self, plan: MeasurePlan, result: MeasureResult) -> MeasureResult:
+        noted = [faults.get(plan.index, MeasureFaults()) for faults in self._faults()]
+        return replace(
+            result,
+            unreadable_by_source=tuple(each.unreadable for each in noted),
+            not_finite_by_source=tuple(each.not_finite for each in noted),
+        )
 
     def _rows(self, groups: Sequence[GroupJudgement]) -> MeasureResult:
         judged = [group.rows for group in groups if group.rows is not None]
@@ -282,7 +296,9 @@ class _Oracle:
             [Decimal(size) if size else None for size in group.sizes]
             for group in self.groups.values()
         ]
-        return _summed(ROWS_MEASURE, judged, self._totals(ROWS_MEASURE, amounts))
+        found = _summed(ROWS_MEASURE, judged, self._totals(ROWS_MEASURE, amounts))
+        none = (0,) * len(self.sources)
+        return replace(found, unreadable_by_source=none, not_finite_by_source=none)
 
     def _amount(self, rows: Sequence[tuple[Cell, ...]], plan: MeasurePlan) -> Decimal | None:
         """Of one group and source; what is not a finite number contributes nothing."""
@@ -294,12 +310,22 @@ class _Oracle:
     def _totals(self, plan: MeasurePlan, amounts: Sequence[Sequence[Decimal | None]]) -> "_Totals":
         """Over all groups: totals, their gaps to the reference's, and the steps of each gap."""
         summed = [add([group[index] or Decimal(0) for group in amounts]) for index in self.sources]
-        totals = [total if fits(total, plan.total_scale) else None for total in summed]
+        hidden = [plan is not ROWS_MEASURE and self._hides(plan, index) for index in self.sources]
+        totals = [
+            total if fits(total, plan.total_scale) and not is_hidden else None
+            for total, is_hidden in zip(summed, hidden, strict=True)
+        ]
         gaps = [_gap(total, totals[self.stage.reference], plan) for total in totals]
         waterfall = WaterfallOf(plan=plan, reference=self.stage.reference)
         for group in amounts:
             waterfall.take(group)
         return _Totals(totals=tuple(totals), gaps=tuple(gaps), waterfall=waterfall.told(gaps))
+
+    def _faults(self) -> list[Mapping[int, MeasureFaults]]:
+        """By source, of the stage's own measures: a digest stage has none of its rows' measures."""
+        if self.stage.hashed is not None:
+            return [{} for _ in self.sources]
+        return [tally.faults for tally in self.tallies]
 
     def _warnings(self) -> tuple[Warn, ...]:
         """What only the reading of rows can know."""
@@ -346,6 +372,7 @@ def _summed(
     within = sum(each.within for each in judged)
     equal = sum(each.equal for each in judged)
     sizes = [each.largest_delta for each in judged if each.largest_delta is not None]
+    nothing = Decimal(0) if equal else None  # without a finite pair nothing can be subtracted
     return MeasureResult(
         name=plan.name,
         tolerances=tuple(
@@ -366,7 +393,7 @@ def _summed(
         total_by_source=totals.totals,
         gap_by_source=totals.gaps,
         waterfall_by_source=totals.waterfall,
-        max_abs_delta=max(sizes, default=Decimal(0)) if plan.subtractable and judged else None,
+        max_abs_delta=max(sizes, default=nothing) if plan.subtractable and judged else None,
     )
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from datarecs_core.comparison.plan import StrategyChoice, Warn
 from datarecs_core.comparison.scan import Pin
 from datarecs_core.comparison.tolerance import Tolerance
+from datarecs_core.comparison.unreadable import Unreadable
 from datarecs_core.values import EXACT
 
 
@@ -115,10 +116,14 @@ class MeasureResult:
     not_comparable: int = 0
     """Outside groups by class; the rest of `outside` is class OUTSIDE."""
     total_by_source: tuple[Decimal | None, ...]
-    """Sum over all groups of the source, of finite numbers; None where the measure has no total
-    or it needs more than 38 digits."""
+    """Sum over all groups of the source; None where the measure has no total, where a value is
+    unreadable, NaN or infinite, and where it needs more than 38 digits."""
     gap_by_source: tuple[Decimal | None, ...]
     """Total minus the reference's total; a missing group counts with its whole value."""
+    unreadable_by_source: tuple[int, ...] = ()
+    """Values without a canonical form; where there is one the source has no total (F18)."""
+    not_finite_by_source: tuple[int, ...] = ()
+    """NaN and infinities of a measure with a total, which then is unknown too (F18)."""
     waterfall_by_source: tuple[Waterfall | None, ...] = ()
     """The steps of each gap (F15); None where the gap is, or where a step needs over 38 digits."""
     max_abs_delta: Decimal | None = None
@@ -244,6 +249,8 @@ class StageResults:
     differences: DifferenceSet
     closure: tuple[Closure, ...]
     warnings: tuple[Warn, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """One example for each measure and source that has any; a value, so no part of a proof."""
     digests: tuple[BucketSum, ...] = ()
     """Under `proof: rows`, in any order."""
     metrics: tuple[tuple[str, int], ...] = ()

@@ -57,6 +57,7 @@ def run_document(
         "proof_hash": proof_hash(proof),
         "proof": proof,
         "samples": {},
+        **_unreadable(outcome),
     }
     most = max((len(rows) for rows in _samples(outcome).values()), default=0)
     while most:
@@ -189,6 +190,16 @@ def _samples(outcome: RunOutcome) -> dict[str, list[JsonValue]]:
         for stage in outcome.stages
         if stage.results is not None
     }
+
+
+def _unreadable(outcome: RunOutcome) -> Document:
+    """One unreadable value of each measure and source, by stage: values, so beside the proof."""
+    found: Document = {
+        stage.plan.name: [to_document(each) for each in stage.results.unreadable]
+        for stage in outcome.stages
+        if stage.results is not None and stage.results.unreadable
+    }
+    return {"unreadable": found} if found else {}
 
 
 def _place(scan: Scan) -> Document:

@@ -96,12 +96,18 @@ def _numbers(part: Part, sources: int) -> MeasureResult:
         not_comparable=part.count("not_comparable"),
         total_by_source=part.decimals("total_by_source", sources),
         gap_by_source=part.decimals("gap_by_source", sources),
+        unreadable_by_source=_maybe_by_source(part, "unreadable_by_source", sources),
+        not_finite_by_source=_maybe_by_source(part, "not_finite_by_source", sources),
         waterfall_by_source=_waterfalls(part, sources),
         max_abs_delta=part.decimal("max_abs_delta"),
     )
     if part.flag("passed") is not result.passed:
         raise part.wrong("passed", "what `outside` says (F06)")
     return result
+
+
+def _maybe_by_source(part: Part, name: str, sources: int) -> tuple[int, ...]:
+    return part.by_source(name, sources) if name in part.content else (0,) * sources
 
 
 def _waterfalls(part: Part, sources: int) -> tuple[Waterfall | None, ...]:

@@ -201,6 +201,7 @@ def _numbers(result: MeasureResult) -> Document:
         "not_comparable": result.not_comparable,
         "total_by_source": _amounts(result.total_by_source),
         "gap_by_source": _amounts(result.gap_by_source),
+        **_faults(result),
         "waterfall_by_source": {
             f"source_{index}": None if steps is None else _steps(steps)
             for index, steps in enumerate(result.waterfall_by_source)
@@ -208,6 +209,15 @@ def _numbers(result: MeasureResult) -> Document:
         "max_abs_delta": _amount(result.max_abs_delta),
         "passed": result.passed,
     }
+
+
+def _faults(result: MeasureResult) -> Document:
+    """Why totals are unknown: values that are no numbers, where there are any."""
+    counted = {
+        "unreadable_by_source": result.unreadable_by_source,
+        "not_finite_by_source": result.not_finite_by_source,
+    }
+    return {name: by_source(numbers) for name, numbers in counted.items() if any(numbers)}
 
 
 def _steps(steps: Waterfall) -> Document:

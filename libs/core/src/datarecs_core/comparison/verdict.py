@@ -167,7 +167,7 @@ def _check_policies(plan: StagePlan, results: StageResults) -> None:
 
 
 def broken_rule(plan: StagePlan, results: StageResults) -> str | None:
-    """The first invariant (F01 to F07, F15) that the numbers break; None when they hold."""
+    """The first invariant (F01 to F07, F15, F18) that the numbers break; None when they hold."""
     return broken_count_rule(results, grand_total=_grand_total(plan))
 
 
@@ -206,6 +206,7 @@ def broken_count_rule(results: StageResults, *, grand_total: bool) -> str | None
         <= min(sum(outside), counts.matched_groups),
         "F07": grand_total or _rows_cover_groups(results),
         "F15": all(_steps_add_up(measure) for measure in results.all_measures),
+        "F18": all(_totals_are_whole(measure) for measure in results.all_measures),
     }
     return next((rule for rule, holds in rules.items() if not holds), None)
 
@@ -220,6 +221,16 @@ def _adds_up(measure: MeasureResult, matched_groups: int) -> bool:
 def _steps_add_up(measure: MeasureResult) -> bool:
     pairs = zip(measure.waterfall_by_source, measure.gap_by_source, strict=False)
     return all(steps is None or steps.gap == gap for steps, gap in pairs)
+
+
+def _totals_are_whole(measure: MeasureResult) -> bool:
+    """No total stands where values could not be added up."""
+    return all(
+        total is None
+        for numbers in (measure.unreadable_by_source, measure.not_finite_by_source)
+        for total, values in zip(measure.total_by_source, numbers, strict=False)
+        if values
+    )
 
 
 def _grand_total(plan: StagePlan) -> bool:

@@ -33,7 +33,7 @@ class Finding:
     """One thing that does not hold."""
 
     check: str
-    """`schema`, `proof_hash`, `structure`, `F01` to `F07`, `F14`, `F15`, `F17`, `verdict`,
+    """`schema`, `proof_hash`, `structure`, `F01` to `F07`, `F14`, `F15`, `F17`, `F18`, `verdict`,
     `acceptance`, `confirm`, `differences`, `samples`, `digests`, `leaves`, `source`."""
     message: str
     stage: str | None = None

@@ -12,6 +12,7 @@ from datarecs_testing.conformance.engine_groups import GroupConformance
 from datarecs_testing.conformance.engine_limits import LimitConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
+from datarecs_testing.conformance.engine_unknowns import UnknownTotalsConformance
 from datarecs_testing.conformance.engine_values import ValueConformance
 
 
@@ -23,5 +24,5 @@ class DerivedConformance(SchemaStageConformance, DigestStageConformance, Evidenc
     """Columns, buckets and own queries as groups, and the evidence beside the counts."""
 
 
-class RelaxationConformance(RuleConformance, PolicyConformance):
+class RelaxationConformance(RuleConformance, PolicyConformance, UnknownTotalsConformance):
     """Everything else a job may declare."""

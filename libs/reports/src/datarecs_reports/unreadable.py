@@ -1,0 +1,80 @@
+"""Values that are no numbers, and totals that are therefore unknown, as every report says it.
+
+Stored differences hold the bytes of an INVALID value as hexadecimal digits, so that no two of them
+look alike; people read the text and the reason.
+"""
+
+import re
+from collections.abc import Sequence
+
+from datarecs_core.comparison.rereading import type_of
+from datarecs_core.comparison.unreadable import bytes_words, text_words
+from datarecs_reports.figures import counted, visible
+from datarecs_reports.model import Executed, MeasureFacts
+
+_INVALID = re.compile(r"INVALID\(0x((?:[0-9a-f]{2})*)\)", re.ASCII)
+
+
+def with_text(stored: str | None) -> str | None:
+    """A stored value for machines: `INVALID('1,200')` in place of its bytes, others as they are."""
+    raw = _raw(stored)
+    if raw is None:
+        return stored
+    try:
+        return f"INVALID('{raw.decode()}')"
+    except UnicodeDecodeError:
+        return stored
+
+
+def readable(stored: str, kind: str | None) -> str:
+    """A stored value for people: an INVALID one with its text and the reason.
+
+    Args:
+        stored: canonical text.
+        kind: the type it was read as; None where the document does not say.
+    """
+    raw = _raw(stored)
+    if raw is None:
+        return stored
+    try:
+        written = raw.decode()
+    except UnicodeDecodeError:
+        return bytes_words(raw)
+    return f"'{written}' is unreadable" if kind is None else text_words(written, type_of(kind))
+
+
+def _raw(stored: str | None) -> bytes | None:
+    found = None if stored is None else _INVALID.fullmatch(stored)
+    return None if found is None else bytes.fromhex(found[1])
+
+
+def unknown_gap(
+    measure: MeasureFacts, sources: Sequence[str], source: str, reference: str
+) -> str | None:
+    """`unknown (3 unreadable values in exports)`; None where the gap is known or there is none."""
+    if measure.gaps[sources.index(source)] is not None:
+        return None
+    parts = [
+        f"{counted(values, what)} in {visible(name)}"
+        for name in dict.fromkeys((reference, source))
+        for numbers, what in (
+            (measure.unreadable, "unreadable value"),
+            (measure.not_finite, "value that is NaN or infinite"),
+        )
+        if (values := numbers[sources.index(name)] if numbers else 0)
+    ]
+    return f"unknown ({', '.join(parts)})" if parts and measure.has_total else None
+
+
+def example_lines(executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> list[str]:
+    """How many values of each source are unreadable, with one of them and why."""
+    numbers = measure.unreadable or (0,) * len(sources)
+    examples = {
+        each.source: each.words for each in executed.unreadable if each.measure == measure.name
+    }
+    return [
+        f"{counted(values, 'unreadable value')} in {visible(name)}"
+        + (f", such as {visible(examples[name], most=300)}" if name in examples else "")
+        for name, values in zip(sources, numbers, strict=True)
+        if values
+    ]

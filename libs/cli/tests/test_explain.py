@@ -75,11 +75,51 @@ def test_a_key_shows_every_value_as_read_and_as_compared(kept: str, capsys: Show
 
 
 def test_a_key_without_a_difference_is_said_to_have_none(kept: str, capsys: Shown) -> None:
-    for key in (["id=9", "day=2026-01-03"], ["id=3"], ["3"]):
-        assert run(["explain", kept, *key]) == 0
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert "no difference of" in err
+    assert run(["explain", kept, "id=9", "day=2026-01-03"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no difference of id=9 day=2026-01-03 is stored" in err
+    assert "does not say whether any source has the key" in err
+    assert "equal" not in err
+
+
+def test_a_key_of_other_columns_is_usage(kept: str, capsys: Shown) -> None:
+    for key in ("id=3", "3"):
+        assert run(["explain", kept, key]) == 2
+        assert f"{key} is no key of an executed stage" in capsys.readouterr().err
+
+
+FOLDED = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: folded}
+spec:
+  sources:
+    - {name: ledger, kind: csv, path: ledger.csv}
+    - {name: lake, kind: csv, path: lake.csv}
+  normalize: {strings: {case: fold, trim: both}}
+  stages:
+    - {name: rows, type: row, dimensions: [{name: account, column: id}], measures: [{name: v}]}
+"""
+
+
+def test_a_key_as_a_source_writes_it_finds_its_differences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ledger.csv").write_text("id,v\nACME Ltd,1\nequal,5\n")
+    (tmp_path / "lake.csv").write_text("id,v\n acme LTD ,2\nEQUAL,5\n")
+    (tmp_path / "job.yaml").write_text(FOLDED)
+    assert run(["compare", "job.yaml", "--out", "kept"]) == 1
+    capsys.readouterr()
+    told = set()
+    for key in ("ACME Ltd", " acme LTD ", "acme ltd", "account=ACME Ltd"):
+        assert run(["explain", "kept", key]) == 0
+        told.add(capsys.readouterr().out)
+    (answer,) = told
+    assert "lake  2  delta 1" in answer
+    assert run(["explain", "kept", "Nobody "]) == 0
+    assert "no difference of Nobody  (compared as nobody) is stored" in capsys.readouterr().err
 
 
 def test_without_a_pattern_that_is_said(
@@ -143,7 +183,7 @@ def test_a_key_of_a_server_is_looked_up_among_its_largest_differences(
     assert run(["explain", RUN_ID, "id=3", "day=2026-01-03"]) == 0
     assert "lake  325  (as read  325)  delta 321.75" in capsys.readouterr().out
     assert run(["explain", RUN_ID, "id=4", "day=2026-01-03"]) == 0
-    assert "equal everywhere, or in no source" in capsys.readouterr().err
+    assert "is stored; a run stores differences alone" in capsys.readouterr().err
     many = {"items": [BREAK] * 1000, "next": None}
     server.on("GET", f"/runs/{RUN_ID}/mismatches", says(many))
     assert run(["explain", RUN_ID, "id=4", "day=2026-01-03"]) == 0

@@ -53,8 +53,12 @@ from datarecs_reports.model import (
 _PLACES = ("connection", "relation", "query", "path", "filter")
 
 
-def run_facts(document: Mapping[str, object]) -> RunFacts:
+def run_facts(document: Mapping[str, object], *, values: bool = True) -> RunFacts:
     """Read a run.json.
+
+    Args:
+        document: parsed.
+        values: whether the reader may see values of sources beside the samples.
 
     Raises:
         DocumentUnreadableError: a field is absent or not of its type.
@@ -66,7 +70,7 @@ def run_facts(document: Mapping[str, object]) -> RunFacts:
     outside = _Outside(
         samples=root.maybe_part("samples"),
         hints=root.maybe_part("hints"),
-        unreadable=root.maybe_part("unreadable"),
+        unreadable=root.maybe_part("unreadable") if values else Part(place="", content={}),
         strategies={each.text("stage"): each for each in execution.maybe_parts("strategies")},
     )
     return RunFacts(

@@ -68,7 +68,7 @@ def run_report(
     Raises:
         DocumentUnreadableError: the document is no run.json.
     """
-    facts = run_facts(document)
+    facts = run_facts(document, values=samples)
     page = b""
     for amounts in _AMOUNTS:
         page = _rendered(facts, run, amounts, samples=samples)

@@ -41,7 +41,7 @@ def run_markdown(document: Mapping[str, object], *, samples: bool) -> bytes:
     Raises:
         DocumentUnreadableError: the document is no run.json.
     """
-    facts = run_facts(document)
+    facts = run_facts(document, values=samples)
     written = b""
     for differences, measures in _AMOUNTS:
         most = differences if samples else 0

@@ -11,10 +11,12 @@ from datarecs_cli.invocation import Output, UsageFault, current
 
 if TYPE_CHECKING:
     from datarecs_core.comparison.hints import Hint
+    from datarecs_core.comparison.key_lookup import Key
     from datarecs_core.comparison.results import Difference
     from datarecs_core.comparison.sealed import SealedRun, SealedStage
 
 Found = list[tuple[str, list["Hint"]]]
+Meant = tuple["SealedStage", Iterable["Difference"], tuple["Key", ...]]
 
 
 def explain(
@@ -121,48 +123,90 @@ def _print_key(
 ) -> ExitCode:
     from datarecs_cli.output import cell, print_json
 
-    found: list[tuple[SealedStage, Difference]] = []
-    for stage, rows in stored:
-        wanted = _key_of([each.name for each in stage.dimensions], key)
-        if wanted is not None:
-            found += [(stage, row) for row in rows if row.key == wanted]
+    keys = [(stage, rows, _meant(run, stage, key)) for stage, rows in stored]
+    _check_names([stage for stage, _ in stored], keys, key)
+    found = [
+        (stage, row) for stage, rows, meant in keys if meant for row in rows if row.key in meant
+    ]
     if current().is_json:
         print_json("explain", {"differences": [_difference(row) for _, row in found]})
         return ExitCode.DONE
     for stage, row in found:
         print(f"{cell(stage.name)} {cell(row.measure)}: {row.difference_class}, {row.outcome}")
-        for line in _lines(run, row):
+        for line in _lines(run, stage, row):
             print(f"  {line}")
     if not found:
-        asked = " ".join(map(cell, key))
-        reason = (
-            f"no difference of {asked} is among the largest that a server lists"
-            if incomplete
-            else f"no difference of {asked} is stored: equal everywhere, or in no source"
-        )
-        current().say(reason)
+        current().say(_without_difference(keys, key, incomplete=incomplete))
     return ExitCode.DONE
 
 
+def _meant(run: "SealedRun", stage: "SealedStage", key: Sequence[str]) -> "tuple[Key, ...]":
+    """The stored keys that a typed one may be; none where the stage has other key columns."""
+    from zoneinfo import ZoneInfo
+
+    from datarecs_core.comparison.key_lookup import KeyReading, zones_of
+
+    typed = _key_of([each.name for each in stage.dimensions], key)
+    if typed is None or not typed:
+        return ()
+    zones = {name: ZoneInfo(name) for name in zones_of(run)}
+    return KeyReading(run=run, stage=stage, zones=zones).meant(typed)
+
+
+def _check_names(
+    stages: "Sequence[SealedStage]", keys: "Sequence[Meant]", typed: Sequence[str]
+) -> None:
+    if not any(meant for _, _, meant in keys):
+        known = "; ".join(
+            f"{stage.name}: {' '.join(f'{each.name}=…' for each in stage.dimensions) or 'no key'}"
+            for stage in stages
+        )
+        raise UsageFault(f"{' '.join(typed)} is no key of an executed stage; the keys are {known}")
+
+
+def _without_difference(keys: "Sequence[Meant]", typed: Sequence[str], *, incomplete: bool) -> str:
+    """What it means that no difference of a key is stored: it does not say that there is one."""
+    from datarecs_cli.output import cell
+
+    shown = " ".join(map(cell, typed))
+    if incomplete:
+        return f"no difference of {shown} is among the largest that a server lists"
+    forms = {
+        " ".join("NULL" if part is None else part for part in key)
+        for _, _, meant in keys
+        for key in meant[1:]
+        if key != meant[0]
+    }
+    compared = f" (compared as {', '.join(map(cell, sorted(forms)))})" if forms else ""
+    return (
+        f"no difference of {shown}{compared} is stored; a run stores differences alone, so this "
+        "does not say whether any source has the key"
+    )
+
+
 def _key_of(dimensions: Sequence[str], given: Sequence[str]) -> tuple[str, ...] | None:
-    """The key in the order of a stage's dimensions; None when it has others."""
+    """The typed key in the order of a stage's dimensions; None when it has others."""
     if len(dimensions) == len(given) == 1 and not given[0].startswith(f"{dimensions[0]}="):
         return (given[0],)
     named = dict(part.partition("=")[::2] for part in given)
     return tuple(named[name] for name in dimensions) if set(named) == set(dimensions) else None
 
 
-def _lines(run: "SealedRun", row: "Difference") -> Iterator[str]:
+def _lines(run: "SealedRun", stage: "SealedStage", row: "Difference") -> Iterator[str]:
     from datarecs_cli.output import cell
     from datarecs_core.documents import decimal_text
+    from datarecs_reports.unreadable import readable
     from datarecs_reports.words import presence_words
 
+    measure = next((each for each in stage.measures if each.name == row.measure), None)
+    kinds = dict(zip(run.sources, measure.types if measure else (), strict=False))
     values, raw, deltas = dict(row.values), dict(row.raw_values), dict(row.deltas)
     yield presence_words(row.presence, run.sources)
     for source in run.sources:
         if source not in values:
             continue
-        shown = "NULL" if values[source] is None else cell(values[source])
+        value = values[source]
+        shown = "NULL" if value is None else cell(readable(value, kinds.get(source)))
         before = f"  (as read {cell(raw[source] or 'NULL')})" if source in raw else ""
         apart = f"  delta {decimal_text(deltas[source])}" if source in deltas else ""
         yield f"{cell(source)}  {shown}{before}{apart}"
@@ -173,6 +217,7 @@ def _lines(run: "SealedRun", row: "Difference") -> Iterator[str]:
 
 def _difference(row: "Difference") -> dict[str, object]:
     from datarecs_core.documents import decimal_text
+    from datarecs_reports.unreadable import with_text
 
     return {
         "break_id": row.break_id,
@@ -180,8 +225,8 @@ def _difference(row: "Difference") -> dict[str, object]:
         "measure": row.measure,
         "class": row.difference_class,
         "outcome": row.outcome,
-        "key": list(row.key),
-        "values": dict(row.values),
+        "key": [with_text(part) for part in row.key],
+        "values": {name: with_text(value) for name, value in row.values},
         "raw_values": dict(row.raw_values),
         "deltas": {name: decimal_text(delta) for name, delta in row.deltas},
         "odd_one_out": row.odd_one_out,

@@ -9,6 +9,7 @@ from datarecs_testing.conformance.engine_derived import (
 )
 from datarecs_testing.conformance.engine_evidence import EvidenceConformance
 from datarecs_testing.conformance.engine_groups import GroupConformance
+from datarecs_testing.conformance.engine_keys import KeyLookupConformance
 from datarecs_testing.conformance.engine_limits import LimitConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
@@ -24,5 +25,7 @@ class DerivedConformance(SchemaStageConformance, DigestStageConformance, Evidenc
     """Columns, buckets and own queries as groups, and the evidence beside the counts."""
 
 
-class RelaxationConformance(RuleConformance, PolicyConformance, UnknownTotalsConformance):
+class RelaxationConformance(
+    RuleConformance, PolicyConformance, UnknownTotalsConformance, KeyLookupConformance
+):
     """Everything else a job may declare."""

@@ -80,7 +80,17 @@ def test_quoted_separators_quotes_and_line_breaks_are_text(
     open_files: Open, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text('a,b\n"x, ""y""","1\n2"\n')
-    assert open_files(CSV, "a.csv").rows() == [('x, "y"', "1\n2")]
+    opened = open_files(CSV, "a.csv", options={"multiline": True})
+    assert opened.rows() == [('x, "y"', "1\n2")]
+
+
+@pytest.mark.case("P67")
+def test_a_line_break_in_quotes_is_refused_unless_declared(
+    open_files: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text('a,b\n1,"x\n2,y"\n')
+    with pytest.raises(CorruptSourceError, match=r"holds a line break; declare options\.multiline"):
+        open_files(CSV, "a.csv")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(open_files: Open, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Values that change nothing yet are said, at their place, and keep no job from anything."""
+"""A value that would change nothing is refused at its key, and a stored job is still run."""
 
 import pytest
 
@@ -13,42 +13,68 @@ kind: ReconciliationJob
 metadata: {{name: orders}}
 spec:
   sources:
-    - {{name: one, kind: csv, connection: files, path: a.csv}}
+    - {{name: one, kind: csv, connection: files, path: a.csv{source}}}
     - {{name: two, kind: csv, connection: files, path: b.csv}}
   stages:
-    - {{name: rows, type: row, dimensions: [id], measures: "*"}}
+    - {{name: rows, {stage}}}
   {rest}
 """
+ROWS = 'type: row, dimensions: [id], measures: "*"'
+DIGEST = "type: digest, dimensions: [id], measures: [{name: m}]"
 ANYWHERE, HERE = Surroundings(), Surroundings(local_files=True)
 
 
+def job(rest: str = "", *, source: str = "", stage: str = ROWS) -> bytes:
+    return JOB.format(rest=rest, source=source, stage=stage).encode()
+
+
 @pytest.mark.parametrize(
-    ("rest", "surroundings", "expected"),
+    ("written", "place"),
     [
-        ("execution: {extract: stream}", HERE, "orders:10:24 DR1009 warning: spec.execution"),
-        ("execution: {memory: 8GiB}", ANYWHERE, "orders:10:23 DR1009 warning: spec.execution"),
-        ("results: {breaks: {retention: P7D}}", HERE, "orders:10:33 DR1009 warning: spec.results"),
+        (job("execution: {extract: stream}"), "10:15 spec.execution: 'extract'"),
+        (job("execution: {resume: false}"), "10:15 spec.execution: 'resume'"),
+        (job("results: {breaks: {retention: P7D}}"), "10:22 spec.results.breaks: 'retention'"),
+        (
+            job(source=", limits: {max_connections: 2}"),
+            "6:71 spec.sources[0].limits: 'max_connections'",
+        ),
+        (job(stage=f"{DIGEST}, compare_to: spread"), "9:75 spec.stages[0]: 'compare_to'"),
+        (job(stage=f"{DIGEST}, reference: two"), "9:75 spec.stages[0]: 'reference'"),
+        (
+            job(stage="type: counts, warn_at: {unmatched_percent: 1}"),
+            "9:44 spec.stages[0].warn_at: 'unmatched_percent'",
+        ),
     ],
 )
-def test_a_value_without_effect_is_said_at_its_place(
-    rest: str, surroundings: Surroundings, expected: str
+@pytest.mark.parametrize("surroundings", [ANYWHERE, HERE])
+def test_a_value_without_effect_is_refused_at_its_key(
+    written: bytes, place: str, surroundings: Surroundings
 ) -> None:
-    (decoded,) = decode_yaml(JOB.format(rest=rest).encode(), surroundings=surroundings)
+    (decoded,) = decode_yaml(written, surroundings=surroundings)
+    (found,) = decoded.faults
+    said = f"{found.line}:{found.column} {found.path}: {found.message}"
+    assert said.startswith(f"{place} has no effect: ")
+    assert found.code.docs_id == "DR1009"
+
+
+def test_memory_that_a_worker_does_not_obey_is_a_warning() -> None:
+    (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"))
     (found,) = decoded.warnings
-    place = f"orders:{found.line}:{found.column} {found.code.docs_id} warning: {found.path}"
-    assert place.startswith(expected)
+    assert (found.code.docs_id, found.path) == ("DR1009", "spec.execution.memory")
     assert decoded.spec is not None
 
 
 def test_the_memory_of_a_local_comparison_has_its_effect() -> None:
-    rest = "execution: {memory: 8GiB}"
-    (decoded,) = decode_yaml(JOB.format(rest=rest).encode(), surroundings=HERE)
+    (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"), surroundings=HERE)
     assert decoded.findings == ()
 
 
-def test_a_stored_job_with_a_warning_can_still_be_run() -> None:
-    (decoded,) = decode_yaml(JOB.format(rest="execution: {memory: 8GiB}").encode())
-    declared, spec = decoded.require()
-    found = decode_stored(Kind.RECONCILIATION_JOB, "orders", declared.spec)
+def test_a_job_that_was_stored_before_the_rule_can_still_be_run() -> None:
+    (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"))
+    declared, _ = decoded.require()
+    execution = {"memory": "8GiB", "resume": False, "extract": "stream"}
+    found = decode_stored(
+        Kind.RECONCILIATION_JOB, "orders", {**declared.spec, "execution": execution}
+    )
     assert isinstance(found, ReconciliationJob)
-    assert found == spec
+    assert found.execution.resume is False

@@ -23,6 +23,7 @@ from datarecs_core.jobs.vocabulary import (
     ToleranceBase,
     ToleranceType,
 )
+from datarecs_core.resources.connection import SERVES
 from datarecs_specs.documents import decode_yaml
 
 JOB = """\
@@ -165,7 +166,7 @@ def test_a_duration_is_a_length() -> None:
             ["DR1006 spec.sources[0]"],
         ),
         (
-            "{name: a, kind: jdbc, connection: f, relation: x, snapshot: {ref: main}}",
+            "{name: a, kind: postgres, connection: f, relation: x, snapshot: {ref: main}}",
             ["DR1006 spec.sources[0].snapshot"],
         ),
         (
@@ -221,7 +222,7 @@ def test_an_option_names_the_kinds_it_belongs_to() -> None:
             source="{name: a, kind: csv, connection: f, path: x, options: {fetch_size: 1}}"
         ).encode()
     )
-    assert decoded.faults[0].hint == "it is an option of kind postgres, jdbc"
+    assert decoded.faults[0].hint == "it is an option of kind postgres"
 
 
 def test_a_partition_of_files_is_placed_at_its_key() -> None:
@@ -230,7 +231,7 @@ def test_a_partition_of_files_is_placed_at_its_key() -> None:
     (found,) = decoded.faults
     assert (found.line, found.column) == (6, 7 + written.index("partition_by"))
     assert found.pointer == "/spec/sources/0/partition"
-    assert found.hint == "leave it out; it is for kind jdbc, postgres"
+    assert found.hint == "leave it out; it is for kind postgres"
 
 
 def test_a_partition_that_says_nothing_is_every_kinds() -> None:
@@ -271,20 +272,21 @@ def test_columns_casts_and_partitions_read_in_their_short_forms() -> None:
     assert read.cast == {"net": decimal(20, 4)}
 
 
-@pytest.mark.parametrize("kind", list(SourceKind))
-def test_every_kind_of_source_can_be_declared(kind: SourceKind) -> None:
-    origins = {
-        SourceKind.ICEBERG: "relation: a.b",
-        SourceKind.POSTGRES: "relation: a.b",
-        SourceKind.JDBC: "relation: a.b, options: {driver: mysql}",
-        SourceKind.DELTA: "path: a, snapshot: {version: 3}",
-        SourceKind.KAFKA: "topic: t, options: {decode: json, fold: {key: [id], order: ts}},"
-        " snapshot: {from: {0: 17}, to: latest}",
-        SourceKind.EXTRACT: "extract: {run: latest, source: ledger}",
-    }
-    connection = "" if kind is SourceKind.EXTRACT else "connection: c, "
-    origin = origins.get(kind, "path: x")
-    assert source(f"{{name: a, kind: {kind}, {connection}{origin}}}").kind is kind
+@pytest.mark.parametrize("kind", list(SERVES))
+def test_every_kind_of_source_that_is_read_can_be_declared(kind: SourceKind) -> None:
+    is_table = kind in {SourceKind.ICEBERG, SourceKind.POSTGRES}
+    origin = "relation: a.b" if is_table else "path: x"
+    assert source(f"{{name: a, kind: {kind}, connection: c, {origin}}}").kind is kind
+
+
+@pytest.mark.parametrize("kind", sorted(set(SourceKind) - set(SERVES)))
+def test_a_kind_of_source_that_is_not_read_is_refused_with_those_that_are(kind: str) -> None:
+    (decoded,) = decode_yaml(text(source=f"{{name: a, kind: {kind}, connection: c}}").encode())
+    (found,) = decoded.faults
+    assert (found.code.docs_id, found.path) == ("DR1012", "spec.sources[0].kind")
+    assert "not part of this release; not one of postgres, parquet, csv, json, iceberg" in (
+        found.message
+    )
 
 
 def test_a_table_snapshot_keeps_all_its_digits() -> None:

@@ -182,7 +182,9 @@ class CsvConnector:
                         "line": MAX_LINE_BYTES,
                     },
                 )
-                yield from relation.to_arrow_reader(BATCH_ROWS)
+                for batch in relation.to_arrow_reader(BATCH_ROWS):
+                    self._check_line_breaks(path, batch)
+                    yield batch
         except duckdb.Error as cause:
             raise CorruptSourceError(self.tree.source, _where(path, cause)) from cause
         finally:
@@ -199,6 +201,18 @@ class CsvConnector:
         if quotes % 2 and self.options.escape == self.options.quote:
             raise CorruptSourceError(
                 self.tree.source, f"{path} line {last}: a quote is not closed until the file ends"
+            )
+
+    def _check_line_breaks(self, path: str, batch: pa.RecordBatch) -> None:
+        """Without `multiline` a record is one line; two unclosed quotes would join many."""
+        broken = not self.options.multiline and any(
+            pc.any(pc.match_substring_regex(column, "[\r\n]")).as_py() for column in batch.columns
+        )
+        if broken:
+            raise CorruptSourceError(
+                self.tree.source,
+                f"{path}: a field in quotes holds a line break; declare options.multiline, or"
+                " close its quote",
             )
 
     def batches(self, scan: Scan) -> Batches:

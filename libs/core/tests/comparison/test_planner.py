@@ -43,6 +43,7 @@ from datarecs_core.jobs.definition import (
 )
 from datarecs_core.jobs.spec_hash import spec_hash
 from datarecs_core.jobs.vocabulary import (
+    CompareTo,
     Float32Rule,
     Function,
     MaskRule,
@@ -614,3 +615,11 @@ def test_a_plan_comes_back_from_its_document_and_has_one_hash() -> None:
 def test_pairs_of_sources_share_one_plan_type() -> None:
     tables = pair("k int", [], [])
     assert planned(tables, rows_by("k")).stages[0].sources == ("one", "two")
+
+
+@pytest.mark.parametrize("stage", [counting, lambda **fields: aggregate_by("", **fields)])
+def test_counts_of_rows_are_compared_with_whom_the_stage_says(stage: Any) -> None:  # noqa: ANN401 - either maker of a stage
+    count = a_measure("row_count", absolute("1"), function=Function.COUNT)
+    made = replace(stage(compare_to=CompareTo.ALL_PAIRS), measures=(count,))
+    (planned_measure,) = planned(two("id int"), made).stages[0].measures
+    assert planned_measure.compare_to is CompareTo.ALL_PAIRS

@@ -111,7 +111,9 @@ def decode_stored(kind: Kind, name: str, spec: Mapping[str, object]) -> Spec:
     """
     reading = Reading(surroundings=Surroundings(is_stored=True))
     found = _spec(kind, name, json_node(spec), reading)
-    if found is None or any(not fault.warning for fault in reading.faults):
+    broken = [fault for fault in reading.faults if not fault.warning]
+    # What had no effect when the job was stored has none now.
+    if found is None or any(fault.code is not SpecCode.WITHOUT_EFFECT for fault in broken):
         raise InvalidSpecError(findings=located(reading, document=0, root=None))
     return found
 

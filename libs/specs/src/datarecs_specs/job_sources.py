@@ -182,7 +182,7 @@ def _check_snapshot(given: Mapping[str, object], at: Path, reading: Reading) -> 
         )
 
 
-_ONE_OF = ("snapshot_id", "ref", "version", "as_of")
+_ONE_OF = ("snapshot_id", "ref", "as_of")
 
 
 def _snapshot(*fields: Field) -> Record:
@@ -215,19 +215,10 @@ _SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
             doc="how long the exported snapshot may be held",
         ),
     ),
-    SourceKind.JDBC: (_modes(SnapshotMode.STATEMENT, SnapshotMode.UNPINNED),),
     SourceKind.ICEBERG: (
         Field(name="snapshot_id", shape=Whole(least=0, most=_INT64), doc="one table snapshot"),
         Field(name="ref", shape=IDENT, doc="branch or tag, such as main"),
         Field(name="as_of", shape=MOMENT, doc="newest snapshot at this time"),
-    ),
-    SourceKind.DELTA: (
-        Field(name="version", shape=Whole(least=0, most=_INT64), doc="one table version"),
-        Field(name="as_of", shape=MOMENT, doc="newest version at this time"),
-    ),
-    SourceKind.KAFKA: (
-        Field(name="from", shape=FREE, doc="earliest, offsets or a time", attribute="from_"),
-        Field(name="to", shape=FREE, doc="latest, watermark, offsets or a time"),
     ),
 }
 
@@ -267,14 +258,6 @@ _OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
         _FETCH,
         Field(name="verify_count", shape=FLAG, doc="count again after a partitioned read"),
     ),
-    SourceKind.JDBC: (
-        _FETCH,
-        Field(
-            name="driver",
-            shape=Word(words=("mysql", "mariadb", "sqlserver", "oracle", "snowflake", "duckdb")),
-            doc="which database",
-        ),
-    ),
     SourceKind.PARQUET: (
         Field(
             name="hive_partitions",
@@ -301,20 +284,6 @@ _OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
         _INFER,
     ),
     SourceKind.JSON: (_ENCODING, _SCHEMA, _INFER),
-    SourceKind.KAFKA: (
-        Field(
-            name="decode",
-            shape=Word(words=("avro", "json", "text", "bytes")),
-            doc="what a record's value is",
-        ),
-        Field(name="fold", shape=FREE, doc="none, latest_by_key, or key and order columns"),
-        Field(
-            name="tombstones",
-            shape=Word(words=("delete", "keep")),
-            doc="records without value",
-            default="delete",
-        ),
-    ),
 }
 
 
@@ -333,14 +302,6 @@ def _options(kind: SourceKind) -> Record:
     return Record(title=f"options of {kind}", model=dict, fields=mine, misplaced=foreign)
 
 
-EXTRACT = Record(
-    title="extract",
-    model=dict,
-    fields=(
-        Field(name="run", shape=IDENT, doc="a run's id, latest or latest_matched"),
-        Field(name="source", shape=NAME_TEXT, doc="name of the source in that run"),
-    ),
-)
 RELATION = Field(
     name="relation",
     shape=Text(most=400, normal=False),
@@ -349,27 +310,26 @@ RELATION = Field(
 )
 QUERY = Field(name="query", shape=SQL, doc="one SELECT in the source's dialect")
 PATH = Field(name="path", shape=FILE_PATH, doc="file, folder or glob below the connection's root")
-TOPIC = Field(name="topic", shape=Text(most=249), doc="topic to read")
-EXTRACT_FIELD = Field(name="extract", shape=EXTRACT, doc="what an earlier run extracted")
 _ORIGINS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.POSTGRES: (RELATION, QUERY),
-    SourceKind.JDBC: (RELATION, QUERY),
     SourceKind.PARQUET: (PATH,),
     SourceKind.CSV: (PATH,),
     SourceKind.JSON: (PATH,),
     SourceKind.ICEBERG: (RELATION,),
-    SourceKind.DELTA: (PATH, RELATION),
-    SourceKind.KAFKA: (TOPIC,),
-    SourceKind.EXTRACT: (EXTRACT_FIELD,),
 }
-_ORIGIN_NAMES = ("relation", "query", "path", "topic", "extract")
+_ORIGIN_NAMES = ("relation", "query", "path")
+_KIND = Word(
+    words=SourceKind,
+    only=tuple(_ORIGINS),
+    absent="sources of this kind are not part of this release",
+)
 _FILE_KINDS = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON})
 
 
 def _check_source(given: Mapping[str, object], at: Path, reading: Reading) -> None:
     kind = given.get("kind")
     origins = [name for name in _ORIGIN_NAMES if name in given]
-    if not isinstance(kind, SourceKind):
+    if not isinstance(kind, SourceKind) or kind not in _ORIGINS:
         return
     wanted = " or ".join(one.name for one in _ORIGINS[kind])
     if not origins:
@@ -393,7 +353,7 @@ def _check_source(given: Mapping[str, object], at: Path, reading: Reading) -> No
             )
         )
     local = kind in _FILE_KINDS and reading.surroundings.local_files
-    if "connection" not in given and kind is not SourceKind.EXTRACT and not local:
+    if "connection" not in given and not local:
         reading.fault(
             Fault(
                 code=SpecCode.MISSING_FIELD,
@@ -427,7 +387,7 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
     return (
         Field(name="name", shape=NAME_TEXT, doc="unique in the job; its position names it too"),
         Field(name="kind", shape=Word(words=SourceKind, only=(kind,)), doc="kind of source"),
-        *(() if kind is SourceKind.EXTRACT else (connection,)),
+        connection,
         *_ORIGINS[kind],
         Field(
             name="filter",
@@ -462,7 +422,7 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
 def _general() -> Record:
     """Fields of every kind, for a source whose kind is missing or misspelt."""
     every: dict[str, Field] = {}
-    for kind in SourceKind:
+    for kind in _ORIGINS:
         for one in _fields(kind):
             every.setdefault(one.name, one)
     anything = {"snapshot", "options"}
@@ -473,10 +433,14 @@ def _general() -> Record:
         fields=tuple(
             replace(one, shape=FREE)
             if one.name in anything
-            else replace(one, shape=Word(words=SourceKind))
+            else replace(one, shape=_KIND)
             if one.name == "kind"
             else one
             for one in every.values()
+        ),
+        misplaced=dict.fromkeys(
+            ("topic", "extract"),
+            (SpecCode.FIELD_OF_ANOTHER_KIND, "no kind of source in this release has it"),
         ),
         check=_check_source,
     )
@@ -493,4 +457,4 @@ def _source(**given: Any) -> Source:  # noqa: ANN401  the model's fields by keyw
     return Source(**{**given, "options": options})
 
 
-SOURCE = tagged("kind", {kind: _fields(kind) for kind in SourceKind}, record=_general())
+SOURCE = tagged("kind", {kind: _fields(kind) for kind in _ORIGINS}, record=_general())

@@ -11,7 +11,7 @@ from typing import Any
 from datarecs_core.errors.faults import is_gap
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
 from datarecs_core.jobs.definition import ReconciliationJob
-from datarecs_core.jobs.effects import without_effect
+from datarecs_core.jobs.effects import faults_without_effect
 from datarecs_core.jobs.spec_hash import spec_hash as job_hash
 from datarecs_core.jobs.validation import job_faults
 from datarecs_core.notifications.rule import NotificationRule
@@ -54,7 +54,7 @@ def _job_meaning(spec: object, reading: Reading) -> None:
         reading.faults.extend(job_faults(spec))
         reading.faults.extend(sql_faults(spec))
         on_platform = not reading.surroundings.local_files
-        reading.faults.extend(without_effect(spec, on_platform=on_platform))
+        reading.faults.extend(faults_without_effect(spec, on_platform=on_platform))
 
 
 KINDS: Mapping[Kind, KindEntry] = {

@@ -147,6 +147,8 @@ class Word(Single):
     only: Collection[str] | None = None
     """The words allowed here, when not all of the enum are."""
     code: SpecCode = SpecCode.NOT_IN_ENUM
+    absent: str = ""
+    """Said of a word of the enum that is not allowed, before those that are."""
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -159,11 +161,13 @@ class Word(Single):
         if text is None:
             return wrong_type(node, at, reading, "one word")
         if text not in self.allowed:
+            known = self.absent and text in {str(word) for word in self.words}
+            lead = f"{self.absent}; " if known else ""
             return reading.fault(
                 Fault(
                     code=self.code,
                     path=at,
-                    message=f"not one of {', '.join(self.allowed)}",
+                    message=f"{lead}not one of {', '.join(self.allowed)}",
                     hint=did_you_mean(text, self.allowed),
                 )
             )

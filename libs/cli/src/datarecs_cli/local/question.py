@@ -24,6 +24,7 @@ from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.literals import parameters_written_in
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
 from datarecs_core.jobs.spec_hash import spec_hash
+from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection, FilesConfig, connection_faults
 from datarecs_specs.documents import decode_json
 from datarecs_specs.findings import as_lines
@@ -147,9 +148,11 @@ def _declaration(flags: Flags) -> dict[str, object]:
     sources = []
     for name, path in zip(names, flags.sources, strict=True):
         _, below = located(path, Path.cwd())
-        source: dict[str, object] = {"name": name, "kind": kind_of(path).value, "path": below}
-        if is_tab_separated(path):
-            source["options"] = {"delimiter": "\t"}
+        kind = kind_of(path)
+        source: dict[str, object] = {"name": name, "kind": kind.value, "path": below}
+        if kind is SourceKind.CSV:
+            tabs = {"delimiter": "\t"} if is_tab_separated(path) else {}
+            source["options"] = {"multiline": True, **tabs}
         sources.append(source)
     return {
         "apiVersion": "datarecs.io/v1",

@@ -29,7 +29,7 @@ from datarecs_core.jobs.definition import (
     Stage,
 )
 from datarecs_core.jobs.types import CanonicalType
-from datarecs_core.jobs.vocabulary import Function, StageType, ToleranceType
+from datarecs_core.jobs.vocabulary import CompareTo, Function, StageType, ToleranceType
 
 COUNTING = frozenset({Function.COUNT, Function.COUNT_DISTINCT})
 ADDING = frozenset({Function.SUM, Function.AVG})
@@ -104,7 +104,7 @@ class StageDraft:
         function = declared.function or self._default_function()
         if self._counts_rows(declared, function):
             inputs: tuple[InputPlan | None, ...] = (None,) * len(self.sources)
-            return _count_of_rows(declared, index, inputs)
+            return _count_of_rows(declared, index, inputs, self.stage.compare_to)
         column = declared.column or declared.name
         use = ColumnUse(column=column, path=path, maps=declared.map, map_strict=declared.map_strict)
         found = align(self.sources, use)
@@ -241,7 +241,7 @@ class StageDraft:
 
 
 def _count_of_rows(
-    declared: Measure, index: int, inputs: tuple[InputPlan | None, ...]
+    declared: Measure, index: int, inputs: tuple[InputPlan | None, ...], compare_to: CompareTo
 ) -> MeasurePlan:
     return MeasurePlan(
         name=declared.name,
@@ -251,6 +251,7 @@ def _count_of_rows(
         tolerances=tuple(tolerance_of(each) for each in declared.tolerances),
         combine=declared.combine,
         bound=declared.bound,
+        compare_to=compare_to,
         has_total=True,
         total_scale=0,
     )

@@ -63,10 +63,10 @@ class SpecCode(ErrorCode):
     )
     WITHOUT_EFFECT = Entry(
         docs_id="DR1009",
-        meaning="A value is taken and changes nothing yet; a warning.",
-        causes="A promise of the job file that this release does not keep where the job is to run.",
-        remedy="Leave the field out, or keep it for a later release; the message says what happens "
-        "instead.",
+        meaning="The value would change nothing here.",
+        causes="A field that this kind of source or type of stage does not use, or a promise that "
+        "this release does not keep. A value that another place obeys is a warning.",
+        remedy="Leave the field out; the message says what happens instead.",
     )
     MISSING_FIELD = Entry(
         docs_id="DR1010",

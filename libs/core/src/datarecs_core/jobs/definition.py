@@ -95,15 +95,12 @@ class Snapshot:
     """What a source is pinned to; which fields apply depends on the source's kind."""
 
     mode: SnapshotMode | None = None
-    """postgres: exported; jdbc: statement or unpinned. None = the kind's default."""
+    """postgres: exported. None = the kind's default."""
     max_hold: timedelta = timedelta(hours=1)
     """How long an exported snapshot may be held; at most 12 h."""
     snapshot_id: int | None = None
     ref: str | None = None
     as_of: str | None = None
-    version: int | None = None
-    from_: OptionValue = field(default=None, metadata={"yaml": "from"})
-    to: OptionValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +130,11 @@ class Source:
     name: str
     kind: SourceKind
     connection: str | None = None
-    """Name of a Connection resource; None for extracts and local paths of `datarecs compare`."""
+    """Name of a Connection resource; None for local paths of `datarecs compare`."""
     relation: str | None = None
     query: str | None = None
     path: str | None = None
-    topic: str | None = None
-    extract: Mapping[str, str] | None = None
-    """`run` (id, latest, latest_matched) and `source`. Exactly one of these five is given."""
+    """Exactly one of these three is given."""
     filter: str | None = None
     """A scalar condition in the source's dialect, with `:parameters`."""
     columns: Mapping[str, ColumnMapping] = field(default_factory=dict)

@@ -1,34 +1,118 @@
-"""Which fields of a job are taken and change nothing yet, each said as a warning.
+"""Which values of a job would change nothing, each refused by name.
 
-Apart from validation because no rule is broken: whoever chose the value is told what happens
-instead.
+Apart from validation because no rule between fields is broken: the value asks for something that
+its stage, its source or this release does not do, and an accepted field has an effect. A stored job
+that was accepted before a rule came is still run: its value changed nothing then, either.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 
-from datarecs_core.errors.faults import Fault, Path
+from datarecs_core.errors.faults import Fault, Path, Place, usable
 from datarecs_core.errors.spec import SpecCode
-from datarecs_core.jobs.definition import DEFAULT_EXECUTION, Breaks, ReconciliationJob
+from datarecs_core.jobs.definition import (
+    ALL_COLUMNS,
+    DEFAULT_EXECUTION,
+    DEFAULT_LIMITS,
+    Breaks,
+    Confirm,
+    Measure,
+    ReconciliationJob,
+    Stage,
+)
+from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, SourceKind, StageType
+
+_MOST_KEYS = Confirm(after=timedelta()).max_keys
+_HAS_SESSIONS = frozenset({SourceKind.POSTGRES})
+Ineffective = tuple[Path, str, str]
+"""Path below what is judged, what happens instead, and what takes the field."""
 
 
-def without_effect(job: ReconciliationJob, *, on_platform: bool) -> Iterator[Fault]:
-    """A warning for each value that does not do here what it asks for.
+def faults_without_effect(job: ReconciliationJob, *, on_platform: bool) -> Iterator[Fault]:
+    """A fault for each value that would not do what it asks for.
 
     Args:
         job: as it could be read; a default asks for nothing.
         on_platform: the job is for workers, else for `datarecs compare`.
     """
-    asked, usual = job.execution, DEFAULT_EXECUTION
-    if asked.extract is not usual.extract:
-        yield _warning("execution", "extract", message="sources are copied as under `auto`")
-    if on_platform and asked.memory != usual.memory:
+    yield from map(_refused, _of_job(job))
+    if on_platform and job.execution.memory != DEFAULT_EXECUTION.memory:
         message = "a worker has the memory of its own settings; `datarecs compare` obeys it"
-        yield _warning("execution", "memory", message=message)
+        at: Path = ("spec", "execution", "memory")
+        yield Fault(code=SpecCode.WITHOUT_EFFECT, path=at, message=message, warning=True)
+
+
+def _refused(found: Ineffective) -> Fault:
+    below, message, hint = found
+    return Fault(
+        code=SpecCode.WITHOUT_EFFECT,
+        path=("spec", *below),
+        message=f"'{below[-1]}' has no effect: {message}",
+        hint=hint,
+        place=Place.KEY,
+    )
+
+
+def _of_job(job: ReconciliationJob) -> Iterator[Ineffective]:
+    leave_out = "leave it out"
+    if job.execution.extract is not DEFAULT_EXECUTION.extract:
+        message = "sources are always copied as under `auto`"
+        yield ("execution", "extract"), message, leave_out
+    if job.execution.resume is not DEFAULT_EXECUTION.resume:
+        yield ("execution", "resume"), "a run always starts from its sources", leave_out
     if job.results.breaks.retention != Breaks().retention:
-        message = "nothing removes stored differences yet"
-        yield _warning("results", "breaks", "retention", message=message)
+        message = "stored differences are never removed"
+        yield ("results", "breaks", "retention"), message, leave_out
+    for index, source in usable(job.sources):
+        sessions = source.limits.max_connections != DEFAULT_LIMITS.max_connections
+        if source.kind not in _HAS_SESSIONS and sessions:
+            message = f"a {source.kind} source opens no sessions"
+            hint = f"leave it out; it is for kind {', '.join(sorted(_HAS_SESSIONS))}"
+            yield ("sources", index, "limits", "max_connections"), message, hint
+    for index, stage in usable(job.stages):
+        for below, message, hint in _of_stage(stage):
+            yield ("stages", index, *below), message, hint
 
 
-def _warning(*path: str, message: str) -> Fault:
-    at: Path = ("spec", *path)
-    return Fault(code=SpecCode.WITHOUT_EFFECT, path=at, message=message, warning=True)
+def _of_stage(stage: Stage) -> Iterator[Ineffective]:
+    match stage.type:
+        case StageType.COUNTS:
+            yield from _of_counts(stage)
+        case StageType.DIGEST:
+            yield from _of_digest(stage)
+        case _:
+            return
+
+
+def _of_counts(stage: Stage) -> Iterator[Ineffective]:
+    hint = "it is for stages of type aggregate, row, digest, custom_sql"
+    if stage.confirm is not None and stage.confirm.max_keys != _MOST_KEYS:
+        yield ("confirm", "max_keys"), "a counts stage has one group", hint
+    if stage.warn_at is not None and stage.warn_at.unmatched_percent is not None:
+        message = "the one group of a counts stage is in every source"
+        yield ("warn_at", "unmatched_percent"), message, hint
+    for below, measure in _measures(stage):
+        for name in ("map", "map_strict"):
+            if getattr(measure, name):
+                yield (*below, name), "a count does not look at values", hint
+
+
+def _of_digest(stage: Stage) -> Iterator[Ineffective]:
+    message = "a digest stage compares fingerprints, which are equal or not"
+    hint = "it is for stages of type aggregate, row, custom_sql"
+    asked: dict[Path, bool] = {
+        ("compare_to",): stage.compare_to is not CompareTo.REFERENCE,
+        ("reference",): stage.reference is not None,
+        ("warn_at", "gap"): stage.warn_at is not None and bool(stage.warn_at.gap),
+        ("accept", "max_gap"): stage.accept is not None and bool(stage.accept.max_gap),
+    }
+    for below, measure in _measures(stage):
+        asked[*below, "combine"] = measure.combine is not Combine.ALL
+        asked[*below, "bound"] = measure.bound is not Bound.INCLUSIVE
+    yield from ((below, message, hint) for below, wanted in asked.items() if wanted)
+
+
+def _measures(stage: Stage) -> Iterator[tuple[Path, Measure]]:
+    if stage.measures != ALL_COLUMNS:
+        for index, measure in usable(stage.measures):
+            yield ("measures", index), measure

@@ -29,8 +29,8 @@ from datarecs_core.jobs.stage_rules import stage_faults
 from datarecs_core.jobs.vocabulary import OnUnmatched, SourceKind, StageType
 
 SPEC: Path = ("spec",)
-_CUT_BY_US = frozenset({SourceKind.POSTGRES, SourceKind.JDBC})
-"""Whose rows are cut into ranges; files and topics come in parts of their own."""
+_CUT_BY_US = frozenset({SourceKind.POSTGRES})
+"""Whose rows are cut into ranges; files come in parts of their own."""
 _ROWLESS = frozenset({StageType.SCHEMA, StageType.CUSTOM_SQL})
 """Stages whose groups are no dimension values of source rows: nothing can be limited by them."""
 
@@ -216,6 +216,4 @@ def _confirm_faults(job: ReconciliationJob, stage: Stage, at: Path) -> Iterator[
 def _is_fixed(source: Source) -> bool:
     """Whether a new pin would read the same rows again."""
     pin = source.snapshot
-    return source.kind is SourceKind.EXTRACT or any(
-        fixed is not None for fixed in (pin.snapshot_id, pin.as_of, pin.version)
-    )
+    return pin.snapshot_id is not None or pin.as_of is not None

@@ -1,0 +1,364 @@
+"""A probe for every field of a job, by the path that the published schema gives it.
+
+`<*>` stands for every kind of source or type of stage that has no probe of its own.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from datarecs_testing.fields.documents import QUERY, Probe
+
+_VARIANT = re.compile(r"<\w+>")
+_TIME_LIMIT = "no statement over a tiny source lasts as long"
+_LABEL = "a name that people see, of which no number depends"
+_WORK = "how the work is done, of which no number depends"
+_ALL = {"stages.0.measures": "*"}
+_MERGED = {"sources.1.kind": "csv", "sources.1.path": "header.csv", **_ALL}
+_BIG = {"stages.0.measures": [{"name": "word"}], "sources.1.path": "big.parquet"}
+
+
+def _odd(name: str) -> Mapping[str, object]:
+    return {**_MERGED, "sources.0.path": f"{name}.csv"}
+
+
+def _of(column: str, **other: object) -> dict[str, object]:
+    """The stage compares one column."""
+    return {"stages.0.measures": [{"name": column}], **other}
+
+
+_ONE_ZONE = {**_of("moment"), "sources.1.timezone": "UTC"}
+_SOURCE = {
+    "name": Probe(value="uno", before="one"),
+    "filter": Probe(value="id > 1"),
+    "columns.*.column": Probe(value="fine"),
+    "columns.*.expr": Probe(value="amount * 2"),
+    "cast": Probe(value={"amount": "text"}),
+    "timezone": Probe(value="Europe/Paris", before="UTC", given=_ONE_ZONE),
+    "partition.by": Probe(value="none"),
+    "partition.count": Probe(value=3),
+    "limits.max_rows": Probe(value=1),
+    "limits.statement_timeout": Probe(value="PT1S", plan_only=_TIME_LIMIT),
+    "limits.max_connections": Probe(value=2),
+}
+_POSTGRES = {
+    "connection": Probe(value="db2", before="db"),
+    "relation": Probe(value="public.other", before="public.one"),
+    "query": Probe(value="select * from one", drops="sources.0.relation"),
+    "snapshot.max_hold": Probe(value="PT2H"),
+    "options.fetch_size": Probe(value=7),
+    "options.verify_count": Probe(value=True),
+    "limits.max_bytes": Probe(value="1KiB"),
+}
+_FILES = {
+    "connection": Probe(value="there", before="here"),
+}
+_PARQUET = {
+    "path": Probe(value="other/one.parquet", before="one.parquet"),
+    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.parquet", **_BIG}),
+    "options.hive_partitions": Probe(
+        value=False, given={"sources.0.path": "parts/*/*.parquet", **_ALL}
+    ),
+    "options.merge_schema": Probe(value=True, given={"sources.0.path": "merged/*.parquet", **_ALL}),
+}
+_CSV = {
+    "path": Probe(value="other/one.csv", before="one.csv"),
+    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.csv", **_BIG}),
+    "options.delimiter": Probe(value=";", given=_odd("delimiter")),
+    "options.quote": Probe(value="'", given=_odd("quote")),
+    "options.escape": Probe(value="\\", given=_odd("escape")),
+    "options.header": Probe(value=False, given=_odd("header")),
+    "options.null": Probe(value="NA", given=_odd("null")),
+    "options.multiline": Probe(value=True, given=_odd("multiline")),
+    "options.schema": Probe(value={"word": "int"}, before={"word": "text"}, given=_odd("schema")),
+}
+_JSON = {
+    "path": Probe(value="other/one.json", before="one.json"),
+    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.json", **_BIG}),
+    "options.schema": Probe(
+        value={"word": "float64"},
+        before={"word": "text"},
+        given={**_MERGED, "sources.0.path": "schema.json"},
+    ),
+    "timezone": Probe(
+        value="Europe/Paris",
+        before="UTC",
+        given={**_ONE_ZONE, "sources.0.options.schema": {"moment": "local_timestamp"}},
+    ),
+}
+_ICEBERG = {
+    "connection": Probe(value="pond", before="lake"),
+    "relation": Probe(value="books.other", before="books.one"),
+    "snapshot.ref": Probe(value="first"),
+    "snapshot.as_of": Probe(value="1999-12-31T00:00:00Z"),
+    "snapshot.snapshot_id": Probe(value=1),
+    "options": Probe(value={"any": 1}),
+    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.relation": "books.big", **_BIG}),
+}
+
+_CLOSE = [{"type": "ABSOLUTE", "value": "0.01"}]
+_MEASURE = "stages.1.measures.0"
+
+
+_PERCENT = {"type": "PERCENTAGE", "value": "9.5"}
+
+
+def _judged(
+    measure: str = _MEASURE,
+    percent: Mapping[str, object] = _PERCENT,
+    given: Mapping[str, object] | None = None,
+) -> dict[str, Probe]:
+    """Fields of a measure and of `measure_defaults`, wherever these stand."""
+    given = given or {}
+    first, second = f"{measure}.tolerances.0", f"{measure}.tolerances"
+    both = [{"type": "ABSOLUTE", "value": "0.001"}, {"type": "ABSOLUTE", "value": "500"}]
+    return {
+        "tolerances[].type": Probe(
+            value="PERCENTAGE",
+            before="ABSOLUTE",
+            key="decimal",
+            given={**given, f"{first}.value": "0.02"},
+        ),
+        "tolerances[].value": Probe(
+            value="500",
+            before="0.001",
+            key="decimal",
+            given={**given, f"{first}.type": "ABSOLUTE"},
+        ),
+        "tolerances[].base": Probe(
+            value="max_abs", before="min_abs", key="decimal", given={**given, first: percent}
+        ),
+        "combine": Probe(value="any", key="decimal", given={**given, second: both}),
+        "bound": Probe(
+            value="exclusive",
+            key="decimal",
+            given={**given, second: [{"type": "ABSOLUTE", "value": "0.02"}]},
+        ),
+    }
+
+
+_GAP = {"amount": "0"}
+_STAGE = {
+    "name": Probe(value="other", before="probed", plan_only=_LABEL),
+    "dimensions[].name": Probe(
+        value="label", before="id", given={"stages.1.dimensions.0.column": "id"}, plan_only=_LABEL
+    ),
+    "dimensions[].column": Probe(value="grp"),
+    "measures[].name": Probe(
+        value="label", before="sum", given={f"{_MEASURE}.column": "amount"}, plan_only=_LABEL
+    ),
+    "measures[].column": Probe(value="fine"),
+    "measures[].function": Probe(value="max"),
+    **{f"measures[].{name}": probe for name, probe in _judged().items()},
+    "measures[].map": Probe(
+        value={"two": {"PAID": "P"}}, given={"stages.1.measures": [{"name": "code"}]}
+    ),
+    "measures[].map_strict": Probe(
+        value=True,
+        given={"stages.1.measures": [{"name": "code", "map": {"two": {"X": "P"}}}]},
+    ),
+    "except": Probe(value=["amount"], given={"stages.1.measures": "*"}),
+    **{
+        f"measure_defaults.*.{name}": probe
+        for name, probe in _judged(
+            "stages.1.measure_defaults.decimal", given={"stages.1.measures": "*"}
+        ).items()
+    },
+    "where": Probe(value="id > 1"),
+    "compare_to": Probe(
+        value="all_pairs", given={"reference": "two", f"{_MEASURE}.tolerances": _CLOSE}
+    ),
+    "reference": Probe(value="two"),
+    "on_unmatched": Probe(value="stop"),
+    "warn_at.outside_percent": Probe(value="0"),
+    "warn_at.unmatched_percent": Probe(value="0"),
+    "warn_at.gap": Probe(value=_GAP),
+    "accept.max_outside": Probe(value=0),
+    "accept.max_outside_percent": Probe(value="0"),
+    "accept.max_unmatched": Probe(value=0),
+    "accept.max_unmatched_percent": Probe(value="0"),
+    "accept.max_gap": Probe(value=_GAP),
+    "scope.from_stage": Probe(value="first"),
+    "duplicates": Probe(value="error"),
+    "confirm.after": Probe(value="PT2S", before="PT1S"),
+    "confirm.attempts": Probe(value=1, given={"stages.1.confirm.after": "PT1S"}),
+    "confirm.max_keys": Probe(value=1, given={"stages.1.confirm.after": "PT1S"}),
+}
+_ROW_COUNT = {"stages.1.measures.0.name": "row_count"}
+_TEXT = {"stages.1.measures": [{"name": "code", "function": "max"}]}
+_TURNED = {"sources.1.path": "turned.parquet", "schema.order": True}
+_CODE = {"stages.1.measures": [{"name": "code"}]}
+_ONE_MORE = [{"type": "ABSOLUTE", "value": "1"}]
+_COUNTS = {
+    **{
+        f"measures[].{name}": probe
+        for name, probe in _judged(
+            percent={"type": "PERCENTAGE", "value": "30"}, given=_ROW_COUNT
+        ).items()
+    },
+    "measures[].tolerances[].type": Probe(
+        value="PERCENTAGE",
+        before="ABSOLUTE",
+        given={**_ROW_COUNT, f"{_MEASURE}.tolerances.0.value": "2"},
+    ),
+    "measures[].bound": Probe(
+        value="exclusive",
+        given={
+            **_ROW_COUNT,
+            f"{_MEASURE}.tolerances": [{"type": "ABSOLUTE", "value": "2"}],
+        },
+    ),
+    "compare_to": Probe(
+        value="all_pairs",
+        given={"reference": "two", **_ROW_COUNT, f"{_MEASURE}.tolerances": _ONE_MORE},
+    ),
+    "measures[].name": Probe(value="other", before="row_count"),
+    "measures[].column": Probe(value="nothing", given=_ROW_COUNT),
+    "measures[].function": Probe(value="sum", given=_ROW_COUNT),
+    "measures[].map": Probe(value={"two": {"1": "2"}}, given=_ROW_COUNT),
+    "measures[].map_strict": Probe(value=True, given=_ROW_COUNT),
+    "warn_at.gap": Probe(value={"row_count": "0"}),
+    "accept.max_gap": Probe(value={"row_count": "0"}),
+}
+_SCHEMA = {
+    "reference": Probe(value="two", given=_TURNED),
+    "on_unmatched": Probe(value="stop", given=_TURNED),
+}
+_AGGREGATE = {
+    "dimensions[].name": Probe(
+        value="label", before="grp", given={"stages.1.dimensions.0.column": "grp"}, plan_only=_LABEL
+    ),
+    "dimensions[].column": Probe(value="cased"),
+    "measures[].map": Probe(value={"two": {"PAID": "P"}}, given=_TEXT),
+    "measures[].map_strict": Probe(
+        value=True, given={**_TEXT, f"{_MEASURE}.map": {"two": {"X": "P"}}}
+    ),
+}
+_CUSTOM = {
+    "dimensions[].name": Probe(
+        value="label", before="k", given={"stages.1.dimensions.0.column": "k"}, plan_only=_LABEL
+    ),
+    "dimensions[].column": Probe(value="other"),
+    "measures[].name": Probe(
+        value="label", before="t", given={f"{_MEASURE}.column": "t"}, plan_only=_LABEL
+    ),
+    "measures[].map": Probe(value={"two": {"PAID": "P"}}, given=_CODE),
+    "measures[].map_strict": Probe(
+        value=True, given={**_CODE, f"{_MEASURE}.map": {"two": {"X": "P"}}}
+    ),
+    "queries": Probe(
+        value={name: f"{QUERY} having k = 'a'".format(name) for name in ("one", "two", "three")},
+        before={name: QUERY.format(name) for name in ("one", "two", "three")},
+    ),
+    "warn_at.gap": Probe(value={"t": "0"}),
+    "accept.max_gap": Probe(value={"t": "0"}),
+}
+_FINGERPRINTS = {
+    "measures[].tolerances[].type": Probe(value="ABSOLUTE", before="EXACT"),
+    "measures[].tolerances[].value": Probe(
+        value="1", given={f"{_MEASURE}.tolerances.0.type": "EXACT"}
+    ),
+    "measures[].tolerances[].base": Probe(
+        value="max_abs", given={f"{_MEASURE}.tolerances.0.type": "EXACT"}
+    ),
+    "measures[].combine": Probe(value="any"),
+    "measures[].bound": Probe(value="exclusive"),
+    "compare_to": Probe(value="all_pairs"),
+}
+_SOURCES_AND_STAGES: Mapping[str, Probe] = {
+    **{f"spec.sources[]<*>.{name}": one for name, one in {**_SOURCE, **_FILES}.items()},
+    **{f"spec.sources[]<postgres>.{name}": one for name, one in _POSTGRES.items()},
+    **{f"spec.sources[]<parquet>.{name}": one for name, one in _PARQUET.items()},
+    **{f"spec.sources[]<csv>.{name}": one for name, one in _CSV.items()},
+    **{f"spec.sources[]<json>.{name}": one for name, one in _JSON.items()},
+    **{f"spec.sources[]<iceberg>.{name}": one for name, one in _ICEBERG.items()},
+    **{f"spec.stages[]<*>.{name}": one for name, one in _STAGE.items()},
+    **{f"spec.stages[]<counts>.{name}": one for name, one in _COUNTS.items()},
+    **{f"spec.stages[]<schema>.{name}": one for name, one in _SCHEMA.items()},
+    **{f"spec.stages[]<aggregate>.{name}": one for name, one in _AGGREGATE.items()},
+    **{f"spec.stages[]<custom_sql>.{name}": one for name, one in _CUSTOM.items()},
+    **{f"spec.stages[]<digest>.{name}": one for name, one in _FINGERPRINTS.items()},
+}
+
+_DAY = {
+    "parameters.d": {"type": "date", "default": "{{ run.date }}"},
+    "sources.0.filter": "day = :d",
+}
+_NUMBER = {"parameters.d": {"type": "int", "default": "1"}, "sources.0.filter": "id = :d"}
+_COLUMNS = {"stages.0": {"name": "shape", "type": "schema"}, "sources.1.path": "single.parquet"}
+_NESTED = {
+    **_of("document"),
+    "sources.0.cast": {"document": "json"},
+    "sources.1.cast": {"document": "json"},
+}
+_SINGLE = _of("single", **{"sources.1.path": "single.parquet"})
+
+
+def _rules() -> dict[str, Probe]:
+    """Rules of `normalize`: of a type, and of a column by its name."""
+    texts = {
+        "trim": Probe(value="both", given=_of("padded")),
+        "case": Probe(value="fold", given=_of("cased")),
+        "unicode": Probe(value="NFC", given=_of("accent")),
+        "empty": Probe(value="null", given=_of("blank")),
+        "null": Probe(value="empty", given=_of("blank")),
+    }
+    numbers = {
+        "nan": Probe(value="unequal", given=_of("nan")),
+        "float32": Probe(value="shortest", given=_SINGLE),
+        "round": Probe(value=2, given=_of("fine")),
+        "null": Probe(value="zero", given=_of("nothing")),
+    }
+    times = {
+        "precision": Probe(value="ms", given=_of("moment")),
+        "rounding": Probe(
+            value="half_even", given=_of("moment", **{"normalize.timestamps.precision": "ms"})
+        ),
+    }
+    arrays = {"arrays": Probe(value="set", given=_NESTED)}
+    groups = {"strings": texts, "numbers": numbers, "timestamps": times, "json": arrays}
+    found = {f"{part}.{name}": one for part, some in groups.items() for name, one in some.items()}
+    for name, one in {**numbers, **texts, **times, **arrays}.items():
+        column = one.given["stages.0.measures"][0]["name"]  # type: ignore[index]  # `_of` made it
+        found[f"columns.*.{name}"] = replace(one, key=column)
+    return found
+
+
+_LEAVES_OUT = "stages.0.measures.0.tolerances"
+_JOB = {
+    "timezone": Probe(value="Europe/Paris", given=_DAY),
+    "parameters.*.type": Probe(value="date", before="int", key="d", given=_NUMBER),
+    "parameters.*.default": Probe(value="2", before="1", key="d", given=_NUMBER),
+    "parameters.*.allowed": Probe(value=["5"], key="d", given=_NUMBER),
+    "reference": Probe(value="two"),
+    **{f"normalize.{name}": one for name, one in _rules().items()},
+    "normalize.nulls.keys": Probe(value="reject", given={"stages.0.dimensions": ["key"]}),
+    "duplicates": Probe(value="error"),
+    "empty": Probe(value="error", given={"sources.0.path": "empty/one.parquet"}),
+    "schema.mode": Probe(value="compatible", given=_COLUMNS),
+    "schema.order": Probe(value=True, given={**_COLUMNS, "sources.1.path": "turned.parquet"}),
+    "schema.nullability": Probe(value=True, given={**_COLUMNS, "sources.1.path": "strict.parquet"}),
+    "schema.ignore": Probe(value=["single"], given=_COLUMNS),
+    "schema.equivalences": Probe(value=[["float64", "float32"]], given=_COLUMNS),
+    "results.breaks.max_rows": Probe(value=1),
+    "results.breaks.sample_per_class": Probe(value=0),
+    "results.breaks.retention": Probe(value="P7D"),
+    "results.breaks.mask": Probe(value={"amount": "redact"}),
+    "results.breaks.deltas": Probe(value=False, given={_LEAVES_OUT: _CLOSE}),
+    "execution.proof": Probe(value="rows"),
+    "execution.strategy": Probe(value="narrow", plan_only=_WORK),
+    "execution.extract": Probe(value="stream"),
+    "execution.spill": Probe(value="1GiB", plan_only=_WORK),
+    "execution.partitions": Probe(value=7, plan_only=_WORK),
+    "execution.resume": Probe(value=False),
+}
+JOB_PROBES: Mapping[str, Probe] = {
+    **_SOURCES_AND_STAGES,
+    **{f"spec.{name}": one for name, one in _JOB.items()},
+}
+"""The probe of every field, but for the few that change no number (`test_every_field_of_a_job`)."""
+
+
+def probe_of(path: str) -> Probe | None:
+    """The probe of a field: of its variant, or of every variant."""
+    return JOB_PROBES.get(path) or JOB_PROBES.get(_VARIANT.sub("<*>", path))

@@ -373,7 +373,7 @@ def test_filters_and_conditions_say_more_than_compare(ask: Ask, tmp_path: Path, 
     found = agreed(ask, (AMOUNTS, AMOUNTS), spec)
     (stage,) = found.outcome.stages
     assert stage.results is not None
-    chosen = [at for at in range(ROWS) if at % 9 and at % 4 in {1, 2} or at < 3]
+    chosen = [at for at in range(ROWS) if (at % 9 and at % 4 in {1, 2}) or at < 3]
     counts = [len(chosen), sum(1 for at in chosen if at % 9 and at > 4)]
     assert [[each.extracted, each.grouped] for each in stage.results.closure] == [counts] * 2
     assert stage.plan.written_where == "LENGTH(word) = 3 AND id + 1 > 5"

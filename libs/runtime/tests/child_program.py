@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
 from datarecs_testing.conformance.child_process import follow
@@ -21,6 +22,11 @@ class Side:
     def send_raw(self, document: bytes) -> None:
         self._raw.write(len(document).to_bytes(4) + document)
         self._raw.flush()
+
+    def end_by(self, number: int) -> NoReturn:
+        os.kill(os.getpid(), number)
+        signal.pause()
+        raise AssertionError("a killed program goes on")
 
     def ignore_terminate(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

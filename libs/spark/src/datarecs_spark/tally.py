@@ -94,7 +94,7 @@ def _totals(layout: Layout) -> Iterator[tuple[str, str]]:
 
 
 def _faults(layout: Layout, kept: str) -> dict[str, str]:
-    """`u<measure>` counts INVALID values, `p<measure>` the smallest, `f<measure>` counts NaN, Inf."""
+    """`u<measure>` counts INVALID values, `p<measure>` is the smallest, `f<measure>` NaN, Inf."""
     found: dict[str, str] = {}
     for measure in layout.compared:
         field, at = measure.field, measure.index

@@ -9,10 +9,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import psutil  # type: ignore[import-untyped]  # publishes no types
 import pytest
 
@@ -85,16 +87,19 @@ def read_quietly(path: Path) -> bytes:
 
 def open_files(process: psutil.Process) -> list[str]:
     found = []
-    for entry in Path(f"/proc/{process.pid}/fd").iterdir():
-        try:
-            found.append(str(entry.readlink()))
-        except OSError:
-            continue
+    with suppress(OSError):
+        for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+            with suppress(OSError):
+                found.append(str(entry.readlink()))
     return found
 
 
 def name_of(process: psutil.Process) -> str:
-    words = process.cmdline()
+    """Empty for a process that has just ended."""
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return ""
     modules = [word for word in words if word.startswith("datarecs_") or "kafka.Kafka" in word]
     return modules[0] if modules else Path(words[0] if words else "?").name
 
@@ -145,7 +150,7 @@ def test_the_spark_child_and_what_it_starts_hold_nothing_of_the_platform(
     run_id = platform.trigger("many")
     platform.until(run_id, {"RUNNING"})
     family = [child, *child.children(recursive=True)]
-    assert any("java" in Path(one.cmdline()[0]).name for one in family)
+    assert any(name_of(one) == "java" for one in family)
     check_family(family, platform)
     assert platform.ended(run_id)["result"] == "MATCHED"
     check_family([child, *child.children(recursive=True)], platform)
@@ -178,12 +183,42 @@ def test_a_secret_stands_in_no_answer_and_no_file_after_every_error(
         json.dumps(run),
         *(answer.text for answer in refusals(platform, canaries)),
         *(platform.client.get(f"/api/v1/{place}").text for place in places),
+        failed_delivery(platform),
+        *metrics(state["ports"]),
+        *(
+            shown.stdout + shown.stderr
+            for shown in (
+                platform.datarecs("plan", "guarded.yaml", "--check-connections"),
+                platform.datarecs("get", "connections", "-o", "yaml"),
+            )
+        ),
     ]
     for secret in canaries.values():
         for form in forms_of(secret):
             assert [answer for answer in answers if form in answer.encode()] == []
             for file in written_files(platform.folder):
                 assert form not in read_quietly(file), file
+
+
+def failed_delivery(platform: Any) -> str:  # noqa: ANN401  the platform
+    """What is shown of the webhook that carried a secret and reached nobody."""
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends:
+        answer = platform.client.get("/api/v1/webhook-endpoints/guarded/deliveries")
+        found = answer.json()["items"]
+        if any(attempt.get("outcome") for item in found for attempt in item["attempts"]):
+            assert "X-Key" in answer.text
+            return str(answer.text)
+        wait(0.2)
+    raise AssertionError("no attempt was made")
+
+
+def metrics(ports: Mapping[str, int]) -> Iterator[str]:
+    for name, port in ports.items():
+        if name.endswith(" side"):
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
+            assert answer.status_code == 200
+            yield answer.text
 
 
 def refusals(platform: Any, canaries: Mapping[str, str]) -> Iterator[Any]:  # noqa: ANN401  responses
@@ -248,9 +283,7 @@ def test_every_line_of_every_log_is_an_object_also_after_the_stop(
 ) -> None:
     (child,) = platform.pids("datarecs_reconciliation_worker.child")
     java = next(
-        one
-        for one in psutil.Process(child).children(recursive=True)
-        if Path(one.cmdline()[0]).name == "java"
+        one for one in psutil.Process(child).children(recursive=True) if name_of(one) == "java"
     )
     os.kill(java.pid, 3)  # SIGQUIT: Java prints all its threads, as it does when it breaks
     assert platform.datarecs("down").returncode == 0

@@ -8,6 +8,7 @@ import pytest
 from datarecs_cli.stack.credentials import LocalSecrets
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.services import SERVICES, Service, Surroundings, as_role, environment_of
+from datarecs_cli.stack.settings import effective_environment
 from datarecs_events.topics import SUBSCRIPTIONS
 from datarecs_postgres.roles import SERVICE_OF
 from datarecs_runtime.settings import known_names
@@ -128,6 +129,21 @@ def test_a_tenants_variable_reaches_the_services_that_send_it_alone(
     around = replace(around, environment=environment)
     holding = {one.name for one in SERVICES if "canary" in environment_of(one, around).values()}
     assert holding == readers
+
+
+@pytest.mark.case("X64")
+def test_bindings_of_the_project_file_decide_who_gets_a_variable(
+    around: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "datarecs.toml").write_text(
+        '[secrets.uses]\n"env:DATARECS_CONN_DEFAULT_HOOK" = ["webhook:erp.example.com"]\n',
+        encoding="utf-8",
+    )
+    environment = effective_environment({"DATARECS_CONN_DEFAULT_HOOK": "canary"})
+    around = replace(around, environment=environment)
+    holding = {one.name for one in SERVICES if "canary" in environment_of(one, around).values()}
+    assert holding == {"webhook-service"}
 
 
 @pytest.mark.case("X64")

@@ -453,6 +453,21 @@ class TestDeleting:
         assert (stale.status_code, stale.headers["ETag"]) == (412, ana.get(place).headers["ETag"])
 
 
+@pytest.mark.case("X65")
+def test_a_changed_host_needs_a_secret_of_its_own(house: MemoryApiHouse) -> None:
+    """The reference does not follow the connection to another host."""
+    connection: Mapping[str, Any] = EXAMPLES[Kind.CONNECTION]
+    house.secret_uses["env:DATARECS_CONN_DEFAULT_LEDGER"] = ("postgres:ledger.example.com",)
+    ana = house.caller()
+    place = "/api/v1/connections/ledger-pg"
+    assert ana.post("/api/v1/connections", json=connection).status_code == 201
+    config = {**connection["spec"]["config"], "host": "evil.example.com"}
+    put = ana.put(place, json=with_spec(connection, config=config), headers={"If-Match": "*"})
+    assert (put.status_code, pointers(put)) == (422, ["/spec/auth/password"])
+    assert "DATARECS_SECRETS__USES" in put.text
+    assert ana.get(place).json()["spec"]["config"]["host"] == "ledger.example.com"
+
+
 class TestASigningSecret:
     def test_is_shown_in_the_first_answer_alone(
         self, house: MemoryApiHouse, ana: TestClient

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from ipaddress import ip_address
 from time import perf_counter
 from urllib.parse import urlencode, urlsplit
 
@@ -67,7 +68,10 @@ class JsonServer:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection = self._connection(parts.scheme, parts.hostname or "", parts.port)
+        has_secret = token is not None or body is not None
+        connection = self._connection(
+            parts.scheme, parts.hostname or "", parts.port, has_secret=has_secret
+        )
         try:
             connection.request(method, path, body, headers)
             with closing(connection.getresponse()) as answer:
@@ -97,7 +101,9 @@ class JsonServer:
             raise CorruptSourceError(self.source, f"{where} answers with no JSON object")
         return found
 
-    def _connection(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
+    def _connection(
+        self, scheme: str, host: str, port: int | None, *, has_secret: bool
+    ) -> HTTPConnection:
         if scheme != "https" and self.policy.profile is not Profile.LOCAL:
             raise self._failed(host, "only https is spoken")
         if port is not None:
@@ -108,6 +114,8 @@ class JsonServer:
         address = self._address(host)
         if scheme == "https":
             return _Verified(host, port or 443, address)
+        if has_secret and not ip_address(address).is_loopback:
+            raise self._failed(host, "a token or credential is sent by https alone")
         return _Plain(host, port or 80, address)
 
     def _address(self, host: str) -> str:

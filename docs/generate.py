@@ -1,7 +1,8 @@
 """The generated pages of docs/: printed from the code that they describe, never by hand.
 
 `--write` writes them, `--check` fails when one differs and prints the command that mends it.
-Of `life-of-a-run.md` only the diagram is printed; the words around it are written by people.
+Of `life-of-a-run.md` only the diagram is printed, of `expressions.md` the list; the words around
+them are written by people.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from datarecs_application.alerts import ALERTS, Alert
 from datarecs_application.metrics import CATALOGUE as METRICS
 from datarecs_cli.commands.errors import catalogue as error_codes
 from datarecs_cli.stack.settings import StackSettings
+from datarecs_core.comparison.expressions.functions import ENTRIES, Entry
 from datarecs_core.errors.base import ErrorCode
 from datarecs_core.runs.transitions import state_diagram
 from datarecs_core_api import openapi
@@ -49,6 +51,7 @@ READERS: Mapping[str, type[ServiceSettings]] = {
     "webhook-service": WebhookService,
     "datarecs up": StackSettings,
 }
+LIST = re.compile(r"(?<=<!-- The list. -->\n).*", re.DOTALL)
 DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```)", re.DOTALL)
 
 
@@ -225,7 +228,23 @@ def life_page() -> str:
     return DIAGRAM.sub(lambda _: state_diagram(), written)
 
 
+def expressions_page() -> str:
+    """The page as it stands, with the allow-list of today, group by group."""
+    written = (FOLDER / "expressions.md").read_text(encoding="utf-8")
+    parts = []
+    for group, entries in groupby(ENTRIES.values(), lambda entry: entry.group):
+        rows = ((f"`{one.syntax}`", one.meaning, _also(one), f"`{one.example}`") for one in entries)
+        table = _table(("written", "means", "other names", "example"), rows)
+        parts.append(f"\n## {group}\n\n{table}")
+    return LIST.sub(lambda _: "".join(parts), written)
+
+
+def _also(entry: Entry) -> str:
+    return ", ".join(f"`{name.upper()}`" for name in entry.aliases)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "expressions.md": expressions_page,
     "errors.md": errors_page,
     "events.md": events_page,
     "metrics.md": metrics_page,

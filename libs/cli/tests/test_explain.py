@@ -55,7 +55,7 @@ def test_a_pattern_is_told_with_rule_share_breaks_and_line(kept: str, capsys: Sh
     told = capsys.readouterr().out
     assert "rows amount: lake is exactly 100 times the reference" in told
     assert "CONSTANT_FACTOR, 8 of 8 breaks (100 %)" in told
-    assert "no field of the job declares this; correct it in the source" in told
+    assert 'declare  sources[lake].columns: {amount: {expr: "amount * 0.01"}}' in told
     assert run(["explain", kept, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (stage,) = found["stages"]

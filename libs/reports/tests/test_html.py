@@ -286,7 +286,7 @@ def a_hint(**changes: object) -> dict[str, object]:
         "explained": 8,
         "of": 9,
         "examples": ["aaa", "bbb"],
-        "declare": 'sources[lake].columns: {amount: {expr: "amount / 100"}}',
+        "declare": 'sources[lake].columns: {amount: {expr: "amount * 0.01"}}',
         **changes,
     }
 
@@ -305,7 +305,7 @@ def test_likely_causes_stand_with_share_evidence_and_line() -> None:
     assert "Likely causes" in text
     assert "lake is exactly 100 times the <reference> such as aaa, bbb" in text
     assert "8 of 9 breaks (88.888 %)" in text
-    assert 'sources[lake].columns: {amount: {expr: "amount / 100"}}' in text
+    assert 'sources[lake].columns: {amount: {expr: "amount * 0.01"}}' in text
 
 
 def test_likely_causes_are_made_of_values_and_hidden_like_them() -> None:

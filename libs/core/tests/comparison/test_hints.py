@@ -1,5 +1,6 @@
 """Each pattern is found in data that has it, with its constant, and not in data without it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import time, timedelta
@@ -8,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from datarecs_core.comparison.expressions.syntax import parse_expression
+from datarecs_core.comparison.expressions.typing import typed_expression
 from datarecs_core.comparison.hint_stage import hint_stage
 from datarecs_core.comparison.hints import Hint, hints
 from datarecs_core.comparison.patterns import HintRule
 from datarecs_core.comparison.sealed import sealed_run
 from datarecs_core.jobs.definition import Breaks, Results
+from datarecs_core.jobs.types import parse_type
 from datarecs_core.jobs.vocabulary import MaskRule
 from datarecs_core.values import EXACT
 from datarecs_testing.comparisons import Compared, a_measure, absolute, compare, rows_by
@@ -169,8 +173,40 @@ def test_a_pattern_is_named_with_its_constant(
     found = told(columns, pairs)
     hint = next(each for each in found if each.rule is rule)
     assert hint.what == what
+    for expression in re.findall(r'expr: "([^"]*)"', hint.declare):
+        typed_expression(parse_expression(expression), {"v": parse_type(columns)})
     assert len(hint.examples) == 3
     assert 5 <= hint.explained <= hint.of
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "declared"),
+    [
+        (1, 100, ['sources[lake].columns: {v: {expr: "v * 0.01"}}']),
+        (3, 1, ['sources[lake].columns: {v: {expr: "v * 3"}}']),
+        (1, 3, ['sources[ledger].columns: {v: {expr: "v * 3"}}']),
+        (
+            2,
+            3,
+            [
+                'sources[lake].columns: {v: {expr: "v * 2"}}',
+                'sources[ledger].columns: {v: {expr: "v * 3"}}',
+            ],
+        ),
+    ],
+)
+def test_a_factor_is_declared_by_products_that_are_exact(
+    base: int, value: int, declared: Sequence[str]
+) -> None:
+    (hint,) = [
+        each
+        for each in told(
+            "decimal(12,4)",
+            [(EXACT.multiply(each, D(base)), EXACT.multiply(each, D(value))) for each in NUMBERS],
+        )
+        if each.rule is HintRule.CONSTANT_FACTOR
+    ]
+    assert hint.declare == ", ".join(declared)
 
 
 def test_less_than_half_or_less_than_five_say_nothing() -> None:

@@ -421,6 +421,8 @@ COLUMNS = "a int, b int, c text, e`f text"
     [
         ("UPPER(b) = 'X'", "DR1062", "UPPER: it takes texts, not int (character 1)"),
         ("b + 1", "DR1062", "it is int and not bool"),
+        ("b = 'x'", "DR1062", "source one: number and text are compared"),
+        ("b = 'x' OR c IN (1, 2)", "DR1062", "number and text are compared; cast one of them"),
         ("hash(c) > 0", "DR1032", "the function hash is not in the language (character 1)"),
         ("b = 1 b", "DR1031", "'b' does not belong here (character 7)"),
         ("ABS(nope) = 1", "DR1060", "source one has no column 'nope'"),
@@ -439,6 +441,7 @@ def test_a_condition_that_no_source_can_compute_is_refused(
     [
         ({"filter": "LENGTH(b) > 1"}, "DR1062", "LENGTH: it takes texts, not int (character 1)"),
         ({"filter": "b + 1"}, "DR1062", "it is int and not bool"),
+        ({"filter": "b = 'x'"}, "DR1062", "number and text are compared; cast one of them"),
         ({"filter": "nope = 1"}, "DR1060", "there is no column 'nope' (character 1)"),
         ({"filter": "b = $where"}, "DR1032", "the sign $ is not in the language (character 5)"),
         ({"columns": {"x": ColumnMapping(expr="c + 1")}}, "DR1062", "+: it takes numbers"),

@@ -143,12 +143,12 @@ REFUSED: Mapping[str, tuple[StagePlan, str]] = {
         stage_of("k int, v int", normalize=Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))),
         "`nulls.keys: exclude`",
     ),
-    "a condition over two types": (
-        stage_of("k int, v int", stage=replace(BY_VALUE, where="v = '5'")),
+    "a condition of more than 38 digits": (
+        stage_of("k int, v decimal(38,0)", stage=replace(BY_VALUE, where="v = 0.5")),
         "`where`",
     ),
-    "a filter over two types": (
-        stage_of("k int, v int", sources={"two": {"filter": "v = '5'"}}),
+    "a filter of more than 38 digits": (
+        stage_of("k int, v decimal(38,0)", sources={"two": {"filter": "v = 0.5"}}),
         "filter of two",
     ),
     "scope": (

@@ -124,7 +124,7 @@ COLUMN = Record(
     shorthand="column",
     fields=(
         Field(name="column", shape=IDENT, doc="physical name in the source"),
-        Field(name="expr", shape=SQL, doc="one scalar expression in the source's dialect"),
+        Field(name="expr", shape=SQL, doc="one scalar expression; docs/expressions.md"),
     ),
 )
 PARTITION = Record(
@@ -392,7 +392,7 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
         Field(
             name="filter",
             shape=SQL,
-            doc="condition in the source's dialect, with `:parameters`",
+            doc="condition over the source's columns, with `:parameters`; docs/expressions.md",
             aliases=("where",),
         ),
         Field(

@@ -325,7 +325,7 @@ _FIELDS: Mapping[str, Field] = {
             shape=MapOf(key=TypeName(), value=MEASURE_DEFAULTS, most=32),
             doc='what `"*"` gives to the columns of a canonical type',
         ),
-        Field(name="where", shape=SQL, doc="Spark SQL condition over logical columns"),
+        Field(name="where", shape=SQL, doc="condition over logical columns; docs/expressions.md"),
         Field(name="compare_to", shape=Word(words=CompareTo), doc="who is compared with whom"),
         Field(name="reference", shape=NAME_TEXT, doc="a source; the job's by default"),
         Field(name="on_unmatched", shape=Word(words=OnUnmatched), doc="what follows"),

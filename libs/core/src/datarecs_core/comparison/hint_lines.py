@@ -5,7 +5,7 @@ pattern is then reported by itself, to be mended in the source.
 """
 
 from datarecs_core.comparison.hint_stage import EXPRESSION_KINDS, HintStage, quoted
-from datarecs_core.comparison.patterns import Found, HintRule
+from datarecs_core.comparison.patterns import REFERENCE, Found, HintRule
 from datarecs_core.jobs.types import NUMBERS, TypeKind
 from datarecs_core.jobs.vocabulary import Function, SourceKind
 
@@ -28,7 +28,8 @@ def accepted_line(found: Found, stage: HintStage, name: str, source: str) -> str
     """
     if found.rule is HintRule.ZONE_SHIFT:
         return _zones(stage, name)
-    return found.declare if _is_accepted(found, stage, name, source) else ""
+    line = found.declare.replace(REFERENCE, stage.reference)
+    return line if _is_accepted(found, stage, name, source) else ""
 
 
 def _is_accepted(found: Found, stage: HintStage, name: str, source: str) -> bool:
@@ -53,7 +54,19 @@ def _computes(found: Found, stage: HintStage, name: str, source: str) -> bool:
         return False
     if found.rule is HintRule.CONSTANT_OFFSET and function not in _OF_SINGLE_VALUES:
         return False
-    return stage.source(source).kind in EXPRESSION_KINDS and stage.reads_columns(name)
+    changed = {source} if REFERENCE not in found.declare else {source, stage.reference}
+    return stage.reads_columns(name) and all(_is_computed(stage, name, each) for each in changed)
+
+
+def _is_computed(stage: HintStage, name: str, source: str) -> bool:
+    """Floats have no arithmetic, and an expression names the source's own columns."""
+    given, column = stage.source(source), stage.place(name).column
+    kind = given.types.get(column)
+    return (
+        given.kind in EXPRESSION_KINDS
+        and (kind is None or not kind.is_float)
+        and given.physical.get(column, column) == column
+    )
 
 
 def _zones(stage: HintStage, name: str) -> str:

@@ -14,9 +14,9 @@ from datarecs_core.comparison.plan import PRESENCE, ROWS
 from datarecs_core.comparison.rereading import type_of
 from datarecs_core.comparison.sealed import SealedRun, SealedSource, SealedStage
 from datarecs_core.jobs.types import CanonicalType, TypeKind
-from datarecs_core.jobs.vocabulary import Function, SourceKind, StageType
+from datarecs_core.jobs.vocabulary import READ_AS_FILES, Function, SourceKind, StageType
 
-EXPRESSION_KINDS = frozenset({SourceKind.POSTGRES})
+EXPRESSION_KINDS = frozenset({SourceKind.POSTGRES}) | READ_AS_FILES
 """Kinds of sources that compute `columns.NAME.expr`."""
 _DECLARED_ELSEWHERE = frozenset({StageType.SCHEMA, StageType.DIGEST})
 """Stages whose measures are no columns of the sources."""

@@ -13,7 +13,11 @@ from datarecs_core.comparison.computing import computed_column, types_of
 from datarecs_core.comparison.condition import is_plain
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import ExpressionError, Name, nodes_of
-from datarecs_core.comparison.expressions.typing import UnknownNameError, typed_expression
+from datarecs_core.comparison.expressions.typing import (
+    UnknownNameError,
+    check_comparisons,
+    typed_expression,
+)
 from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceColumn, SourceSchema
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
@@ -243,15 +247,22 @@ def expression_faults(
                 yield _ambiguous_fault(logical.name, name.name, path)
         if is_typed:
             typed_expression(node, known, wanted=wanted)
+        else:
+            check_comparisons(node, known)
     except UnknownNameError as cause:
         yield _unknown_fault(logical, cause, path)
     except ExpressionError as cause:
-        yield Fault(
-            code=SpecCode.INCOMPATIBLE_TYPES,
-            path=path,
-            message=f"source {logical.name}: {cause}",
-            hint=cause.hint or "",
-        )
+        yield types_fault(logical.name, cause, path)
+
+
+def types_fault(source: str, cause: ExpressionError, path: Path) -> Fault:
+    """What does not fit the columns of a source."""
+    return Fault(
+        code=SpecCode.INCOMPATIBLE_TYPES,
+        path=path,
+        message=f"source {source}: {cause}",
+        hint=cause.hint or "",
+    )
 
 
 def syntax_fault(cause: ExpressionError, path: Path) -> Fault:

@@ -21,6 +21,9 @@ _DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d", re.ASCII)
 _MOMENT = re.compile(rf"{_DATE.pattern}T.+", re.ASCII)
 _DAY = Decimal(86_400_000_000)
 _LONGEST_TOLERANCE = 366 * _DAY
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
+REFERENCE = "<reference>"
+"""Stands in a line for the name of the reference source."""
 _QUARTER_HOUR = Decimal(900_000_000)
 _HOUR = 4 * _QUARTER_HOUR
 _WIDEST_ZONES = 26 * _HOUR
@@ -107,10 +110,28 @@ def _factor(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
     ratio, chosen = Fraction(most[0]), most[1]
     if ratio == -1:
         what = f"{source} has the opposite sign"
-        return Found(HintRule.SIGN_FLIP, what, chosen, _expr(source, measure, f"-{measure}"))
+        return Found(HintRule.SIGN_FLIP, what, chosen, _expr(source, measure, f"-{_name(measure)}"))
     what = f"{source} is exactly {_ratio(ratio)} times the reference"
-    line = _expr(source, measure, f"{measure} * {ratio.denominator} / {ratio.numerator}")
-    return Found(HintRule.CONSTANT_FACTOR, what, chosen, line)
+    return Found(HintRule.CONSTANT_FACTOR, what, chosen, _scaling(source, measure, ratio))
+
+
+def _scaling(source: str, measure: str, ratio: Fraction) -> str:
+    """Products that make both sides equal: of the source by the reciprocal, where that ends."""
+    column, reciprocal = _name(measure), _ratio(1 / ratio)
+    if "/" not in reciprocal:
+        return _expr(source, measure, f"{column} * {reciprocal}")
+    lines = [(source, ratio.denominator), (REFERENCE, ratio.numerator)]
+    return ", ".join(
+        _expr(name, measure, f"{column} * {factor}") for name, factor in lines if factor != 1
+    )
+
+
+def _name(measure: str) -> str:
+    """As expressions name a column."""
+    if _PLAIN_NAME.fullmatch(measure):
+        return measure
+    escaped = measure.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def _ratio(ratio: Fraction) -> str:
@@ -140,7 +161,7 @@ def _offset(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
         what = f"{source} differs by exactly {_length(chosen[0].base or '', offset)}"
         return Found(HintRule.CONSTANT_OFFSET, what, chosen, _duration_line(at, offset))
     shown = decimal_text(offset)
-    line = _expr(source, measure, f"{measure} - ({shown})")
+    line = _expr(source, measure, f"{_name(measure)} - ({shown})")
     return Found(HintRule.CONSTANT_OFFSET, f"{source} differs by exactly {shown}", chosen, line)
 
 
@@ -265,7 +286,7 @@ def _cut_text(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
         ]
         if len(chosen) > (len(best.pairs) if best else 0):
             who = "the reference" if cut_reference else source
-            line = _expr(source, measure, f"left({measure}, {length})")
+            line = _expr(source, measure, f"LEFT({_name(measure)}, {length})")
             what = f"texts of {who} end after {length} characters"
             best = Found(HintRule.CUT_TEXT, what, chosen, line)
     return best

@@ -4,7 +4,7 @@ Pure: whoever calls it has pinned and described the sources before. The job come
 values already written into `filter` and `where` as typed literals.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import assert_never
@@ -19,7 +19,8 @@ from datarecs_core.comparison.cataloguing import (
 from datarecs_core.comparison.computing import condition_column, over_source
 from datarecs_core.comparison.condition import is_plain, named_columns
 from datarecs_core.comparison.expressions.syntax import parse_expression
-from datarecs_core.comparison.expressions.tree import ExpressionError, columns_of
+from datarecs_core.comparison.expressions.tree import ExpressionError, Node, columns_of
+from datarecs_core.comparison.expressions.typing import check_comparisons
 from datarecs_core.comparison.faults import PlanRefusedError
 from datarecs_core.comparison.fingerprints import bucket_dimension, bucket_measures, hashed_rows
 from datarecs_core.comparison.logical import (
@@ -30,6 +31,7 @@ from datarecs_core.comparison.logical import (
     mapping_faults,
     query_source,
     syntax_fault,
+    types_fault,
 )
 from datarecs_core.comparison.measuring import StageDraft
 from datarecs_core.comparison.plan import (
@@ -349,15 +351,18 @@ class _Planning:
             return []
         where, path = stage.where, (*path, "where")
         try:
-            columns = columns_of(parse_expression(where))
+            node = parse_expression(where)
         except ExpressionError as cause:
             return [syntax_fault(cause, path)]
+        columns = columns_of(node)
         found = (
             source.fault_of(column, path) for column in sorted(columns) for source in self.sources
         )
         faults = [fault for fault in found if fault is not None]
-        if faults or is_plain(where):
+        if faults:
             return faults
+        if is_plain(where):
+            return [fault for each in self.sources for fault in _mixed(each, node, path)]
         return [
             fault
             for source in self.sources
@@ -391,6 +396,14 @@ class _Asked:
     measures: tuple[MeasurePlan, ...] = ()
     catalogue: Catalogue | None = None
     hashed: HashedRows | None = None
+
+
+def _mixed(source: LogicalSource, node: Node, path: Path) -> Iterator[Fault]:
+    """A condition that engines judge compares values of one kind."""
+    try:
+        check_comparisons(node, {name: each.type for name, each in source.columns.items()})
+    except ExpressionError as cause:
+        yield types_fault(source.name, cause, path)
 
 
 def _absent(path: Path, what: str, hint: str) -> Fault:

@@ -224,7 +224,7 @@ class Scan:
     """Only what some stage needs, in the order of logical names."""
     schema: SourceSchema
     filter: str | None = None
-    """The source's dialect; parameters stand in it as typed literals."""
+    """In the language of expressions; parameters stand in it as typed literals."""
     timezone: str | None = None
     partition: Partition = DEFAULT_PARTITION
     max_hold: timedelta = timedelta(hours=1)

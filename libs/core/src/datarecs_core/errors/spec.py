@@ -191,8 +191,10 @@ class SpecCode(ErrorCode):
     FORBIDDEN_SQL = Entry(
         docs_id="DR1032",
         meaning="The SQL does something a job may not do.",
-        causes="Writing, locking, DDL, a subquery in an expression, a reflection function.",
-        remedy="Only read; put a subquery into `query`.",
+        causes="Writing, locking, DDL; in a filter, column or condition a function or operator "
+        "that is not on the list, a subquery, a comment.",
+        remedy="Only read; write expressions with what docs/expressions.md lists, and put a "
+        "subquery into `query`.",
     )
     UNDECLARED_PARAMETER = Entry(
         docs_id="DR1033",

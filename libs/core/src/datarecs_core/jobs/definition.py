@@ -74,7 +74,7 @@ class ColumnMapping:
     column: str | None = None
     """Physical name."""
     expr: str | None = None
-    """One scalar expression in the source's dialect."""
+    """One scalar expression over the source's columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Source:
     path: str | None = None
     """Exactly one of these three is given."""
     filter: str | None = None
-    """A scalar condition in the source's dialect, with `:parameters`."""
+    """A condition over the source's columns, with `:parameters`."""
     columns: Mapping[str, ColumnMapping] = field(default_factory=dict)
     """By logical name; columns not listed keep their physical name."""
     cast: Mapping[str, CanonicalType] = field(default_factory=dict)
@@ -322,7 +322,7 @@ class Stage:
     """Logical columns that `"*"` leaves out."""
     measure_defaults: Mapping[CanonicalType, MeasureDefaults] = field(default_factory=dict)
     where: str | None = None
-    """A Spark SQL condition over logical columns."""
+    """A condition over logical columns."""
     compare_to: CompareTo = CompareTo.REFERENCE
     reference: str | None = None
     """A source's name; None = the job's reference."""

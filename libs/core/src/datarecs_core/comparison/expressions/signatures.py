@@ -82,8 +82,20 @@ def met_type(arguments: Sequence[Typed]) -> CanonicalType | None:
     if kinds <= FLOATS or _is_float_beside_literals(given):
         return types.FLOAT64
     if len(kinds) > 1:
-        raise MismatchError(f"{_listed(given)} do not meet; cast one of them")
+        raise MismatchError(f"{_listed(given)} do not meet; {_remedy(given)}")
     return given[0].type
+
+
+def _remedy(given: Sequence[Typed]) -> str:
+    """A text that was meant as a date is the usual case."""
+    times = [each.type.kind for each in given if each.type is not None and each.type.is_time]
+    if not times or not any(_is_text_literal(each) for each in given):
+        return "cast one of them"
+    return "write DATE '2026-01-31'" if TypeKind.DATE in times else "write TIMESTAMP '...'"
+
+
+def _is_text_literal(argument: Typed) -> bool:
+    return isinstance(argument.node, Literal) and argument.node.value.tag is Tag.TEXT
 
 
 def _is_float_beside_literals(given: Sequence[Typed]) -> bool:

@@ -13,6 +13,7 @@ from datarecs_core.comparison.expressions.tree import (
     Name,
     Node,
     Parameter,
+    nodes_of,
 )
 from datarecs_core.errors.faults import did_you_mean
 from datarecs_core.jobs import types
@@ -76,6 +77,34 @@ def _typed(node: Node, columns: Mapping[str, CanonicalType]) -> Typed:
             except MismatchError as cause:
                 raise ExpressionError(f"{node.entry.upper()}: {cause}", node.at) from cause
             return Typed(node, kind, arguments)
+
+
+def check_comparisons(node: Node, columns: Mapping[str, CanonicalType]) -> None:
+    """Refuse comparisons of two kinds of values in a condition that readers judge by themselves.
+
+    They compare any two numbers, and values of one kind that databases here do not.
+
+    Raises ExpressionError.
+    """
+    for call in (each for each in nodes_of(node) if isinstance(each, Call)):
+        if not ENTRIES[call.entry].meets:
+            continue
+        kinds = {kind for each in call.arguments if (kind := _compared_as(each, columns))}
+        if len(kinds) > 1:
+            listed = " and ".join(sorted(kinds))
+            raise ExpressionError(f"{listed} are compared; cast one of them", call.at)
+
+
+def _compared_as(node: Node, columns: Mapping[str, CanonicalType]) -> str | None:
+    """In a word; None for NULL and for what is no column or literal."""
+    kind = columns.get(node.name) if isinstance(node, Name) else None
+    if isinstance(node, Literal):
+        if node.value.tag is Tag.NUMBER:
+            return "number"
+        kind = _OF_TAG.get(node.value.tag)
+    if kind is None:
+        return None
+    return "number" if kind.is_number else kind.kind.value
 
 
 def _of_literal(node: Literal) -> CanonicalType | None:

@@ -18,7 +18,8 @@ from datarecs_application.alerts import ALERTS, Alert
 from datarecs_application.metrics import CATALOGUE as METRICS
 from datarecs_cli.commands.errors import catalogue as error_codes
 from datarecs_cli.stack.settings import StackSettings
-from datarecs_core.comparison.expressions.functions import ENTRIES, Entry
+from datarecs_core.comparison.expressions.entry import Entry
+from datarecs_core.comparison.expressions.functions import ENTRIES
 from datarecs_core.errors.base import ErrorCode
 from datarecs_core.runs.transitions import state_diagram
 from datarecs_core_api import openapi

@@ -16,6 +16,7 @@ import pytest
 
 import datarecs_core
 from datarecs_cli.commands.errors import catalogue
+from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS
 from datarecs_core.comparison.results import Verdict
 from datarecs_core.errors.base import ErrorCode, RunErrorCode
 from datarecs_core.jobs.vocabulary import StageType, ToleranceType
@@ -80,6 +81,18 @@ def known_words() -> frozenset[str]:
 
 
 @cache
+def expression_words() -> frozenset[str]:
+    """What stands in capitals in the language of expressions and in its examples."""
+    names = {name.upper() for name in FUNCTIONS}
+    shown = " ".join(f"{one.syntax} {one.example}" for one in ENTRIES.values())
+    return (
+        frozenset(re.findall(r"[A-Z_]+", shown))
+        | names
+        | {"FALSE", "FROM", "TIMESTAMP", "TRUE", "VOID"}
+    )
+
+
+@cache
 def event_names() -> frozenset[str]:
     """Every type, short and long, and their families."""
     found = set()
@@ -109,7 +122,7 @@ def unknown_states(text: str) -> Iterator[str]:
     prose = re.sub(r"```.*?```", " ", text, flags=re.DOTALL)
     prose = re.sub(r"DATARECS_[A-Z0-9_<>]+|\[[^\]]*\]\([^)]*\)", " ", prose)
     for word in re.findall(r"(?<![\w<./-])[A-Z][A-Z_]{3,}(?![\w>-])", prose):
-        if word not in known_words() and word not in CAPITALS.split():
+        if word not in known_words() | expression_words() and word not in CAPITALS.split():
             yield word
 
 

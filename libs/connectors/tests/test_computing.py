@@ -1,6 +1,7 @@
 """Expressions over files: what the evaluator answers, for every entry of the allow-list."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import Call, nodes_of
 from datarecs_core.comparison.scan import FileList, Scan, ScanColumn, SourceColumn, SourceSchema
 from datarecs_core.comparison.translating import canonical
-from datarecs_core.jobs.types import TypeKind
+from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_testing.clock import NOON
 from datarecs_testing.expressions import ANSWERS, COLUMNS, FAILING, Answer
@@ -27,11 +28,10 @@ SCHEMA = SourceSchema(
 )
 
 
-def held_values(kind: object, values: Sequence[object]) -> pa.Array:
-    return pa.array(
-        [str(each) if each is not None and kind.kind is TypeKind.UUID else each for each in values],  # type: ignore[attr-defined]
-        arrow_type(kind),  # type: ignore[arg-type]
-    )
+def held_values(kind: CanonicalType, values: Sequence[object]) -> pa.Array:
+    is_uuid = kind.kind is TypeKind.UUID
+    plain = [str(each) if is_uuid and each is not None else each for each in values]
+    return pa.array(plain, arrow_type(kind))
 
 
 def read(scan: Scan) -> Batches:
@@ -92,3 +92,20 @@ def test_an_expression_without_a_value_on_some_row_ends_the_read(expression: str
 def test_a_filter_keeps_the_rows_for_which_it_is_true() -> None:
     kept = answered(a_scan(None, "LENGTH(s) > 3 AND a * 2 > 1"))
     assert kept == [Value(Tag.NUMBER, 7), Value(Tag.NUMBER, 2**63 - 1)]
+
+
+def test_what_is_computed_of_an_invalid_value_is_invalid() -> None:
+    """A default must not hide it, and no condition over it holds."""
+
+    def with_invalid(scan: Scan) -> Batches:
+        for batch, _ in read(scan):
+            broken = pa.array([b"x", None, None, None, None], pa.binary())
+            at = batch.schema.get_field_index("$invalid.n")
+            yield batch.set_column(at, "$invalid.n", broken), ("n",)
+
+    scan = a_scan("COALESCE(n, 0)", "n IS NULL OR n * 1 < 10")
+    made = [row for batch, _ in computed_batches(scan, with_invalid) for row in batch.to_pylist()]
+    assert made == [{"v": each, "$invalid.v": None} for each in (-7, 0, 0)]
+    kept = replace(scan, filter=None)
+    first = next(iter(computed_batches(kept, with_invalid)))[0].to_pylist()[0]
+    assert first == {"v": None, "$invalid.v": b"x"}

@@ -19,7 +19,7 @@ from datarecs_connectors.full_disk import check_disk
 from datarecs_connectors.typed_text import INVALID, TypedColumn, arrow_type, table_of
 from datarecs_core.comparison.computing import typed_condition, typed_over, types_of
 from datarecs_core.comparison.condition import is_plain
-from datarecs_core.comparison.expressions.functions import Dialect
+from datarecs_core.comparison.expressions.entry import Dialect
 from datarecs_core.comparison.expressions.signatures import Typed
 from datarecs_core.comparison.expressions.sql import expression_sql
 from datarecs_core.comparison.expressions.tree import ExpressionError, columns_of

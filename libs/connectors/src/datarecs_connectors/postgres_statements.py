@@ -19,7 +19,7 @@ from datarecs_core.comparison.canonical import Tag, Value
 from datarecs_core.comparison.computing import typed_condition, typed_over, types_of
 from datarecs_core.comparison.condition_tree import Column, Operand
 from datarecs_core.comparison.exact_conditions import Digits, NotExactError, exact_condition
-from datarecs_core.comparison.expressions.functions import Dialect
+from datarecs_core.comparison.expressions.entry import Dialect
 from datarecs_core.comparison.expressions.signatures import Typed
 from datarecs_core.comparison.expressions.sql import expression_sql, sql_type
 from datarecs_core.comparison.expressions.tree import ExpressionError

@@ -16,7 +16,8 @@ from datarecs_core.comparison.computing import (
     typed_condition,
 )
 from datarecs_core.comparison.condition import is_plain, named_columns
-from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS, Dialect
+from datarecs_core.comparison.expressions.entry import Dialect
+from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS
 from datarecs_core.comparison.expressions.sql import expression_sql, sql_type
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import ExpressionError, Literal

@@ -11,7 +11,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from datarecs_core.comparison.canonical import Tag, Value
-from datarecs_core.comparison.expressions.functions import ENTRIES, Dialect
+from datarecs_core.comparison.expressions.entry import Dialect
+from datarecs_core.comparison.expressions.functions import ENTRIES
 from datarecs_core.comparison.expressions.signatures import Typed, digits_of, met_type
 from datarecs_core.comparison.expressions.tree import Call, ExpressionError, Literal, Name
 from datarecs_core.documents import decimal_text

@@ -112,7 +112,7 @@ class Place:
         settings = Settings.model_construct(
             profile=Profile.LOCAL,
             blob=Blob(url=(self.folder / "blobs").as_uri()),
-            files=Files(roots=(self.sources,)),
+            files=Files(roots=(self.sources,), owner=A_TENANT),
             java=Java(home=Path(str(runtime.java_home)), options=runtime.java_options),
             spark=spark,
         )

@@ -226,7 +226,7 @@ def test_a_byte_order_mark_is_dropped_and_lines_may_end_with_cr_lf(
         ("[", "line 2 column 2: Expecting value; write one object per line"),
         ("null", "line 2: it is no object"),
         ('{"a": 1}\r{"a": 2}', "line 2 column 9: Extra data"),
-        ("\0", "line 2 column 1"),
+        ("\0", "line 2 holds a NUL byte"),
         ("\ufeff{}", "line 2"),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_value_of_16_mib_works_and_one_byte_more_is_refused(read: Open, tmp_pa
 def test_a_line_without_end_is_refused_before_it_is_held(open_files: Open, tmp_path: Path) -> None:
     with (tmp_path / "a.json").open("wb") as file:
         file.truncate(MAX_LINE_BYTES + 1)
-    with pytest.raises(SourceLimitError, match=r"a\.json line 1: more than"):
+    with pytest.raises(SourceLimitError, match=r"a\.json line 1: the line has more than"):
         open_files(JSON, "a.json")
 
 

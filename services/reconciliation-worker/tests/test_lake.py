@@ -96,7 +96,7 @@ class Child:
         }
         blobs = MemoryBlobStores(self.clock)
         tools = Tools(
-            connect=self.connect,
+            connect=lambda _tenant, *source: self.connect(*source),
             engine=self.engine,
             blobs=blobs,
             clock=self.clock,

@@ -101,7 +101,7 @@ class Child:
 
     def tools(self, **changes: Any) -> Tools:  # noqa: ANN401  any field
         made = Tools(
-            connect=self.connect,
+            connect=lambda _tenant, *source: self.connect(*source),
             engine=self.engine,
             blobs=self.blobs,
             clock=self.clock,

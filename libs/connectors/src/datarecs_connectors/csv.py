@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, BinaryIO, Literal
 
@@ -21,11 +20,24 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_connectors.declared_types import declared_types, text_column, text_value
-from datarecs_connectors.errors import CorruptSourceError, SchemaChangedError, SourceLimitError
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    SchemaChangedError,
+    SourceError,
+    SourceLimitError,
+    column_difference,
+)
 from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import RowFilter, filter_of
 from datarecs_connectors.probing import probe_files
+from datarecs_connectors.text_files import (
+    TextMarks,
+    UnpackedBytes,
+    chunks_of,
+    nul_error,
+    open_text,
+)
 from datarecs_connectors.typed_text import TypedColumn, table_of
 from datarecs_core.comparison.forms import Inference
 from datarecs_core.comparison.scan import (
@@ -44,7 +56,9 @@ from datarecs_core.jobs.types import CanonicalType
 BATCH_ROWS = 20_000
 MAX_COLUMNS = 2_000
 MAX_LINE_BYTES = 16 * 1024 * 1024
-_CHUNK_BYTES = 1024 * 1024
+_BUFFER_BYTES = 2 * MAX_LINE_BYTES
+_MEMORY = "256MiB"
+"""Of DuckDB, which otherwise keeps what it has read until memory ends."""
 _REFUSED = re.compile(rb"[\x80-\x9f]")
 _LINE = re.compile(r"[Ll]ine:? (\d+)")
 _BOM = "\u00ef\u00bb\u00bf"
@@ -53,7 +67,8 @@ _READ = """
 SELECT * FROM read_csv($path, header = $header, delim = $delimiter, quote = $quote,
   escape = $escape, columns = $columns, auto_detect = false, strict_mode = true,
   null_padding = false, parallel = false, nullstr = $null, allow_quoted_nulls = false,
-  hive_partitioning = false, encoding = $encoding, max_line_size = $line)
+  hive_partitioning = false, encoding = $encoding, max_line_size = $line,
+  buffer_size = $buffer, compression = 'none')
 """
 OneCharacter = Annotated[str, Field(min_length=1, max_length=1)]
 
@@ -88,17 +103,16 @@ class CsvConnector:
         """Names of the first file's header; types that hold for every value of every file."""
         files = _files(pin)
         declared = declared_types(source.name, self.options.declared)
-        names = self._names(files[0].path)
+        unpacked = UnpackedBytes(limit=source.limits.max_bytes)
+        names = self._names(files[0], unpacked.limit)
         inferred = {name: Inference() for name in names}
         rows = 0
         for file in files:
-            found = self._names(file.path)
-            if sorted(found) != sorted(names):
-                difference = "; ".join(sorted(set(names) ^ set(found))[:4]) or "repeated names"
-                raise SchemaChangedError(source.name, (files[0].path, file.path), difference)
-            for batch in self._batches(file.path, found):
+            header = self._names(file, unpacked.limit)
+            _check_columns(source.name, (files[0].path, file.path), names, header)
+            for batch in self._batches(file, header, unpacked):
                 rows += batch.num_rows
-                for name, column in zip(found, batch.columns, strict=True):
+                for name, column in zip(header, batch.columns, strict=True):
                     inferred[name] = _seen(inferred[name], column)
         if len(names) > MAX_COLUMNS:
             raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
@@ -119,11 +133,12 @@ class CsvConnector:
         wanted = filter_of(scan)
         kinds = {column.name: column.type for column in scan.schema.columns}
         names = [column.physical or "" for column in scan.columns]
+        unpacked = UnpackedBytes(limit=scan.limits.max_bytes)
         for file in _files(scan.pin):
-            found = self._names(file.path)
-            for batch in self._batches(file.path, found):
+            header = self._names(file, unpacked.limit)
+            for batch in self._batches(file, header, unpacked):
                 columns = {
-                    name: _plain(batch.column(found.index(name)), kinds[name])
+                    name: _plain(batch.column(header.index(name)), kinds[name])
                     for name in {*names, *wanted.columns}
                 }
                 for position in range(batch.num_rows):
@@ -140,11 +155,11 @@ class CsvConnector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _names(self, path: str) -> list[str]:
+    def _names(self, file: PinnedFile, limit: int) -> list[str]:
         """The header, or `c1`, `c2`, … ; equal names stay, a job that uses one is refused."""
-        with self.tree.absolute(path).open(encoding="latin-1", newline="") as file:
+        with open_text(self.tree, file, UnpackedBytes(limit=limit)) as text:
             reader = csv.reader(
-                file,
+                _header_lines(self.tree.source, file.path, text),
                 delimiter=self.options.delimiter,
                 quotechar=self.options.quote,
                 doublequote=True,
@@ -153,25 +168,40 @@ class CsvConnector:
             try:
                 first = next(reader, [])
             except csv.Error as cause:
-                raise CorruptSourceError(self.tree.source, f"{path} line 1: {cause}") from cause
+                raise CorruptSourceError(
+                    self.tree.source, f"{file.path} line 1: {cause}"
+                ) from cause
+        if first[:1] == [_BOM] and len(first) == 1:
+            first = []
         if not first:
-            raise CorruptSourceError(self.tree.source, f"{path} is empty: it has no header line")
+            raise CorruptSourceError(
+                self.tree.source,
+                f"{file.path} has no line to read column names from; write a header line, or "
+                "leave the file out of the path",
+            )
         if not self.options.header:
             return [f"c{number}" for number in range(1, len(first) + 1)]
         first[0] = first[0].removeprefix(_BOM).strip(self.options.quote)
-        return [name.encode("latin-1").decode("utf-8", "replace") for name in first]
-
-    def _batches(self, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Every field as text in Latin-1 letters, one per byte; NULL where unquoted and empty."""
-        self._quotes_are_closed(path)
-        columns = {f"c{number}": "VARCHAR" for number in range(len(names))}
-        connection = duckdb.connect(config={"threads": "1"})
         try:
-            with _as_letters(self.tree.absolute(path)) as (letters, encoding):
+            return [name.encode("latin-1").decode() for name in first]
+        except UnicodeDecodeError:
+            raise CorruptSourceError(
+                self.tree.source,
+                f"{file.path} line 1: the header is not encoded in UTF-8; convert the file",
+            ) from None
+
+    def _batches(
+        self, file: PinnedFile, names: Sequence[str], unpacked: UnpackedBytes
+    ) -> Iterator[pa.RecordBatch]:
+        """Every field as text in Latin-1 letters, one per byte; NULL where unquoted and empty."""
+        columns = {f"c{number}": "VARCHAR" for number in range(len(names))}
+        connection = duckdb.connect(config={"threads": "1", "memory_limit": _MEMORY})
+        try:
+            with self._as_letters(file, unpacked) as (place, encoding):
                 relation = connection.sql(
                     _READ,
                     params={
-                        "path": str(letters),
+                        "path": place,
                         "encoding": encoding,
                         "header": self.options.header,
                         "delimiter": self.options.delimiter,
@@ -180,27 +210,55 @@ class CsvConnector:
                         "columns": columns,
                         "null": self.options.null,
                         "line": MAX_LINE_BYTES,
+                        "buffer": _BUFFER_BYTES,
                     },
                 )
                 for batch in relation.to_arrow_reader(BATCH_ROWS):
-                    self._check_line_breaks(path, batch)
+                    self._check_line_breaks(file.path, batch)
                     yield batch
-        except duckdb.Error as cause:
-            raise CorruptSourceError(self.tree.source, _where(path, cause)) from cause
+        except duckdb.Error as failure:
+            # Its text quotes the line, and so it is no cause that a log may show.
+            raise self._failure(file.path, failure) from None
         finally:
             connection.close()
 
-    def _quotes_are_closed(self, path: str) -> None:
+    @contextmanager
+    def _as_letters(self, file: PinnedFile, unpacked: UnpackedBytes) -> Iterator[tuple[str, str]]:
+        """What DuckDB reads and its encoding: the open file, or a copy with one letter per byte.
+
+        DuckDB refuses the bytes 80 to 9F in Latin-1, and most UTF-8 beyond Western Europe holds
+        some. A descriptor stands for the very file that was checked.
+        """
+        marks = TextMarks(self.options.quote.encode())
+        with open_text(self.tree, file, unpacked) as text:
+            is_plain = text.seekable()
+            if is_plain:
+                is_readable = True
+                for chunk in chunks_of(text):
+                    marks.add(chunk)
+                    is_readable = is_readable and not _REFUSED.search(chunk)
+                self._check_marks(file.path, marks)
+                if is_readable:
+                    yield f"/dev/fd/{text.fileno()}", "latin-1"
+                    return
+                text.seek(0)
+            with NamedTemporaryFile(prefix="datarecs-", suffix=".csv") as copy:
+                for chunk in chunks_of(text):
+                    if not is_plain:
+                        marks.add(chunk)
+                    copy.write(chunk.decode("latin-1").encode())
+                copy.flush()
+                self._check_marks(file.path, marks)
+                yield f"/dev/fd/{copy.fileno()}", "utf-8"
+
+    def _check_marks(self, path: str, marks: TextMarks) -> None:
         """An odd number of quotes leaves one open; DuckDB drops such a last row in silence."""
-        quote, quotes, lines, last = self.options.quote.encode(), 0, 0, 0
-        with self.tree.absolute(path).open("rb") as file:
-            for line in file:
-                lines += 1
-                if found := line.count(quote):
-                    quotes, last = quotes + found, lines
-        if quotes % 2 and self.options.escape == self.options.quote:
+        if marks.nul is not None:
+            raise nul_error(self.tree.source, f"{path} line {marks.nul}")
+        if marks.quotes % 2 and self.options.escape == self.options.quote:
             raise CorruptSourceError(
-                self.tree.source, f"{path} line {last}: a quote is not closed until the file ends"
+                self.tree.source,
+                f"{path} line {marks.last_quote}: a quote is not closed until the file ends",
             )
 
     def _check_line_breaks(self, path: str, batch: pa.RecordBatch) -> None:
@@ -215,14 +273,32 @@ class CsvConnector:
                 " close its quote",
             )
 
+    def _failure(self, path: str, failure: duckdb.Error) -> SourceError:
+        """File and line; DuckDB's text is not repeated, since it quotes the line's values."""
+        text = str(failure)
+        line = _LINE.search(text)
+        place = f"{path} line {line[1]}" if line else path
+        if "maximum line size" in text.lower():
+            return SourceLimitError(
+                self.tree.source, f"{place}: the line has more than {MAX_LINE_BYTES} bytes"
+            )
+        if "number of columns" in text.lower():
+            fault = "the row has more or fewer fields than the header"
+        elif "quote" in text.lower():
+            fault = "a quote is not closed, or stands inside an unquoted field"
+        else:
+            fault = "the file cannot be read as CSV"
+        return CorruptSourceError(self.tree.source, f"{place}: {fault}")
+
     def batches(self, scan: Scan) -> Batches:
         wanted = filter_of(scan)
         empty = True
+        unpacked = UnpackedBytes(limit=scan.limits.max_bytes)
         for file in _files(scan.pin):
-            found = self._names(file.path)
-            for batch in self._batches(file.path, found):
+            header = self._names(file, unpacked.limit)
+            for batch in self._batches(file, header, unpacked):
                 empty = False
-                yield self._typed(scan, batch, found, wanted)
+                yield self._typed(scan, batch, header, wanted)
         if empty:
             yield self._typed(scan, None, [], wanted)
 
@@ -246,26 +322,29 @@ def _files(pin: Pin) -> tuple[PinnedFile, ...]:
     return pin.files
 
 
-@contextmanager
-def _as_letters(file: Path) -> Iterator[tuple[Path, str]]:
-    """What DuckDB reads and its encoding: the file, or a copy with one letter per byte.
-
-    DuckDB refuses the bytes 80 to 9F in Latin-1, and most UTF-8 beyond Western Europe holds some.
-    """
-    with file.open("rb") as original:
-        if not any(_REFUSED.search(chunk) for chunk in _chunks(original)):
-            yield file, "latin-1"
-            return
-        original.seek(0)
-        with NamedTemporaryFile(suffix=".csv") as copy:
-            for chunk in _chunks(original):
-                copy.write(chunk.decode("latin-1").encode())
-            copy.flush()
-            yield Path(copy.name), "utf-8"
+def _header_lines(source: str, path: str, text: BinaryIO) -> Iterator[str]:
+    """Lines as Latin-1 letters, until the header is longer than a line may be."""
+    left = MAX_LINE_BYTES
+    while line := text.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise SourceLimitError(
+                source, f"{path} line 1: the line has more than {MAX_LINE_BYTES} bytes"
+            )
+        if b"\0" in line:
+            raise nul_error(source, f"{path} line 1")
+        yield line.decode("latin-1")
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    return iter(lambda: file.read(_CHUNK_BYTES), b"")
+def _check_columns(
+    source: str, files: tuple[str, str], names: Sequence[str], others: Sequence[str]
+) -> None:
+    """The second file has the columns of the first, in any order."""
+    if sorted(names) == sorted(others):
+        return
+    raise SchemaChangedError(
+        source, files, column_difference(names, others), remedy="read them as two sources"
+    )
 
 
 def _seen(inference: Inference, column: pa.Array) -> Inference:
@@ -320,15 +399,3 @@ def _kept(
         for position in range(batch.num_rows)
     ]
     return batch.filter(pa.array(mask, pa.bool_()))
-
-
-def _where(path: str, cause: duckdb.Error) -> str:
-    """File and line; DuckDB's text is not repeated, since it quotes the line's values."""
-    text = str(cause)
-    line = _LINE.search(text)
-    place = f"{path} line {line[1]}" if line else path
-    if "number of columns" in text.lower():
-        return f"{place}: the row has more or fewer fields than the header"
-    if "quote" in text.lower():
-        return f"{place}: a quote is not closed, or stands inside an unquoted field"
-    return f"{place}: the file cannot be read as CSV"

@@ -10,6 +10,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 
 _SHOWN_COLUMNS = 20
+_DIFFERENT_COLUMNS = 4
 
 
 class SourceError(DatarecsError):
@@ -28,6 +29,15 @@ class ConnectionFailedError(SourceError):
 
 class PermissionDeniedError(SourceError):
     code = RunDetail.PERMISSION_DENIED
+
+
+class PathRefusedError(SourceError):
+    """A path leads where its tenant may not read; the message does not say what is there."""
+
+    code = RunDetail.PATH_REFUSED
+
+    def __init__(self, source: str, rule: str) -> None:
+        super().__init__(source, f"its path is refused: {rule}")
 
 
 class QueryFailedError(SourceError):
@@ -72,6 +82,20 @@ class NoFilesError(SourceError):
     def __init__(self, source: str, path: str) -> None:
         super().__init__(source, f"no file matches {path!r}; look at the path and its folder")
         self.path = path
+
+
+def column_difference(names: Sequence[str], others: Sequence[str]) -> str:
+    """Which columns the second of two files lacks and which it has besides."""
+    missing = _listed([name for name in names if name not in others])
+    added = _listed([name for name in others if name not in names])
+    parts = [f"{word} {names}" for word, names in (("missing", missing), ("added", added)) if names]
+    return "; ".join(parts) or "a name is repeated in one of them"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _DIFFERENT_COLUMNS
+    shown = ", ".join(map(repr, names[:_DIFFERENT_COLUMNS]))
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 class SchemaChangedError(SourceError):

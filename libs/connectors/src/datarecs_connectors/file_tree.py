@@ -1,31 +1,29 @@
 """The files of a source: found below an allowed folder, pinned, and checked again after the read.
 
-One module for every file format, because paths, links and pins are where files are dangerous and
-all formats share it. A path is walked component by component without following links.
+One module for every file format, because all of them share paths and pins; `confinement` opens.
 """
 
 import hashlib
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event, get_native_id
 from typing import BinaryIO
 
+from datarecs_connectors.confinement import Confinement, FileId
 from datarecs_connectors.errors import (
-    ConnectionFailedError,
     NoFilesError,
-    PermissionDeniedError,
+    PathRefusedError,
     SnapshotLostError,
     SourceLimitError,
     SourceUnsupportedError,
 )
+from datarecs_connectors.file_search import FileSearch
 from datarecs_core.comparison.scan import FileList, PinnedFile
 from datarecs_core.resources.connection import path_fault
 
@@ -35,7 +33,6 @@ HASHED_UP_TO = 1024**3
 _CHUNK = 1024 * 1024
 _LESS_URGENT = 10
 """What threads that hash are more nice than those that read: a tenth of a busy core."""
-_WILD = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,52 +58,110 @@ class FileTree:
     now: Callable[[], datetime]
     any_path: bool = False
     """`datarecs compare`: the user's own rights, absolute paths and links included."""
+    base: Path | None = None
+    """Root above the folder from which no link is followed; None: the folder itself."""
+    excluded: frozenset[FileId] = frozenset()
+    """Folders and files of the platform."""
 
     @classmethod
-    def below(
-        cls, source: str, folder: str, roots: tuple[Path, ...], now: Callable[[], datetime]
-    ) -> "FileTree":
+    def below(cls, folder: str, allowed: "Allowed") -> "FileTree":
         """The connection's folder, when it lies in one of the roots.
 
-        Raises ConnectionFailedError otherwise, without saying what else there is.
+        Raises PathRefusedError otherwise, without saying what else there is.
         """
-        for root in roots:
-            candidate = Path(os.path.normpath(root / folder))
-            if candidate.is_relative_to(root):
-                return cls(source=source, root=candidate, now=now)
-        raise ConnectionFailedError(
-            source, f"the folder {folder!r} is outside the folders this worker may read"
+        fault = path_fault(folder, absolute=True)
+        if fault is not None:
+            raise PathRefusedError(allowed.source, f"{fault}; the root is {folder!r}")
+        for base in allowed.roots:
+            candidate = Path(os.path.normpath(base / folder))
+            if candidate.is_relative_to(base):
+                return cls(
+                    source=allowed.source,
+                    root=candidate,
+                    now=allowed.now,
+                    base=base,
+                    excluded=allowed.excluded,
+                )
+        raise PathRefusedError(
+            allowed.source,
+            f"the folder {folder!r} lies outside the folders of this tenant; name one inside them, "
+            "or ask the operator to change DATARECS_FILES__ROOTS or DATARECS_FILES__OWNER",
         )
 
     def find(self, path: str) -> list[str]:
         """Paths relative to the root, sorted; a path without wildcard names one file.
 
-        Raises NoFilesError, SourceLimitError, PermissionDeniedError.
+        Raises NoFilesError, SourceLimitError, PathRefusedError, PermissionDeniedError,
+        SourceUnsupportedError.
         """
-        wrong = path_fault(path, absolute=self.any_path)
-        if wrong is not None:
-            raise SourceUnsupportedError(self.source, wrong)
+        fault = path_fault(path, absolute=self.any_path)
+        if fault is not None:
+            raise PathRefusedError(self.source, f"{fault}; the path is {path!r}")
         if self.any_path and path.startswith("/"):
-            found = sorted(self._globbed_anywhere(path))
+            names = [f"/{name}" for name in self._from_top(path).find_names(path)]
         else:
-            parts = tuple(part for part in path.split("/") if part not in {"", "."})
-            found = sorted(self._below(self.root, parts, ()))
-        if not found:
+            names = list(self.find_names(path))
+        if not names:
             raise NoFilesError(self.source, path)
-        if len(found) > MAX_FILES:
+        if len(names) > MAX_FILES:
             raise SourceLimitError(self.source, f"more than {MAX_FILES} files match {path!r}")
-        return found
+        return sorted(names)
 
-    def absolute(self, path: str) -> Path:
-        return Path(path) if path.startswith("/") else self.root / path
+    def find_names(self, path: str) -> Iterator[str]:
+        """As `find`, in any order; none where nothing matches."""
+        parts = tuple(part for part in path.split("/") if part not in {"", "."})
+        confinement = self.confinement
+        try:
+            with confinement.open_folder() as folder:
+                yield from FileSearch(confinement).matches(folder, parts, ())
+        except FileNotFoundError:
+            return
+
+    @property
+    def confinement(self) -> Confinement:
+        base = self.base or self.root
+        return Confinement(
+            source=self.source,
+            root=base,
+            folder=self.root.relative_to(base).parts,
+            excluded=self.excluded,
+            follows_links=self.any_path,
+        )
 
     def open(self, name: str) -> BinaryIO:
-        """A file of the tree, links refused; whoever asked closes it.
+        """A regular file of the tree; the caller closes it.
 
-        Raises SnapshotLostError when it is gone, PermissionDeniedError, SourceUnsupportedError.
+        Raises SnapshotLostError when it is gone, PathRefusedError, PermissionDeniedError,
+        SourceUnsupportedError.
         """
-        with self._opened(name) as descriptor:
+        with self.descriptor(name) as descriptor:
             return os.fdopen(os.dup(descriptor), "rb")
+
+    def open_pinned(self, file: PinnedFile) -> BinaryIO:
+        """A pinned file; the caller closes it.
+
+        Raises SnapshotLostError when there is another file, a link or nothing in its place.
+        """
+        try:
+            opened = self.open(file.path)
+        except (PathRefusedError, SourceUnsupportedError) as cause:
+            raise self._replaced(file.path) from cause
+        if os.fstat(opened.fileno()).st_size != file.size_bytes:
+            opened.close()
+            raise self._replaced(file.path)
+        return opened
+
+    @contextmanager
+    def descriptor(self, name: str) -> Iterator[int]:
+        """Raises what `open` raises."""
+        tree = self._from_top(name) if name.startswith("/") else self
+        try:
+            with tree.confinement.open_file(name.lstrip("/")) as descriptor:
+                yield descriptor
+        except FileNotFoundError as cause:
+            raise SnapshotLostError(
+                self.source, f"{name} was removed after the run had pinned it; run again"
+            ) from cause
 
     def pin(self, path: str) -> "PinnedTree":
         """Freeze which files are read; what they hold is hashed from now on."""
@@ -117,111 +172,57 @@ class FileTree:
 
     def identity(self, name: str) -> Identity:
         """Raises what `open` raises."""
-        with self._opened(name) as descriptor:
+        with self.descriptor(name) as descriptor:
             return Identity.of(os.fstat(descriptor))
 
+    def check_identity(self, name: str, pinned: Identity) -> None:
+        """Raises SnapshotLostError when another file, a link or nothing stands in its place."""
+        try:
+            identity = self.identity(name)
+        except (PathRefusedError, SourceUnsupportedError) as cause:
+            raise self._replaced(name) from cause
+        if identity != pinned:
+            raise self._replaced(name)
+
+    def check_same_file(self, name: str, before: Identity) -> None:
+        """As `check_identity`, for a file that others may write to meanwhile."""
+        now = self.identity(name)
+        if (now.device, now.inode) != (before.device, before.inode):
+            raise self._replaced(name)
+
     def sha256(self, name: str, stop: Event) -> str:
-        """64 hexadecimal characters; of a part of the file where it is told to stop.
+        """64 hexadecimal characters; of the bytes read so far once `stop` is set.
 
         Raises what `open` raises.
         """
         digest = hashlib.sha256()
-        with self._opened(name) as descriptor:
+        with self.descriptor(name) as descriptor:
             while not stop.is_set() and (chunk := os.read(descriptor, _CHUNK)):
                 digest.update(chunk)
         return digest.hexdigest()
 
-    def _opened(self, name: str) -> "_Descriptor":
-        return _Descriptor(self, name)
+    def _replaced(self, name: str) -> SnapshotLostError:
+        return SnapshotLostError(
+            self.source,
+            f"{name} changed while it was read; leave files unchanged until a run has ended, and "
+            "run again",
+        )
 
-    def _below(self, folder: Path, parts: tuple[str, ...], above: tuple[str, ...]) -> Iterator[str]:
-        """Walk without following links; a last component may also be a folder of files."""
-        if not parts:
-            return
-        head, rest = parts[0], parts[1:]
-        for entry in _entries(folder, head, self.source):
-            if entry.is_symlink() and not self.any_path:
-                if not _WILD & set(head):
-                    raise SourceUnsupportedError(self.source, "the path leads through a link")
-                continue
-            here = (*above, entry.name)
-            if rest and entry.is_dir():
-                yield from self._below(folder / entry.name, rest, here)
-            elif not rest and entry.is_file():
-                yield "/".join(here)
-            elif not rest and entry.is_dir():
-                yield from self._below(folder / entry.name, ("*",), here)
-
-    def _globbed_anywhere(self, path: str) -> Iterator[str]:
-        anchor = Path("/")
-        whole = FileTree(source=self.source, root=anchor, now=self.now, any_path=True)
-        for name in whole._below(anchor, tuple(path.strip("/").split("/")), ()):
-            yield f"/{name}"
+    def _from_top(self, path: str) -> "FileTree":
+        """For an absolute path."""
+        if not self.any_path:
+            raise PathRefusedError(self.source, f"{path!r} begins with /")
+        return FileTree(source=self.source, root=Path("/"), now=self.now, any_path=True)
 
 
-def _entries(folder: Path, pattern: str, source: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            wild = bool(_WILD & set(pattern))
-            return [
-                entry
-                for entry in found
-                if (fnmatchcase(entry.name, pattern) and entry.name[0] not in "._")
-                or (not wild and entry.name == pattern)
-            ]
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError:
-        return []
-    except PermissionError as cause:
-        raise PermissionDeniedError(
-            source, f"the folder {folder.name!r} may not be read"
-        ) from cause
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """Where the files of one source may lie."""
 
-
-class _Descriptor:
-    """A regular file, opened component by component from the root, links refused."""
-
-    def __init__(self, tree: FileTree, name: str) -> None:
-        self._tree, self._name = tree, name
-        self._stack = ExitStack()
-
-    def __enter__(self) -> int:
-        tree, flags = self._tree, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        nofollow = 0 if tree.any_path else os.O_NOFOLLOW
-        try:
-            if self._name.startswith("/"):
-                descriptor = os.open(self._name, flags)
-            else:
-                descriptor = self._walk(flags, nofollow)
-            self._stack.callback(os.close, descriptor)
-        except FileNotFoundError as cause:
-            raise SnapshotLostError(tree.source, f"{self._name} is gone") from cause
-        except PermissionError as cause:
-            raise PermissionDeniedError(tree.source, f"{self._name} may not be read") from cause
-        except OSError as cause:
-            raise SourceUnsupportedError(
-                tree.source, f"{self._name} is a link or no regular file"
-            ) from cause
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            self._stack.close()
-            raise SourceUnsupportedError(tree.source, f"{self._name} is no regular file")
-        return descriptor
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _walk(self, flags: int, nofollow: int) -> int:
-        folder = os.open(self._tree.root, flags | os.O_DIRECTORY)
-        *folders, last = self._name.split("/")
-        try:
-            for part in folders:
-                deeper = os.open(part, flags | os.O_DIRECTORY | nofollow, dir_fd=folder)
-                os.close(folder)
-                folder = deeper
-            return os.open(last, flags | nofollow, dir_fd=folder)
-        finally:
-            os.close(folder)
+    source: str
+    roots: tuple[Path, ...]
+    now: Callable[[], datetime]
+    excluded: frozenset[FileId] = frozenset()
 
 
 class _Hashing:
@@ -240,7 +241,7 @@ class _Hashing:
 
     def found(self) -> dict[str, str]:
         """By path; waits for all of them. Raises what opening a file raises."""
-        return {path: each.result() for path, each in self._hashes.items()}
+        return {path: future.result() for path, future in self._hashes.items()}
 
     def stop(self) -> None:
         self._stopped.set()
@@ -266,12 +267,12 @@ class PinnedTree:
     def check(self) -> FileList:
         """Raises SnapshotLostError when a file was replaced, changed or removed."""
         # Identities last: who hashed a file while it was written learns it from them.
-        hashes = self.hashing.found()
+        try:
+            hashes = self.hashing.found()
+        except (PathRefusedError, SourceUnsupportedError):
+            hashes = {}  # what stands in the file's place now is named below
         for name, identity in self.identities.items():
-            if self.tree.identity(name) != identity:
-                raise SnapshotLostError(
-                    self.tree.source, f"{name} changed while it was read; run again"
-                )
+            self.tree.check_identity(name, identity)
         files = (replace(file, sha256=hashes.get(file.path)) for file in self.pin.files)
         return replace(self.pin, files=tuple(files))
 

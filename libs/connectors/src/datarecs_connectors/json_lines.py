@@ -36,6 +36,7 @@ from datarecs_connectors.json_values import (
     reader_of,
 )
 from datarecs_connectors.probing import probe_files
+from datarecs_connectors.text_files import UnpackedBytes, nul_error, open_text
 from datarecs_connectors.typed_text import table_of
 from datarecs_core.comparison.scan import FileList, Pin, PinnedFile, Scan, SourceSchema
 from datarecs_core.jobs.definition import DEFAULT_LIMITS, Source
@@ -78,10 +79,11 @@ class JsonConnector:
     def describe(self, source: Source, pin: Pin) -> SourceSchema:
         """Names of all lines; types that hold for every value of every file."""
         files, rows = _files(pin), 0
+        unpacked = UnpackedBytes(limit=source.limits.max_bytes)
         columns = Columns(declared_types(source.name, self.options.declared))
         try:
             for file in files:
-                for line in self._lines(file.path):
+                for line in self._lines(file, unpacked):
                     rows += 1
                     columns.see(line.row)
                 columns.end_file()
@@ -121,24 +123,30 @@ class JsonConnector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _lines(self, path: str) -> Iterator[_Line]:
+    def _lines(self, file: PinnedFile, unpacked: UnpackedBytes) -> Iterator[_Line]:
         """Lines end with LF, or CR LF; blank ones hold no row."""
-        with self.tree.absolute(path).open("rb") as file:
+        path = file.path
+        with open_text(self.tree, file, unpacked) as text:
             number = 0
-            while raw := file.readline(MAX_LINE_BYTES + 1):
+            while raw := text.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 if len(raw) > MAX_LINE_BYTES:
-                    told = f"{path} line {number}: more than {MAX_LINE_BYTES} bytes"
-                    raise SourceLimitError(self.tree.source, told)
+                    raise SourceLimitError(
+                        self.tree.source,
+                        f"{path} line {number}: the line has more than {MAX_LINE_BYTES} bytes",
+                    )
                 if number == 1:
                     raw = raw.removeprefix(_BOM)
                 line = raw.strip(_BLANK)
                 if not line:
                     continue
+                if b"\0" in line:
+                    raise nul_error(self.tree.source, f"{path} line {number}")
                 try:
                     row = parse_line(line.decode(errors="surrogateescape"))
                 except ValueError as cause:
-                    raise self._broken(line, f"{path} line {number}", cause) from cause
+                    # A decoder's error holds the line, and so it is no cause that a log may show.
+                    raise self._broken(line, f"{path} line {number}", cause) from None
                 if not isinstance(row, dict):
                     raise self._broken(line, f"{path} line {number}")
                 yield _Line(number, len(raw), row)
@@ -163,8 +171,9 @@ class JsonConnector:
         kinds = {column.name: column.type for column in scan.schema.columns}
         names = {*(column.physical or "" for column in scan.columns), *wanted.columns}
         readers = {name: reader_of(kinds[name]) for name in names}
+        unpacked = UnpackedBytes(limit=scan.limits.max_bytes)
         for file in _files(scan.pin):
-            for line in self._lines(file.path):
+            for line in self._lines(file, unpacked):
                 row: dict[str, object] = {}
                 for name, read in readers.items():
                     value = value_of(line.row, name)

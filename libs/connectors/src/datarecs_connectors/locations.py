@@ -1,4 +1,4 @@
-"""Where files that others name may lie: a location of a table becomes a name below an allowed root.
+"""Where files may lie: the roots of a tenant, and the place of a table's file below one of them.
 
 Apart from the files themselves because a registry decides it before anything of a table is known.
 """
@@ -8,11 +8,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from uuid import UUID
 
-from datarecs_connectors.errors import PermissionDeniedError, SourceUnsupportedError
-from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.confinement import FileId
+from datarecs_connectors.errors import PathRefusedError, SourceUnsupportedError
+from datarecs_connectors.file_tree import Allowed, FileTree
 
 _LOCAL = "file:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRoots:
+    """The configured roots, shared out among tenants."""
+
+    roots: tuple[Path, ...]
+    owner: UUID | None = None
+    """Tenant that reads all files below the roots; None: each tenant reads its own folder."""
+
+    def of(self, tenant: UUID) -> tuple[Path, ...]:
+        """Folders of one tenant; none where another one owns the roots."""
+        if self.owner is None:
+            return tuple(root / str(tenant) for root in self.roots)
+        return self.roots if tenant == self.owner else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +41,15 @@ class Places:
     now: Callable[[], datetime]
     any_path: bool = False
     """`datarecs compare`: the user's own rights."""
+    excluded: frozenset[FileId] = frozenset()
+    """Folders and files of the platform."""
 
     def tree(self, location: str) -> tuple[FileTree, str]:
         """The tree that holds a location, and the name in it.
 
         Raises:
             SourceUnsupportedError: it lies in an object store.
-            PermissionDeniedError: it lies outside the allowed folders.
+            PathRefusedError: it lies outside the allowed folders.
         """
         path = self._local(location)
         if ".." not in path.split("/"):
@@ -39,18 +58,29 @@ class Places:
             for root in self.roots:
                 if path.startswith(f"{str(root).rstrip('/')}/"):
                     return self._tree(root), path.removeprefix(str(root)).lstrip("/")
-        raise PermissionDeniedError(
-            self.source, "the table names a file outside the folders this worker may read"
+        raise PathRefusedError(
+            self.source,
+            "the table names a file outside the folders of this tenant; write the table's files "
+            "below one of them",
         )
 
     def folder(self, declared: str) -> Path:
         """A folder or file that a connection names: absolute, or below one of the roots."""
         if self.any_path:
             return Path(os.path.normpath(self.roots[0] / declared))
-        return FileTree.below(self.source, declared, self.roots, self.now).root
+        allowed = Allowed(
+            source=self.source, roots=self.roots, now=self.now, excluded=self.excluded
+        )
+        return FileTree.below(declared, allowed).root
 
     def _tree(self, root: Path) -> FileTree:
-        return FileTree(source=self.source, root=root, now=self.now, any_path=self.any_path)
+        return FileTree(
+            source=self.source,
+            root=root,
+            now=self.now,
+            any_path=self.any_path,
+            excluded=self.excluded,
+        )
 
     def _local(self, location: str) -> str:
         """`/a`, `file:/a` and `file:///a` are one; names are not decoded, as no writer encodes."""

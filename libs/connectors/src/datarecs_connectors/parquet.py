@@ -4,7 +4,7 @@ Engines read the pinned files themselves, so nothing is extracted here. Names of
 `day=2026-01-31` are columns, inferred as strictly as text is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -16,14 +16,17 @@ from pydantic import BaseModel, ConfigDict
 
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_connectors.arrow_types import canonical_type, plain_rows
-from datarecs_connectors.errors import (
-    CorruptSourceError,
-    SchemaChangedError,
-    SourceLimitError,
-)
+from datarecs_connectors.errors import SchemaChangedError, SourceLimitError, column_difference
 from datarecs_connectors.extracting import Batches
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import filter_of
+from datarecs_connectors.parquet_files import (
+    ParquetPlace,
+    dictionary_bytes,
+    long_dictionaries,
+    open_parquet,
+    read_batches,
+)
 from datarecs_connectors.probing import probe_files
 from datarecs_connectors.typed_columns import kept_rows, taken, valid_texts
 from datarecs_connectors.typed_text import TypedColumn, table_of, typed
@@ -38,12 +41,11 @@ from datarecs_core.comparison.scan import (
 )
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
-from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 BATCH_ROWS = 10_000
 MAX_COLUMNS = 2_000
 _INT96 = "INT96 (a time that says of no zone what it is in; TIMESTAMP does)"
-_STRING_LIMIT, _CONTAINER_LIMIT = 64 * 1024 * 1024, 1_000_000
 
 
 class ParquetOptions(BaseModel):
@@ -68,8 +70,7 @@ class ParquetConnector:
             pinned = self.tree.pin(source.path or "")
             unless_held.callback(pinned.close)
             files = tuple(
-                replace(file, rows=self._open(file.path).metadata.num_rows)
-                for file in pinned.pin.files
+                replace(file, rows=self._open(file).metadata.num_rows) for file in pinned.pin.files
             )
             unless_held.pop_all()
         return replace(pinned, pin=replace(pinned.pin, files=files))
@@ -81,7 +82,7 @@ class ParquetConnector:
         What cannot be compared is told, and refused where somebody names it.
         """
         files = _files(pin)
-        found = [self._schema(file.path) for file in files]
+        found = [self._schema(file) for file in files]
         schemas = [schema for schema, _ in found]
         if self.options.merge_schema:
             schema = _merged(source.name, files, schemas)
@@ -108,12 +109,13 @@ class ParquetConnector:
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         names = [column.physical or "" for column in scan.columns]
+        kinds = {column.name: column.type for column in scan.schema.columns}
         wanted = filter_of(scan)
         for file in _files(scan.pin):
             hive = _hive_plains(scan, file.path) if self.options.hive_partitions else {}
             absent = dict.fromkeys((*names, *wanted.columns))
             stored = [name for name in absent if name not in hive]
-            for batch in self._batches(file.path, stored):
+            for batch in self._batches(file, stored, kinds):
                 held = batch.schema.names
                 if held == names and wanted.condition is None:
                     yield from plain_rows(batch)
@@ -133,7 +135,7 @@ class ParquetConnector:
         for file in files:
             folders = _hive_values(file.path) if self.options.hive_partitions else {}
             stored = [name for name in asked if name not in folders]
-            for batch in self._batches(file.path, stored):
+            for batch in self._batches(file, stored, kinds):
                 columns = {
                     name: _of_folder(folders.get(name), kinds[name], batch.num_rows)
                     if name in folders or name not in batch.schema.names
@@ -152,7 +154,7 @@ class ParquetConnector:
             told = f"{rows} rows, more than {limits.max_rows} (max_rows)"
             raise SourceLimitError(scan.source, told)
         names = frozenset(column.physical or "" for column in scan.columns)
-        size = sum(self._decoded(file.path, names) for file in _files(scan.pin))
+        size = sum(self._decoded(file, names) for file in _files(scan.pin))
         if size > limits.max_bytes:
             told = f"{size} decoded bytes, more than {limits.max_bytes} (max_bytes)"
             raise SourceLimitError(scan.source, told)
@@ -164,14 +166,16 @@ class ParquetConnector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _schema(self, path: str) -> tuple[pa.Schema, frozenset[str]]:
+    def _schema(self, file: PinnedFile) -> tuple[pa.Schema, frozenset[str]]:
         """Of a file, and which of its columns hold times as INT96."""
-        file = self._open(path)
-        return file.schema_arrow, _zoneless(file)
+        opened = self._open(file)
+        return opened.schema_arrow, _zoneless(opened)
 
-    def _decoded(self, path: str, names: frozenset[str]) -> int:
-        """Bytes of these columns' pages; what a dictionary repeats counts once."""
-        found, metadata = 0, self._open(path).metadata
+    def _decoded(self, file: PinnedFile, names: frozenset[str]) -> int:
+        """Bytes of these columns' pages, and of what short dictionaries stand for."""
+        with self.tree.open_pinned(file) as opened:
+            found = dictionary_bytes(opened, self._place(file), names)
+            metadata = open_parquet(opened, self._place(file)).metadata
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             leaves = map(group.column, range(group.num_columns))
             found += sum(
@@ -181,29 +185,26 @@ class ParquetConnector:
             )
         return found
 
-    def _open(self, path: str) -> pq.ParquetFile:
-        try:
-            return pq.ParquetFile(
-                self.tree.absolute(path),
-                thrift_string_size_limit=_STRING_LIMIT,
-                thrift_container_size_limit=_CONTAINER_LIMIT,
-                page_checksum_verification=True,
-            )
-        except (pa.ArrowException, OSError) as cause:
-            raise CorruptSourceError(
-                self.tree.source, f"{path} is no readable Parquet file ({_first_line(cause)})"
-            ) from cause
+    def _open(self, file: PinnedFile) -> pq.ParquetFile:
+        with self.tree.open_pinned(file) as opened:
+            return open_parquet(opened, self._place(file))
 
-    def _batches(self, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        file = self._open(path)
-        try:
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
-                # Columns come in the file's order; what was asked for counts, where it is there.
-                yield batch.select([name for name in columns if name in batch.schema.names])
-        except (pa.ArrowException, OSError) as cause:
-            raise CorruptSourceError(
-                self.tree.source, f"{path} cannot be read to its end ({_first_line(cause)})"
-            ) from cause
+    def _place(self, file: PinnedFile) -> ParquetPlace:
+        return ParquetPlace(source=self.tree.source, path=file.path)
+
+    def _batches(
+        self, file: PinnedFile, columns: Sequence[str], kinds: Mapping[str, CanonicalType]
+    ) -> Iterator[pa.RecordBatch]:
+        texts = frozenset(name for name in columns if kinds[name].kind is TypeKind.TEXT)
+        with self.tree.open_pinned(file) as opened:
+            place = self._place(file)
+            stored = open_parquet(opened, place)
+            repeated = long_dictionaries(stored.metadata, texts, BATCH_ROWS)
+            if repeated:
+                stored = open_parquet(opened, place, dictionaries=repeated)
+        for batch in read_batches(stored, place, rows=BATCH_ROWS, columns=columns):
+            # Columns come in the file's order.
+            yield batch.select([name for name in columns if name in batch.schema.names])
 
 
 def _files(pin: Pin) -> tuple[PinnedFile, ...]:
@@ -267,10 +268,12 @@ def _of_folder(text: str | None, kind: CanonicalType, rows: int) -> TypedColumn:
 
 
 def _check_alike(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> None:
-    for file, other in zip(files, schemas, strict=True):
-        if not schemas[0].equals(other):
-            names, told = (files[0].path, file.path), _difference(schemas[0], other)
-            raise SchemaChangedError(source, names, told)
+    """Columns are read by name, so that their order does not count."""
+    first = sorted(schemas[0], key=str)
+    for file, schema in zip(files, schemas, strict=True):
+        if first != sorted(schema, key=str):
+            paths = (files[0].path, file.path)
+            raise SchemaChangedError(source, paths, _difference(schemas[0], schema))
 
 
 def _merged(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -294,9 +297,8 @@ def _merged(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schem
 
 
 def _difference(one: pa.Schema, other: pa.Schema) -> str:
+    """Missing and added columns; else those whose types differ."""
+    if set(one.names) != set(other.names):
+        return column_difference(one.names, other.names)
     here, there = {str(field) for field in one}, {str(field) for field in other}
-    return "; ".join(sorted(here ^ there)[:4]) or "another order"
-
-
-def _first_line(cause: Exception) -> str:
-    return (str(cause).splitlines() or [type(cause).__name__])[0][:200]
+    return "; ".join(sorted(here ^ there)[:4]) or "a name is repeated in one of them"

@@ -37,13 +37,13 @@ def probe_files(tree: FileTree, source: Source | None) -> Sequence[ProbeStep]:
     """The folder is there; the source's files are found and can be opened."""
 
     def folder() -> str:
-        found = len(tree.find("*")) if not tree.any_path else 0
-        return f"{found} files" if found else "the folder may be read"
+        count = len(tree.find("*")) if not tree.any_path else 0
+        return f"{count} files" if count else "the folder may be read"
 
     def files() -> str:
-        found = tree.find(source.path or "*") if source else []
-        for name in found:
+        names = tree.find(source.path or "*") if source else []
+        for name in names:
             tree.open(name).close()
-        return f"{len(found)} files can be read"
+        return f"{len(names)} files can be read"
 
     return steps(("folder", folder), *((("files", files),) if source else ()))

@@ -15,8 +15,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from datarecs_application.ports.comparing import Connector
+from datarecs_connectors.confinement import SYSTEM_FOLDERS, FileId, file_ids
 from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
-from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.locations import Places
 from datarecs_connectors.querying import QueriedFiles, Readable
 from datarecs_core.comparison.scan import Scan
@@ -38,12 +39,19 @@ class Surroundings:
     """What the place where sources are opened allows."""
 
     roots: tuple[Path, ...]
-    """Folders below which file sources may lie."""
+    """Folders below which file sources of the tenant may lie."""
     policy: Policy
     """Which addresses may be dialled."""
     now: Callable[[], datetime]
     any_path: bool = False
     """`datarecs compare`: file sources without a connection, with the user's own rights."""
+    excluded: tuple[Path, ...] = ()
+    """Folders and files of the platform, which no source reads wherever the roots lie."""
+
+    @property
+    def excluded_ids(self) -> frozenset[FileId]:
+        """Empty for a user's own rights."""
+        return frozenset() if self.any_path else file_ids((*SYSTEM_FOLDERS, *self.excluded))
 
 
 def open_connector(
@@ -135,7 +143,11 @@ def _iceberg(
         connection.config,
         secrets,
         places=Places(
-            source=source.name, roots=around.roots, now=around.now, any_path=around.any_path
+            source=source.name,
+            roots=around.roots,
+            now=around.now,
+            any_path=around.any_path,
+            excluded=around.excluded_ids,
         ),
         policy=around.policy,
     )
@@ -143,7 +155,10 @@ def _iceberg(
 
 def _tree(source: Source, connection: Connection | None, around: Surroundings) -> FileTree:
     if connection is not None and isinstance(connection.config, FilesConfig):
-        return FileTree.below(source.name, connection.config.root, around.roots, around.now)
+        allowed = Allowed(
+            source=source.name, roots=around.roots, now=around.now, excluded=around.excluded_ids
+        )
+        return FileTree.below(connection.config.root, allowed)
     if connection is None and around.any_path:
         return FileTree(source=source.name, root=around.roots[0], now=around.now, any_path=True)
     raise ConnectionFailedError(source.name, "it needs a connection of type files")

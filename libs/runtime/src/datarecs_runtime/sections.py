@@ -170,8 +170,16 @@ class Egress(Section):
 
 class Files(Section):
     roots: Paths = ()
-    """Folders below which file sources may lie, mounted read-only. Empty: no file sources, except
-    in profile `local`, where it is the project directory."""
+    """Folders below which file sources may lie, mounted read-only. A tenant reads
+    `<root>/<tenant id>/` alone, unless `owner` is set. Empty: no file sources, except in profile
+    `local`, where it is the project directory."""
+    owner: UUID | None = None
+    """Id of the one tenant that reads all files below the roots; other tenants then read none.
+    `datarecs up` sets it to tenant `default`. None: every tenant has a folder of its own."""
+    excluded: Paths = ()
+    """Folders and files that no source reads, wherever the roots lie. `datarecs up` sets its data
+    directory. The folders of `blob`, `worker.scratch_dir` and `secrets.file_root`, files that
+    settings name, `datarecs.toml` and every folder named `.datarecs` are always excluded."""
 
 
 class LogFormat(StrEnum):

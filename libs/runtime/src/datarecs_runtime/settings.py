@@ -176,6 +176,17 @@ class Environment(PydanticBaseSettingsSource):
         return values
 
 
+def settings_files() -> tuple[Path, ...]:
+    """Files and folders with settings or secrets of this process, whether they exist or not."""
+    named = [
+        Path(value)
+        for name, value in os.environ.items()
+        if name.startswith(PREFIX) and name.endswith("_FILE") and value
+    ]
+    folder = Path(os.environ.get(SECRETS_DIR) or DEFAULT_SECRETS_DIR)
+    return (*named, folder, PROJECT_FILE.absolute(), USER_FILE.expanduser())
+
+
 def _from_file(name: str) -> str | None:
     named = os.environ.get(f"{name}_FILE")
     if named:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
+from uuid import UUID
 
 from datarecs_application.child_frames import (
     FINISHED,
@@ -24,8 +25,10 @@ from datarecs_application.child_frames import (
     STOP,
     Reader,
 )
+from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.values import TenantId
 from datarecs_events.catalogue import Service
 from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
@@ -153,15 +156,25 @@ def egress_policy_of(hello: Reader) -> Policy:
     )
 
 
-def tools_of(hello: Reader, spark: SparkRuntime) -> Tools:
-    surroundings = Surroundings(
+def surroundings_of(hello: Reader, tenant: TenantId) -> Surroundings:
+    """What a run of the tenant may open."""
+    owner = hello.maybe("files_owner", str)
+    roots = TenantRoots(
         roots=tuple(Path(root) for root in hello.of("roots", list)),
+        owner=None if owner is None else UUID(owner),
+    )
+    return Surroundings(
+        roots=roots.of(tenant),
         policy=egress_policy_of(hello),
         now=SystemClock().now,
+        excluded=tuple(Path(path) for path in hello.of("excluded", list)),
     )
+
+
+def tools_of(hello: Reader, spark: SparkRuntime) -> Tools:
     return Tools(
-        connect=lambda source, connection, secrets: open_connector(
-            source, connection, secrets, surroundings=surroundings
+        connect=lambda tenant, source, connection, secrets: open_connector(
+            source, connection, secrets, surroundings=surroundings_of(hello, tenant)
         ),
         engine=lambda plan, key, directory: spark.engine(plan, key=key, directory=directory),
         blobs=open_blob_stores(hello.of("blob_url", str)),

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from datarecs_application.assignments import Preparing
 from datarecs_application.loops.heartbeat import Heartbeat
@@ -36,6 +37,7 @@ from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
 from datarecs_runtime.sections import Spark
+from datarecs_runtime.settings import settings_files
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored, job_of
 
@@ -129,9 +131,8 @@ def _heartbeat(pulse: Database, ttl: timedelta, metrics: PrometheusMetrics) -> H
 
 
 def _preparing(settings: Settings) -> Preparing:
-    surroundings = Surroundings(
-        roots=_roots(settings), policy=egress_policy(settings), now=SystemClock().now
-    )
+    # Files are opened by the child alone.
+    surroundings = Surroundings(roots=(), policy=egress_policy(settings), now=SystemClock().now)
 
     def connect(
         source: Source, connection: Connection | None, secrets: Mapping[str, str]
@@ -165,6 +166,14 @@ def _roots(settings: Settings) -> tuple[Path, ...]:
     return (Path.cwd(),)
 
 
+def private_places(settings: Settings) -> tuple[Path, ...]:
+    """Folders and files of the platform, which no source reads."""
+    folders = (settings.worker.scratch_dir, settings.secrets.file_root, *settings.files.excluded)
+    blobs = Path(unquote(urlsplit(settings.blob.url).path))
+    named = (folder for folder in folders if folder is not None)
+    return tuple(path.absolute() for path in (blobs, *named, *settings_files()))
+
+
 def _warm_child(settings: Settings, clock: SystemClock, scratch: Path) -> WarmChild:
     environment = {
         name: value for name, value in process_environment().items() if name in INHERITED
@@ -188,6 +197,8 @@ def hello_frame(settings: Settings, scratch: Path) -> dict[str, JsonValue]:
         "java_options": settings.java.options,
         "scratch": str(scratch),
         "roots": [str(root) for root in _roots(settings)],
+        "files_owner": None if settings.files.owner is None else str(settings.files.owner),
+        "excluded": [str(path) for path in private_places(settings)],
         "profile": policy.profile.value,
         "allowed_cidrs": [str(network) for network in policy.allowed_cidrs],
         "denied_cidrs": [str(network) for network in policy.denied_cidrs],

@@ -42,7 +42,8 @@ EXTRACTS, DIFFERENCES = "extract", "differences"
 """Folders of an attempt."""
 EngineOf = Callable[[ComparisonPlan, bytes, Path], Engine]
 """The engine of one run: plan, key of break ids, directory for differences."""
-Connect = Callable[[Source, Connection | None, Mapping[str, str]], Connector]
+Connect = Callable[[TenantId, Source, Connection | None, Mapping[str, str]], Connector]
+"""Opens a source of a tenant over its connection with the resolved secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
             if name.startswith(prefix)
         }
         connection = assigned.connections.get(source.connection or "")
-        return tools.connect(source, connection, secrets)
+        return tools.connect(assigned.tenant_id, source, connection, secrets)
 
     return Means(
         connect=connect,

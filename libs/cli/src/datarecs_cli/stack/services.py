@@ -97,6 +97,8 @@ SERVICES: tuple[Service, ...] = (
             "DATARECS_WORKER__SCRATCH_DIR": "{data}/scratch",
             "DATARECS_WORKER__DRAIN_S": "10",
             "DATARECS_FILES__ROOTS": "{project}",
+            "DATARECS_FILES__OWNER": "{tenant}",
+            "DATARECS_FILES__EXCLUDED": "{data}",
         },
     ),
     Service(

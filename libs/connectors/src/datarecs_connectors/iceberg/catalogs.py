@@ -5,6 +5,7 @@ tables where they only should look, load classes that a server names, and dial a
 checked.
 """
 
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from datarecs_connectors.errors import (
     ConnectionFailedError,
     CorruptSourceError,
     QueryFailedError,
+    SnapshotLostError,
     SourceLimitError,
 )
 from datarecs_connectors.http_json import MAX_BYTES, JsonServer
@@ -151,9 +153,12 @@ class Catalog:
     def _in_sqlite(self, file: str, values: Mapping[str, str]) -> list[Row]:
         path = self.places.folder(file)
         tree, name = self.places.tree(str(path))
-        if not tree.absolute(name).is_file():
-            raise ConnectionFailedError(self.source, f"there is no catalog file {file!r}")
-        tree.open(name).close()  # no link leads to it
+        try:
+            before = tree.identity(name)
+        except SnapshotLostError as cause:
+            raise ConnectionFailedError(
+                self.source, f"there is no catalog file {file!r}; correct `sqlite`"
+            ) from cause
         try:
             with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
                 database.row_factory = sqlite3.Row
@@ -162,6 +167,7 @@ class Catalog:
             raise ConnectionFailedError(
                 self.source, f"{file!r} is no SQL catalog: it has no readable table iceberg_tables"
             ) from cause
+        tree.check_same_file(name, before)
         return [dict(row) for row in found]
 
     def _newest(self, warehouse: Path, table: TableName) -> Path:
@@ -172,25 +178,30 @@ class Catalog:
         if not all(_plain(level) for level in (*table.namespace, table.name)):
             raise self.missing(table)
         folder = warehouse.joinpath(*table.namespace, table.name, "metadata")
-        tree, name = self.places.tree(str(folder / _HINT))
-        if not tree.absolute(name).parent.is_dir():
+        names = self._names_in(folder)
+        if names is None:
             raise self.missing(table)
-        hint = self._hint(folder)
+        hint = self._hint(folder) if _HINT in names else ""
         if hint.endswith(".metadata.json") and _plain(hint):
             return folder / hint
         versions = {
-            int(found[1]): entry.name
-            for entry in folder.iterdir()
-            if (found := _VERSION.fullmatch(entry.name))
+            int(version[1]): name for name in names if (version := _VERSION.fullmatch(name))
         }
         if not versions:
             raise self.missing(table)
         return folder / versions[max(versions)]
 
+    def _names_in(self, folder: Path) -> list[str] | None:
+        """Names in a folder of the warehouse; None where there is no such folder."""
+        tree, name = self.places.tree(str(folder))
+        try:
+            with tree.confinement.open_folder(tuple(name.strip("/").split("/"))) as descriptor:
+                return [entry.name for entry in os.scandir(descriptor)]
+        except FileNotFoundError:
+            return None
+
     def _hint(self, folder: Path) -> str:
         tree, name = self.places.tree(str(folder / _HINT))
-        if not tree.absolute(name).is_file():
-            return ""
         with tree.open(name) as file:
             return file.read(1_024).decode("utf-8", "replace").strip()
 

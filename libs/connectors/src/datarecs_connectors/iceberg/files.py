@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from datarecs_connectors.errors import PermissionDeniedError
+from datarecs_connectors.errors import PermissionDeniedError, SnapshotLostError
 from datarecs_connectors.locations import Places
 
 
@@ -42,8 +42,11 @@ class TableFile(InputFile):
             return os.fstat(file.fileno()).st_size
 
     def exists(self) -> bool:
-        tree, name = self._places.tree(self.location)
-        return tree.absolute(name).is_file()
+        try:
+            self.open().close()
+        except SnapshotLostError:
+            return False
+        return True
 
     def open(self, seekable: bool = True) -> BinaryIO:  # noqa: ARG002, FBT001, FBT002  pyiceberg's signature; a binary file is its InputStream
         tree, name = self._places.tree(self.location)

@@ -19,10 +19,15 @@ from datarecs_connectors.iceberg.deletes import DeadRows, Positions, alive
 from datarecs_connectors.iceberg.files import TableFiles
 from datarecs_connectors.iceberg.planning import PlannedFile
 from datarecs_connectors.iceberg.snapshots import FrozenTable
+from datarecs_connectors.parquet_files import (
+    ParquetPlace,
+    long_dictionaries,
+    open_parquet,
+    read_batches,
+)
 from datarecs_connectors.typed_text import TypedColumn
 
 BATCH_ROWS = 65_536
-_STRING_LIMIT, _CONTAINER_LIMIT = 64 * 1024 * 1024, 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,21 +64,15 @@ class TableReader:
     @contextmanager
     def opened(self, path: str) -> Iterator[pq.ParquetFile]:
         """A Parquet file of the table; with limits, since its footer is written by others."""
+        place = ParquetPlace(source=self.table.source, path=path.rpartition("/")[2])
         with self.files.new_input(path).open() as file:
             try:
-                yield pq.ParquetFile(
-                    file,
-                    thrift_string_size_limit=_STRING_LIMIT,
-                    thrift_container_size_limit=_CONTAINER_LIMIT,
-                    page_checksum_verification=True,
-                    coerce_int96_timestamp_unit="us",
-                )
+                stored = open_parquet(file, place)
+                texts = frozenset(stored.schema_arrow.names)
+                repeated = long_dictionaries(stored.metadata, texts, BATCH_ROWS)
+                yield open_parquet(file, place, dictionaries=repeated) if repeated else stored
             except (pa.ArrowException, OSError) as cause:
-                why = (str(cause).splitlines() or [type(cause).__name__])[0][:200]
-                name = path.rpartition("/")[2]
-                raise CorruptSourceError(
-                    self.table.source, f"{name} cannot be read to its end ({why})"
-                ) from cause
+                raise place.error(cause) from None
 
     def _keys(self, file: PlannedFile, fields: Sequence[NestedField]) -> Iterator[pa.RecordBatch]:
         names = [str(field.field_id) for field in fields]
@@ -93,7 +92,8 @@ class TableReader:
             if not opened.metadata.num_rows:
                 kept = [found.field(name) for name in names]
                 yield 0, pa.RecordBatch.from_pylist([], pa.schema(kept)), columns
-            for batch in opened.iter_batches(BATCH_ROWS, columns=names):
+            place = ParquetPlace(source=self.table.source, path=columns.name)
+            for batch in read_batches(opened, place, rows=BATCH_ROWS, columns=names):
                 yield start, batch, columns
                 start += batch.num_rows
         if start != file.file.record_count:

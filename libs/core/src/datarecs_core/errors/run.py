@@ -71,30 +71,40 @@ class RunDetail(ErrorCode):
     CORRUPT_SOURCE = Entry(
         docs_id="DR3009",
         meaning="A file of a source cannot be read as what it says it is.",
-        causes="A broken upload, a wrong checksum, an unterminated quote, another encoding.",
-        remedy="The message names file and line or row group; deliver the file again.",
+        causes="A broken upload, a wrong checksum, an unterminated quote, a NUL byte, another "
+        "encoding such as UTF-16, a name that ends in `.gz` or `.zst` on a file that is not "
+        "compressed so.",
+        remedy="The message names file and line or row group, and how to convert the file; deliver "
+        "it again.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     SOURCE_LIMIT = Entry(
         docs_id="DR3010",
         meaning="A source is larger than the limit for rows, bytes, files, columns or a value.",
-        causes="More data than planned, or a file that decompresses without end.",
-        remedy="Narrow the source by a filter, or ask for a higher quota.",
+        causes="More data than planned, or a compressed file that unpacks to more than 200 times "
+        "its size.",
+        remedy="Raise the limit that the message names, narrow the source by a filter, or deliver "
+        "the file unpacked.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     SOURCE_UNSUPPORTED = Entry(
         docs_id="DR3011",
         meaning="A source uses a type, version or feature that the connector cannot read.",
-        causes="An exotic column type, an encrypted file, a server that is too old.",
-        remedy="Leave the column out or cast it in the source; the message names it.",
+        causes="A column type that cannot be compared, an archive such as zip or tar, a format "
+        "other than the one declared, an encrypted file, a pipe or device, a server that is too "
+        "old.",
+        remedy="Do what the message says: leave the column out, cast it in the source, or unpack "
+        "or convert the file.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     SCHEMA_CHANGED = Entry(
         docs_id="DR3012",
-        meaning="A source's columns changed between planning and reading.",
-        causes="A migration ran while the run was under way.",
-        remedy="Run again.",
-        retryable=True,
+        meaning="A source's columns changed while it was read, or its files have different "
+        "columns.",
+        causes="A migration ran while the run was under way; files with different headers under "
+        "one path.",
+        remedy="Write the files with the same columns or read them as separate sources; the "
+        "message names two files and their columns. After a migration run again.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     STATEMENT_TIMEOUT = Entry(
@@ -297,6 +307,16 @@ class RunDetail(ErrorCode):
         remedy="Cancel runs through datarecs; run again.",
         retryable=True,
         run_code=RunErrorCode.UNKNOWN,
+    )
+    PATH_REFUSED = Entry(
+        docs_id="DR3042",
+        meaning="The path of a source leads where its tenant may not read.",
+        causes="A `..`, a drive letter, a network path or a URL in the path; a folder outside the "
+        "tenant's own below `DATARECS_FILES__ROOTS`; a link; a folder of the platform, such as "
+        "`.datarecs`; an Iceberg table whose metadata names such a file.",
+        remedy="Name a file or folder below the connection's root without links, or ask the "
+        "operator to make it available in the tenant's folder.",
+        run_code=RunErrorCode.QUERY_FAILED,
     )
 
     @property

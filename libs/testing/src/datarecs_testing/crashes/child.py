@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from datarecs_application.child_frames import FINISHED, READY, RUN, STOP, Reader
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.extracted import rows_of
-from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_connectors.registry import open_connector
 from datarecs_core import crashing
 from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection
+from datarecs_core.values import TenantId
 from datarecs_memory.engine import MemoryEngine
-from datarecs_reconciliation_worker.child import egress_policy_of
+from datarecs_reconciliation_worker.child import surroundings_of
 from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
@@ -57,13 +58,13 @@ class Bench:
         )
 
     def _connect(
-        self, source: Source, connection: Connection | None, secrets: Mapping[str, str]
+        self,
+        tenant: TenantId,
+        source: Source,
+        connection: Connection | None,
+        secrets: Mapping[str, str],
     ) -> Connector:
-        surroundings = Surroundings(
-            roots=tuple(Path(root) for root in self.hello.of("roots", list)),
-            policy=egress_policy_of(self.hello),
-            now=SystemClock().now,
-        )
+        surroundings = surroundings_of(self.hello, tenant)
         made = open_connector(source, connection, secrets, surroundings=surroundings)
         self._connectors[source.name] = made
         return made

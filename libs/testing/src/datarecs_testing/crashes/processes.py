@@ -184,6 +184,7 @@ class Processes:
         if process == WORKER:
             settings["DATARECS_WORKER__SCRATCH_DIR"] = str(self.folder / "scratch")
             settings["DATARECS_FILES__ROOTS"] = str(self.folder)
+            settings["DATARECS_FILES__OWNER"] = str(self.tenant)
             settings["DATARECS_SPARK__DRIVER_MEMORY"] = "600m"
             settings["DATARECS_WORKER__MAX_PARALLELISM"] = str(self.slots)
             settings |= self.java

@@ -1,0 +1,200 @@
+"""Opening files that a tenant names: below a root, without links, and never one of the platform's.
+
+One module because every reader of files opens through it. A path is walked component by component
+from the descriptor of its root, so that what is checked is what is opened; a file is read only when
+it is a regular file.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from datarecs_connectors.errors import (
+    PathRefusedError,
+    PermissionDeniedError,
+    SourceUnsupportedError,
+)
+
+DATA_DIRECTORY = ".datarecs"
+"""Name of the folder in which `datarecs up` keeps keys, passwords and data."""
+SYSTEM_FOLDERS = (Path("/proc"), Path("/sys"))
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_PRIVATE = "it lies in a folder that the platform keeps for itself"
+_SPECIAL = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+FileId = tuple[int, int]
+"""Device and inode."""
+
+
+def file_ids(paths: Iterable[Path]) -> frozenset[FileId]:
+    """Of the files and folders that exist; links are followed."""
+    ids = set()
+    for path in paths:
+        with suppress(OSError):
+            ids.add(_file_id(path.stat()))
+    return frozenset(ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """A folder of a connection inside a root, and what is closed to it."""
+
+    source: str
+    root: Path
+    """Which the operator allows; links on the way to it are the operator's."""
+    folder: tuple[str, ...] = ()
+    """From the root to the connection's folder."""
+    excluded: frozenset[FileId] = frozenset()
+    """Folders and files that no source reads, wherever the root lies."""
+    follows_links: bool = False
+    """`datarecs compare`: the user's own rights, links and special names included."""
+
+    @contextmanager
+    def open_folder(self, parts: tuple[str, ...] = ()) -> Iterator[int]:
+        """A descriptor of a folder.
+
+        Raises:
+            FileNotFoundError: there is none.
+            PathRefusedError: the way to it leads through a link or into an excluded folder.
+            PermissionDeniedError: the operating system says no.
+        """
+        way = (*self.folder, *parts)
+        with self._errors("/".join(way) or str(self.root)):
+            descriptor = os.open(self.root, _FLAGS | os.O_DIRECTORY)
+            try:
+                self._check_root(os.fstat(descriptor))
+                for part in way:
+                    deeper = self._enter(descriptor, part)
+                    os.close(descriptor)
+                    descriptor = deeper
+            except BaseException:
+                os.close(descriptor)
+                raise
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def open_child(self, folder: int, name: str) -> Iterator[int]:
+        """A folder inside an open one. Raises what `open_folder` raises."""
+        with self._errors(name):
+            descriptor = self._enter(folder, name)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def open_file(self, name: str) -> Iterator[int]:
+        """A descriptor of a regular file by its path below the folder.
+
+        Raises:
+            SourceUnsupportedError: it is a folder, a pipe, a socket or a device.
+            FileNotFoundError, PathRefusedError, PermissionDeniedError: as `open_folder`.
+        """
+        *above, last = (part for part in name.split("/") if part not in {"", "."})
+        with self.open_folder(tuple(above)) as folder:
+            with self._errors(name):
+                descriptor = self._open_regular(folder, last, name)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+    def _open_regular(self, folder: int, last: str, name: str) -> int:
+        self._check_name(last)
+        # Opening a device may act on it, and so it is looked at before.
+        self._check_regular(self._status(last, folder), name)
+        descriptor = os.open(last, _FLAGS | self._nofollow, dir_fd=folder)
+        try:
+            status = os.fstat(descriptor)
+            self._check_regular(status, name)
+            self._check_excluded(status)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _enter(self, folder: int, part: str) -> int:
+        self._check_name(part)
+        try:
+            descriptor = os.open(part, _FLAGS | os.O_DIRECTORY | self._nofollow, dir_fd=folder)
+        except OSError:
+            if stat.S_ISLNK(self._status(part, folder).st_mode):
+                raise self._link_error() from None
+            raise
+        try:
+            self._check_excluded(os.fstat(descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _status(self, name: str, folder: int) -> os.stat_result:
+        return os.stat(name, dir_fd=folder, follow_symlinks=self.follows_links)
+
+    @property
+    def _nofollow(self) -> int:
+        return 0 if self.follows_links else os.O_NOFOLLOW
+
+    def _check_name(self, part: str) -> None:
+        if part == DATA_DIRECTORY and not self.follows_links:
+            raise PathRefusedError(self.source, _PRIVATE)
+        if part in {"", ".", ".."} or "/" in part or "\0" in part:
+            raise PathRefusedError(self.source, "a part of the path is no name of a file or folder")
+
+    def _check_root(self, status: os.stat_result) -> None:
+        """A root inside an excluded folder is excluded with all that it holds."""
+        self._check_excluded(status)
+        if not self.excluded and self.follows_links:
+            return
+        real = Path(os.path.realpath(self.root))
+        inside = DATA_DIRECTORY in real.parts and not self.follows_links
+        if inside or not self.excluded.isdisjoint(file_ids(real.parents)):
+            raise PathRefusedError(self.source, _PRIVATE)
+
+    def _check_excluded(self, status: os.stat_result) -> None:
+        if _file_id(status) in self.excluded:
+            raise PathRefusedError(self.source, _PRIVATE)
+
+    def _check_regular(self, status: os.stat_result, name: str) -> None:
+        if stat.S_ISLNK(status.st_mode):
+            raise self._link_error()
+        if not stat.S_ISREG(status.st_mode):
+            kind = next((word for is_it, word in _SPECIAL if is_it(status.st_mode)), "special")
+            raise SourceUnsupportedError(
+                self.source, f"{name} is {kind}; only regular files are read"
+            )
+
+    def _link_error(self) -> PathRefusedError:
+        return PathRefusedError(
+            self.source, "it leads through a link; name the file or folder that the link points to"
+        )
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except NotADirectoryError as cause:
+            raise FileNotFoundError(name) from cause
+        except FileNotFoundError:
+            raise
+        except PermissionError as cause:
+            raise PermissionDeniedError(
+                self.source, f"{name} may not be read by the worker's user; grant it the read right"
+            ) from cause
+        except (OSError, ValueError) as cause:
+            raise SourceUnsupportedError(self.source, f"{name} cannot be opened") from cause
+
+
+def _file_id(status: os.stat_result) -> FileId:
+    return status.st_dev, status.st_ino

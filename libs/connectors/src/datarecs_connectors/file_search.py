@@ -1,0 +1,82 @@
+"""Which files a path with patterns names: found through descriptors, so that no link is followed.
+
+Apart from `confinement`, which opens what has one name.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from datarecs_connectors.confinement import Confinement
+from datarecs_connectors.errors import PathRefusedError, SourceLimitError
+
+MAX_DEPTH = 64
+"""Folders below the connection's."""
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSearch:
+    """Files that match a pattern, found through descriptors; links are not followed."""
+
+    confinement: Confinement
+
+    def matches(self, folder: int, parts: tuple[str, ...], above: tuple[str, ...]) -> Iterator[str]:
+        """A last component may also be a folder of files."""
+        if not parts:
+            return
+        if len(above) > MAX_DEPTH:
+            raise SourceLimitError(
+                self.confinement.source, f"folders are nested more than {MAX_DEPTH} deep"
+            )
+        head, rest = parts[0], parts[1:]
+        is_pattern = bool(_WILD & set(head))
+        for name in self._names(folder, head, is_pattern=is_pattern):
+            here = (*above, name)
+            if self._is_folder(folder, name, is_pattern=is_pattern):
+                with self._entered(folder, name, is_pattern=is_pattern) as deeper:
+                    if deeper is not None:
+                        yield from self.matches(deeper, rest or ("*",), here)
+            elif not rest and (not is_pattern or self._is_file(folder, name)):
+                yield "/".join(here)
+
+    def _names(self, folder: int, pattern: str, *, is_pattern: bool) -> list[str]:
+        if not is_pattern:
+            return [pattern] if self._exists(folder, pattern) else []
+        names = sorted(os.listdir(folder))
+        return [name for name in names if fnmatchcase(name, pattern) and name[0] not in "._"]
+
+    @contextmanager
+    def _entered(self, folder: int, name: str, *, is_pattern: bool) -> Iterator[int | None]:
+        """None for what a pattern matches by chance and may not be read."""
+        with ExitStack() as stack:
+            descriptor: int | None = None
+            try:
+                descriptor = stack.enter_context(self.confinement.open_child(folder, name))
+            except (PathRefusedError, FileNotFoundError):
+                if not is_pattern:
+                    raise
+            yield descriptor
+
+    def _exists(self, folder: int, name: str) -> bool:
+        with suppress(OSError):
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return True
+        return False
+
+    def _is_folder(self, folder: int, name: str, *, is_pattern: bool) -> bool:
+        """A link that is named leads to the error that says so, one that is matched to nothing."""
+        mode = self._mode(folder, name)
+        return stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and not is_pattern)
+
+    def _is_file(self, folder: int, name: str) -> bool:
+        return stat.S_ISREG(self._mode(folder, name))
+
+    def _mode(self, folder: int, name: str) -> int:
+        follows = self.confinement.follows_links
+        with suppress(OSError):
+            return os.stat(name, dir_fd=folder, follow_symlinks=follows).st_mode
+        return 0

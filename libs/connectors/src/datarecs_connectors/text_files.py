@@ -1,0 +1,267 @@
+"""Text files of a source as a stream of bytes: unpacked from gzip or zstd, else refused by name.
+
+One module for CSV and JSON lines, because what a file is does not depend on how its lines are read.
+Suffix and first bytes must agree. What comes out is counted, so that a small file cannot become an
+endless one; memory holds one chunk.
+"""
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from datarecs_connectors.errors import (
+    CorruptSourceError,
+    SourceLimitError,
+    SourceUnsupportedError,
+)
+from datarecs_connectors.file_tree import FileTree
+from datarecs_core.comparison.scan import PinnedFile
+
+CHUNK_BYTES = 1024 * 1024
+FREE_BYTES = 64 * 1024 * 1024
+"""So much may come out of any file, however small it is."""
+MAX_RATIO = 200
+"""Bytes out for each byte in, above `FREE_BYTES`."""
+_HEAD_BYTES = 4096
+
+
+class Packing(StrEnum):
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+_SUFFIXES = {".gz": Packing.GZIP, ".zst": Packing.ZSTD, ".zstd": Packing.ZSTD}
+_OTHER_FORMATS = (
+    (0, b"PK\x03\x04", "a zip archive or an Office workbook"),
+    (0, b"PK\x05\x06", "an empty zip archive"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (0, b"Rar!\x1a\x07", "a rar archive"),
+    (257, b"ustar", "a tar archive"),
+    (0, b"\xfd7zXZ\x00", "an xz file"),
+    (0, b"\x04\x22\x4d\x18", "an lz4 file"),
+    (0, b"%PDF-", "a PDF document"),
+    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document"),
+    (0, b"PAR1\x15", "a Parquet file"),
+    (0, b"ARROW1\x00\x00", "an Arrow file"),
+    (0, b"Obj\x01", "an Avro file"),
+    (0, b"SQLite format 3\x00", "an SQLite database"),
+)
+_PICKLE_PROTOCOLS = range(2, 6)
+_UNPACK = "unpack or convert it, and name the text files"
+
+
+@dataclass(slots=True, kw_only=True)
+class UnpackedBytes:
+    """How much the compressed files of one read may become together."""
+
+    limit: int
+    total: int = 0
+
+
+@dataclass(slots=True)
+class TextMarks:
+    """What is counted while a text passes: lines, quotes and the first NUL byte."""
+
+    quote: bytes = b""
+    lines: int = 0
+    """Line ends so far."""
+    quotes: int = 0
+    last_quote: int = 0
+    """Line of the last quote, from 1."""
+    nul: int | None = None
+    """Line of the first NUL byte, from 1."""
+
+    def add(self, chunk: bytes) -> None:
+        if self.nul is None and (at := chunk.find(b"\0")) >= 0:
+            self.nul = self._line(chunk, at)
+        if self.quote and (count := chunk.count(self.quote)):
+            self.quotes += count
+            self.last_quote = self._line(chunk, chunk.rfind(self.quote))
+        self.lines += chunk.count(b"\n")
+
+    def _line(self, chunk: bytes, at: int) -> int:
+        return self.lines + chunk.count(b"\n", 0, at) + 1
+
+
+def open_text(tree: FileTree, file: PinnedFile, unpacked: UnpackedBytes) -> BinaryIO:
+    """The text of a pinned file; the caller closes it.
+
+    `fileno` answers for a file that is not compressed alone.
+
+    Raises:
+        SnapshotLostError: the file is another one than at its pin.
+        SourceUnsupportedError: it is an archive, or a format that holds no lines of text.
+        CorruptSourceError: suffix and content differ, or it is UTF-16.
+        SourceLimitError: on reading, more comes out than `unpacked` or `MAX_RATIO` allow.
+    """
+    opened = tree.open_pinned(file)
+    text: BinaryIO = opened
+    try:
+        head = opened.read(_HEAD_BYTES)
+        opened.seek(0)
+        packing = _packing(tree.source, file.path, head)
+        if packing is not None:
+            raw = _Unpacked(opened, packing, _Place(tree.source, file.path), unpacked)
+            text = io.BufferedReader(raw, CHUNK_BYTES)
+            head = text.peek(_HEAD_BYTES)[:_HEAD_BYTES]
+        _check_is_text(tree.source, file.path, head)
+    except BaseException:
+        text.close()
+        raise
+    return text
+
+
+def chunks_of(text: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: text.read(CHUNK_BYTES), b"")
+
+
+def nul_error(source: str, place: str) -> CorruptSourceError:
+    return CorruptSourceError(
+        source,
+        f"{place} holds a NUL byte, which no text has; export the file again as UTF-8 text",
+    )
+
+
+def _packing(source: str, path: str, head: bytes) -> Packing | None:
+    suffix = PurePosixPath(path).suffix.lower()
+    named, is_packed = _SUFFIXES.get(suffix), _packing_of(head)
+    if named is is_packed:
+        return named
+    if named is None:
+        raise CorruptSourceError(
+            source,
+            f"the name of {path} says plain text, its first bytes say {is_packed}; "
+            f"name it {path}{_suffix(is_packed)}",
+        )
+    content = f"say {is_packed}" if is_packed else f"are not those of {named}"
+    raise CorruptSourceError(
+        source,
+        f"the name of {path} says {named}, its first bytes {content}; "
+        "deliver the file again, or correct its name",
+    )
+
+
+def _suffix(packing: Packing | None) -> str:
+    return next((suffix for suffix, named in _SUFFIXES.items() if named is packing), "")
+
+
+def _packing_of(head: bytes) -> Packing | None:
+    if head.startswith(b"\x1f\x8b"):
+        return Packing.GZIP
+    is_frame = head.startswith(b"\x28\xb5\x2f\xfd")
+    is_skippable = head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F  # noqa: PLR2004  of the format
+    return Packing.ZSTD if is_frame or is_skippable else None
+
+
+def _check_is_text(source: str, path: str, head: bytes) -> None:
+    kind = _format_of(head)
+    if kind is not None:
+        raise SourceUnsupportedError(source, f"{path} is {kind}; {_UNPACK}")
+    encoding = _wide_encoding(head)
+    if encoding is not None:
+        raise CorruptSourceError(
+            source,
+            f"{path} is encoded in {encoding}, and only UTF-8 is read; convert it: "
+            f"iconv -f {encoding} -t UTF-8",
+        )
+
+
+def _format_of(head: bytes) -> str | None:
+    """Named for messages; None for what may be text. Packed data here is packed twice."""
+    packing = _packing_of(head)
+    if packing is not None:
+        return f"compressed twice, with {packing} inside"
+    for offset, magic, kind in _OTHER_FORMATS:
+        if head[offset : offset + len(magic)] == magic:
+            return kind
+    if head[:3] == b"BZh" and head[4:10] == b"1AY&SY":
+        return "a bzip2 file"
+    if head[:1] == b"\x80" and head[1:2] and head[1] in _PICKLE_PROTOCOLS:
+        return "a Python pickle"
+    return None
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """UTF-16 and UTF-32, by their mark or by the zero half of nearly every letter."""
+    if head.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    pairs = len(head) // 2
+    even, odd = head[0 : 2 * pairs : 2].count(0), head[1 : 2 * pairs : 2].count(0)
+    if pairs and not even and 3 * odd > pairs:
+        return "UTF-16LE"
+    if pairs and not odd and 3 * even > pairs:
+        return "UTF-16BE"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    source: str
+    path: str
+
+
+class _Unpacked(io.RawIOBase):
+    """What comes out of a compressed file, chunk by chunk."""
+
+    def __init__(
+        self, packed: BinaryIO, packing: Packing, place: _Place, unpacked: UnpackedBytes
+    ) -> None:
+        super().__init__()
+        self._packed, self._packing, self._place = packed, packing, place
+        self._all, self._size = unpacked, 0
+        self._stream = pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), packing.value)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        target = memoryview(buffer).cast("B")  # type: ignore[arg-type]  # what io hands over
+        chunk = self._read(self._stream.read, min(len(target), CHUNK_BYTES))
+        target[: len(chunk)] = chunk
+        self._size += len(chunk)
+        self._all.total += len(chunk)
+        self._check_limits()
+        return len(chunk)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+    def _read(self, read: Callable[[int], bytes], size: int) -> bytes:
+        source, path = self._place.source, self._place.path
+        try:
+            return read(size)
+        except OSError as cause:
+            if "too much memory" in str(cause):
+                raise SourceLimitError(
+                    source,
+                    f"{path} needs a window of more than 128 MiB to be unpacked; compress it "
+                    "without --long, or unpack it",
+                ) from None
+            is_cut = "Truncated" in str(cause)
+            fault = "ends in the middle" if is_cut else "is damaged, or other bytes follow it"
+            raise CorruptSourceError(
+                source, f"the {self._packing} data of {path} {fault}; deliver the file again"
+            ) from None
+
+    def _check_limits(self) -> None:
+        source, path = self._place.source, self._place.path
+        if self._all.total > self._all.limit:
+            raise SourceLimitError(
+                source,
+                f"its compressed files unpack to more than {self._all.limit} bytes (max_bytes), "
+                f"reached in {path}; raise limits.max_bytes or read fewer files",
+            )
+        if self._size > FREE_BYTES and self._size > MAX_RATIO * max(self._packed.tell(), 1):
+            raise SourceLimitError(
+                source,
+                f"{path} unpacks to more than {MAX_RATIO} times its size; if that is right, "
+                "deliver it unpacked",
+            )

@@ -180,11 +180,18 @@ def _scan_at(scan: Scan, pin: "JsonValue", place: Path) -> Scan:
     root = place
     if place.is_file() and len(files) == 1:
         root, files = place.parent, [{**files[0], "path": place.name}]
+    files = [_with_size_now(file, root) for file in files]
     taken = cast("FileList", scan.pin).taken_at
     listed = from_document(
         FileList, {"root": str(root.absolute()), "files": files, "taken_at": taken.isoformat()}
     )
     return replace(scan, pin=listed, extract=None)
+
+
+def _with_size_now(file: "Mapping[str, JsonValue]", root: Path) -> "Mapping[str, JsonValue]":
+    """A file that has grown since is read all the same: its rows are what is verified."""
+    place = root / str(file["path"])
+    return {**file, "size_bytes": place.stat().st_size} if place.is_file() else file
 
 
 def _rows(scan: Scan) -> Iterator[tuple[object, ...]]:

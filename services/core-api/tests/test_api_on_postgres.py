@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 
 import psycopg
 import pytest
@@ -105,10 +106,10 @@ def test_fifty_triggers_under_one_key_make_one_run(place: Place) -> None:
 @pytest.mark.case("X01")
 def test_no_route_tells_anything_of_another_tenant(place: Place) -> None:
     house = place.house
-    bob = house.caller(B_TENANT, subject="u-bob")
+    bob = house.caller(B_TENANT, owner="u-bob")
     names = {kind: declare(bob, kind).rpartition("/")[2] for kind in Kind}
     run_id = bob.post(f"/api/v1/jobs/{names[Kind.RECONCILIATION_JOB]}/runs").json()["run_id"]
-    key_id = house.key(B_TENANT, subject="u-bob")[4:16]
+    key_id = house.key(B_TENANT, owner="u-bob")[4:16]
     before = rows_of_b(place.database)
     kinds = {entry.path: kind for kind, entry in KINDS.items()}
     key, asked = house.key(), 0
@@ -218,6 +219,7 @@ def test_lists_keys_deliveries_and_refusals_work_with_this_login(place: Place) -
     assert reader.post(RUNS).status_code == 403
     assert ana.delete(f"/api/v1/keys/{key['key_id']}").status_code == 200
     assert reader.get("/api/v1/whoami").status_code == 401
+    place.house.failures.write_waiting()
     actions = [row[0] for row in place.database.ask("SELECT action FROM datarecs.audit_event")]
     assert {"key.create", "access.refuse", "key.revoke", "sign_in"} <= set(actions)
 
@@ -279,3 +281,30 @@ def test_the_tenant_of_a_row_is_the_keys(place: Place) -> None:
     declare(place.house.caller(B_TENANT))
     rows = place.database.ask("SELECT tenant_id, name FROM datarecs.resource ORDER BY 1")
     assert rows == [(A_TENANT, "ledger-vs-exports"), (B_TENANT, "ledger-vs-exports")]
+
+
+@pytest.mark.case("X14")
+def test_a_key_that_is_being_revoked_makes_no_other_one(place: Place) -> None:
+    """Two transactions at once: whichever comes second sees what the first one did."""
+    ana = place.house.caller()
+    child = ana.post("/api/v1/keys", json={"name": "ci"}).json()
+    maker = place.house.bearing(child["key"])
+    start = Barrier(2)
+
+    def revoke() -> int:
+        start.wait()
+        return int(ana.delete(f"/api/v1/keys/{child['key_id']}").status_code)
+
+    def make() -> int:
+        start.wait()
+        return int(maker.post("/api/v1/keys", json={"name": "late"}).status_code)
+
+    with ThreadPoolExecutor(2) as threads:
+        revoked, made = threads.submit(revoke), threads.submit(make)
+        assert revoked.result() == 200
+        assert made.result() in {201, 401}
+    left = place.database.ask(
+        "SELECT count(*) FROM datarecs.api_key WHERE parent_key_id IS NOT NULL"
+        " AND revoked_at IS NULL"
+    )
+    assert left == [(0,)]

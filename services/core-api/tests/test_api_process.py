@@ -106,9 +106,9 @@ def test_a_peer_cannot_hide_behind_a_forwarding_header(running: Running) -> None
         running.client.get(
             "/api/v1/whoami", headers={**nobody, "X-Forwarded-For": f"198.51.100.{number}"}
         ).status_code
-        for number in range(FAILURES + 1)
+        for number in range(FAILURES.quota + 1)
     ]
-    assert statuses == [401] * FAILURES + [429]
+    assert statuses == [401] * FAILURES.quota + [429]
 
 
 def test_the_result_of_a_run_is_seen_at_once(running: Running) -> None:

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from datarecs_core.runs.model import RunResult, RunStatus
 from datarecs_core.values import RunId
-from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
+from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT
 
 ASKED = "io.datarecs.reconciliation.run.cancel_requested"
@@ -41,11 +41,11 @@ def test_two_cancels_by_two_people_are_one_request(
     house: MemoryApiHouse, ana: TestClient, run: str
 ) -> None:
     first = ana.post(f"{run}/cancel", json={"reason": "the wrong month"})
-    second = house.caller(subject="u-bob").post(f"{run}/cancel", json={"reason": "me too"})
+    second = house.caller(owner="u-bob").post(f"{run}/cancel", json={"reason": "me too"})
     assert [first.status_code, second.status_code] == [202, 202]
     assert first.json()["cancelling"]
     shown = second.json()
-    assert (shown["cancelled_by"], shown["cancel_reason"]) == ("u-ana", "the wrong month")
+    assert (shown["cancelled_by"], shown["cancel_reason"]) == (subject_of(ana), "the wrong month")
     rows = house.store.committed(A_TENANT).outbox.values()
     assert [one.row.type for one in rows].count(ASKED) == 1
 

@@ -271,7 +271,7 @@ class TestAStream:
                 assert answer.status_code == 200
             refused = ana.get(f"{run}/events", headers=STREAM)
             assert (refused.status_code, refused.json()["code"]) == (429, "DR4016")
-            bob = house.caller(subject="u-bob")
+            bob = house.caller(owner="u-bob")
             with bob.stream("GET", f"{run}/events", headers=STREAM) as answer:
                 assert answer.status_code == 200
             assert house.metrics.last("feed_connections", kind="sse") == MAX_PER_PRINCIPAL

@@ -14,7 +14,7 @@ from datarecs_core.runs.model import RunResult, RunStatus
 from datarecs_core.values import RunId
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import stored_below
-from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
+from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.finished_runs import balance_check, books, document
 from datarecs_testing.tables import plan_of
@@ -82,7 +82,7 @@ def ana(finished: Finished) -> TestClient:
 
 @pytest.fixture
 def viewer(finished: Finished) -> TestClient:
-    return finished.house.caller(A_TENANT, Role.VIEWER, subject="u-vera")
+    return finished.house.caller(A_TENANT, Role.VIEWER, owner="u-vera")
 
 
 def sample_reads(finished: Finished) -> list[str]:
@@ -161,7 +161,7 @@ class TestMismatches:
 
     def test_are_read_under_audit(self, finished: Finished, ana: TestClient) -> None:
         ana.get(f"{finished.run}/mismatches")
-        assert sample_reads(finished) == ["u-ana"]
+        assert sample_reads(finished) == [subject_of(ana)]
 
 
 class TestTheReport:
@@ -173,7 +173,7 @@ class TestTheReport:
         )
         assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
         assert "4711" in answer.text
-        assert sample_reads(finished) == ["u-ana"]
+        assert sample_reads(finished) == [subject_of(ana)]
 
     def test_holds_no_rows_for_those_who_may_see_none(
         self, finished: Finished, viewer: TestClient
@@ -191,7 +191,7 @@ class TestTheReport:
         assert answer.headers["content-disposition"].endswith('.json"')
         assert answer.json()["schema"] == "datarecs.run/1"
         assert answer.json()["samples"]["balance-check"]
-        assert sample_reads(finished) == ["u-ana"]
+        assert sample_reads(finished) == [subject_of(ana)]
 
     @pytest.mark.parametrize(
         "status", [RunStatus.ERRORED, RunStatus.CANCELLED, RunStatus.QUEUE_ERRORED]

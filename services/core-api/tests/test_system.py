@@ -64,10 +64,11 @@ def test_kinds_come_in_the_order_of_apply() -> None:
 
 def test_whoami_tells_what_the_key_may() -> None:
     house = memory_api()
-    key = house.key(permissions=["run.trigger", "read"], subject="ci")
+    key = house.key(permissions=["run.trigger", "read"], owner="ci")
     assert house.bearing(key).get("/api/v1/whoami").json() == {
         "tenant_id": str(A_TENANT),
-        "subject": "ci",
+        "subject": f"key:{key[4:16]}",
+        "owner": "ci",
         "key_id": key[4:16],
         "permissions": ["read", "run.trigger"],
     }

@@ -25,7 +25,7 @@ from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_storage.blobs import open_blob_stores
-from datarecs_testing.api import ApiHouse
+from datarecs_testing.api import PLACES, ApiHouse
 from datarecs_testing.builders import A_TENANT, B_TENANT, a_run
 from datarecs_testing.conformance.runs import a_fact
 from datarecs_testing.conformance.stores import triggered
@@ -126,7 +126,7 @@ def rvs(place: Place, tenant: TenantId = A_TENANT) -> list[str]:
     rows = place.database.ask(
         "SELECT rv FROM datarecs.run_event WHERE tenant_id = %s ORDER BY rv", [tenant]
     )
-    return [str(rv) for (rv,) in rows]
+    return [PLACES.write(tenant, rv) for (rv,) in rows]
 
 
 @pytest.mark.case("L42")

@@ -21,7 +21,7 @@ from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_core_api.triggering import TriggerIn
 from datarecs_memory.store import MemoryStore
 from datarecs_memory.unit_of_work import MemoryTransaction, MemoryUnitOfWork
-from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
+from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api, subject_of
 from datarecs_testing.builders import A_TENANT, B_TENANT
 
 RUNS = "/api/v1/jobs/ledger-vs-exports/runs"
@@ -68,7 +68,7 @@ class TestATrigger:
         assert answer.headers["Location"] == f"/api/v1/runs/{run.run_id}"
         assert answer.headers["Retry-After"] == "1"
         assert answer.json()["status"] == "TRIGGERED"
-        assert answer.json()["triggered_by"] == "u-ana"
+        assert answer.json()["triggered_by"] == subject_of(ana)
         assert (run.spec, str(run.job_id)) == (job["spec"], job["metadata"]["uid"])
 
     def test_is_announced_and_audited_in_its_commit(
@@ -77,7 +77,8 @@ class TestATrigger:
         run_id = ana.post(RUNS, json={"reason": "month end"}).json()["run_id"]
         line = house.store.committed(A_TENANT).audit[-1].row
         assert sent(house) == 1
-        assert (line.action, line.actor, line.resource_uid) == ("run.trigger", "u-ana", run_id)
+        assert (line.action, line.resource_uid) == ("run.trigger", run_id)
+        assert line.actor == subject_of(ana)
         assert line.address == "192.0.2.7"
         assert line.request_id
 
@@ -274,7 +275,7 @@ class TestAKey:
     ) -> None:
         key = {"Idempotency-Key": "same"}
         ana.post(RUNS, headers=key)
-        house.caller(subject="u-bob").post(RUNS, headers=key)
+        house.caller(owner="u-bob").post(RUNS, headers=key)
         assert len(runs_of(house)) == 2
 
     def test_is_free_again_after_a_refusal(self, house: MemoryApiHouse, ana: TestClient) -> None:

@@ -143,6 +143,7 @@ _PROCESS = (
     _counter("http_requests_total", "Requests answered by core-api.", "route", "method", "status"),
     _histogram("http_request_seconds", "Time to answer a request.", "route", buckets=_FAST),
     _counter("auth_failures_total", "Requests without a valid credential.", "reason"),
+    _counter("http_connections_dropped_total", "Connections that core-api cut.", "reason"),
 )
 
 CATALOGUE: Mapping[str, Metric] = MappingProxyType(

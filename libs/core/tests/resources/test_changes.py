@@ -53,7 +53,7 @@ def wrote(write: Write | None) -> Write:
 def test_a_new_object_starts_at_generation_1_with_one_event() -> None:
     write = create(DECLARED, tenant_id=TENANT, uid=UID, rv=7, now=NOON)
     assert (write.op, write.resource.generation, write.resource.rv) == (Op.CREATED, 1, 7)
-    assert (write.event.change_type, write.event.resource_version) == ("CREATED", "7")
+    assert (write.event.change_type, write.event.resource_version) == ("CREATED", "1")
 
 
 @pytest.mark.case("R02")

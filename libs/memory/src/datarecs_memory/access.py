@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from datarecs_application.ports.state import ApiKey, AuditEntry, KeyUse, StoredAnswer
+from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.state import AuditEntry, KeyUse, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import FIRST_PREV_HASH, AuditRow, ChainedRow, audit_hash
 from datarecs_memory.scope import Scope
@@ -24,20 +25,26 @@ class MemoryApiKeys:
             raise ValueError("a key is added in a transaction of its own tenant")
         self._scope.state.api_keys[key.key_id] = key
 
-    def revoke(self, key_id: str) -> bool:
-        keys = self._scope.state.api_keys
-        if key_id not in keys:
-            return False
-        revoked_at = keys[key_id].revoked_at or self._scope.store.clock.now()
-        keys[key_id] = replace(keys[key_id], revoked_at=revoked_at)
-        return True
+    def for_update(self, key_id: str) -> ApiKey | None:
+        return self._scope.state.api_keys.get(key_id)
 
-    def all(self, *, subject: str | None = None) -> list[ApiKey]:
-        keys = self._scope.state.api_keys.values()
-        wanted = sorted(
-            (key for key in keys if subject in {None, key.subject}), key=lambda key: key.key_id
-        )
-        return sorted(wanted, key=lambda key: key.created_at, reverse=True)
+    def revoke(self, key_id: str) -> tuple[str, ...]:
+        keys, now = self._scope.state.api_keys, self._scope.store.clock.now()
+        revoked = [key.key_id for key in self.family(key_id) if key.revoked_at is None]
+        for one in revoked:
+            keys[one] = replace(keys[one], revoked_at=now)
+        return tuple(revoked)
+
+    def family(self, key_id: str) -> list[ApiKey]:
+        members, added = set[str](), {key_id}
+        while added:
+            members |= added
+            added = {key.key_id for key in self.all() if key.parent_id in added}
+        return [key for key in self.all() if key.key_id in members]
+
+    def all(self) -> list[ApiKey]:
+        keys = sorted(self._scope.state.api_keys.values(), key=lambda key: key.key_id)
+        return sorted(keys, key=lambda key: key.created_at, reverse=True)
 
 
 class MemorySocketTickets:

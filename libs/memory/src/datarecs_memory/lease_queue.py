@@ -9,13 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from datarecs_application.ports.state import (
-    ApiKey,
-    HeldLease,
-    Lease,
-    LeasedRun,
-    Renewal,
-)
+from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.state import HeldLease, Lease, LeasedRun, Renewal
 from datarecs_core.runs.decide import decide
 from datarecs_core.runs.facts import AttemptStarted
 from datarecs_core.runs.model import Run, RunStatus, Wish

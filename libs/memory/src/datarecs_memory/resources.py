@@ -46,7 +46,7 @@ class MemoryResources:
         if stored is None or stored.rv != expected_rv or resource.rv <= stored.rv:
             return False
         self._scope.state.resources[resource.uid] = replace(
-            resource, kind=stored.kind, created_at=stored.created_at
+            resource, kind=stored.kind, created_at=stored.created_at, version=stored.version + 1
         )
         return True
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.outside import Clock, Ids
-from datarecs_application.ports.state import ApiKey, HistoryEntry, Lease, OutboxRow, StoredAnswer
+from datarecs_application.ports.state import HistoryEntry, Lease, OutboxRow, StoredAnswer
 from datarecs_application.ports.tickets import SocketTicket
 from datarecs_core.access.audit import ChainedRow
 from datarecs_core.resources.resource import Resource

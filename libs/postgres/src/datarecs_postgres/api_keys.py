@@ -1,22 +1,23 @@
 """The rows of `api_key` inside a tenant; before a tenant is known `work_finder` finds a key."""
 
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, func, insert, select, update
 
-from datarecs_application.ports.state import ApiKey
+from datarecs_application.ports.keys import ApiKey
 from datarecs_core.values import TenantId, aware
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.access import API_KEY
 
 
 def key_of(row: Row[Any]) -> ApiKey:
-    """The key of a complete row."""
+    """The key of a row, as `resolve_api_key` answers it."""
     return ApiKey(
         key_id=row.key_id,
         tenant_id=TenantId(row.tenant_id),
         name=row.name,
-        subject=row.subject,
+        owner=row.subject,
         secret_sha256=bytes(row.secret_sha256),
         permissions=frozenset(row.permissions),
         created_at=aware(row.created_at),
@@ -38,27 +39,65 @@ class PostgresApiKeys:
                 tenant_id=key.tenant_id,
                 key_id=key.key_id,
                 name=key.name,
-                subject=key.subject,
+                subject=key.owner,
                 secret_sha256=key.secret_sha256,
                 permissions=sorted(key.permissions),
                 created_at=key.created_at,
                 expires_at=key.expires_at,
                 revoked_at=key.revoked_at,
+                parent_key_id=key.parent_id,
             )
             .inline()
         )
 
-    def revoke(self, key_id: str) -> bool:
-        revoked = self._session.execute(
-            update(API_KEY)
-            .where(self._session.own(API_KEY), API_KEY.c.key_id == key_id)
-            .values(revoked_at=func.coalesce(API_KEY.c.revoked_at, func.clock_timestamp()))
-        )
-        return bool(revoked.rowcount)
+    def for_update(self, key_id: str) -> ApiKey | None:
+        locked = select(API_KEY).where(*self._named(key_id)).with_for_update()
+        row = self._session.execute(locked).one_or_none()
+        return None if row is None else _stored(row)
 
-    def all(self, *, subject: str | None = None) -> list[ApiKey]:
-        statement = select(API_KEY).where(self._session.own(API_KEY))
-        if subject is not None:
-            statement = statement.where(API_KEY.c.subject == subject)
+    def revoke(self, key_id: str) -> tuple[str, ...]:
+        """Repeated until it finds none.
+
+        A key of the family locks the key it is made with: it is seen by the next statement, or
+        waits until this transaction has ended and sees that its maker is revoked.
+        """
+        revoked: list[str] = []
+        statement = (
+            update(API_KEY)
+            .where(
+                self._session.own(API_KEY),
+                API_KEY.c.key_id.in_(self._family_ids(key_id)),
+                API_KEY.c.revoked_at.is_(None),
+            )
+            .values(revoked_at=func.clock_timestamp())
+            .returning(API_KEY.c.key_id)
+        )
+        while found := self._session.execute(statement).scalars().all():
+            revoked += found
+        return tuple(revoked)
+
+    def family(self, key_id: str) -> list[ApiKey]:
+        return self._keys(API_KEY.c.key_id.in_(self._family_ids(key_id)))
+
+    def all(self) -> list[ApiKey]:
+        return self._keys()
+
+    def _keys(self, *where: ColumnElement[bool]) -> list[ApiKey]:
+        statement = select(API_KEY).where(self._session.own(API_KEY), *where)
         newest = statement.order_by(API_KEY.c.created_at.desc(), API_KEY.c.key_id)
-        return [key_of(row) for row in self._session.execute(newest)]
+        return [_stored(row) for row in self._session.execute(newest)]
+
+    def _named(self, key_id: str) -> tuple[ColumnElement[bool], ...]:
+        return self._session.own(API_KEY), API_KEY.c.key_id == key_id
+
+    def _family_ids(self, key_id: str) -> Select[tuple[str]]:
+        first = select(API_KEY.c.key_id).where(*self._named(key_id))
+        family = first.cte("family", recursive=True)
+        made = select(API_KEY.c.key_id).where(
+            self._session.own(API_KEY), API_KEY.c.parent_key_id == family.c.key_id
+        )
+        return select(family.union(made).c.key_id)
+
+
+def _stored(row: Row[Any]) -> ApiKey:
+    return replace(key_of(row), parent_id=row.parent_key_id)

@@ -1,7 +1,8 @@
 """The rows of `resource` and `resource_change`: compare-and-set on rv, one change per write.
 
 Like runs, resources are saved with the changed columns alone: users own the spec, one controller
-the status, and the database grants them so.
+the status, and the database grants them so. `version` has no author: a trigger raises it with every
+write, by one as the rules of the core do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -202,6 +203,7 @@ def _from_row(row: Row[tuple[Any, ...]]) -> Resource:
         api_version=row.api_version,
         generation=row.generation,
         rv=row.rv,
+        version=row.version,
         spec=row.spec,
         spec_hash=row.spec_hash,
         status=row.status,

@@ -320,6 +320,7 @@ FUNCTIONS: tuple[FunctionAccess, ...] = (
     ),
     FunctionAccess(name="event_memory", arguments="", roles=(CONTROLLER, MAIL, WEBHOOK)),
     FunctionAccess(name="service_name", arguments="", roles=SERVICES, definer=False),
+    FunctionAccess(name="raise_version", arguments="", roles=(), definer=False),
     FunctionAccess(
         name="draw_rv",
         arguments="integer",

@@ -22,7 +22,8 @@ from sqlalchemy import (
     update,
 )
 
-from datarecs_application.ports.state import ApiKey, HeldLease, LeasedRun, Renewal
+from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.state import HeldLease, LeasedRun, Renewal
 from datarecs_core.runs.model import Wish
 from datarecs_core.values import ResourceUid, RunId, TenantId
 from datarecs_postgres.api_keys import key_of

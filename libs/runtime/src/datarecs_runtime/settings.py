@@ -46,6 +46,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "side": sections.Side,
     "otel": sections.Otel,
     "api": sections.Api,
+    "limits": sections.Limits,
     "worker": sections.Worker,
     "queue": sections.Queue,
     "spark": sections.Spark,

@@ -4,10 +4,11 @@ Every answer a caller gets is held against the published OpenAPI document, so th
 on an answer that nobody is told about.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache, cached_property
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 from uuid import UUID
 
@@ -18,8 +19,9 @@ from starlette.testclient import TestClient
 
 from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.feed import ChangeFeed
+from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.outside import BlobStores, Clock, Ids
-from datarecs_application.ports.state import ApiKey, Queries, UnitOfWork, WorkFinder
+from datarecs_application.ports.state import Queries, UnitOfWork, WorkFinder
 from datarecs_core.access.permissions import Role, permissions_of
 from datarecs_core.access.tokens import new_key
 from datarecs_core.egress.addresses import Profile
@@ -30,11 +32,14 @@ from datarecs_core_api.auth import Authenticator
 from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following, Pace
+from datarecs_core_api.limits import RequestLimits
 from datarecs_core_api.looks import Looks
 from datarecs_core_api.openapi import document
 from datarecs_core_api.pagination import Cursors
+from datarecs_core_api.peers import Peers
+from datarecs_core_api.places import Places
 from datarecs_core_api.request_examples import EXAMPLES
-from datarecs_core_api.sign_in import SignInFailures
+from datarecs_core_api.sign_in import FailedSignIns
 from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.change_feed import MemoryChangeFeed
 from datarecs_memory.lease_queue import MemoryWorkFinder
@@ -44,7 +49,7 @@ from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_runtime.clock import random_bytes
 from datarecs_runtime.health import ReadyCheck
 from datarecs_runtime.secrets import Keyring, TenantSecrets
-from datarecs_runtime.sections import Egress, Secrets
+from datarecs_runtime.sections import Egress, Limits, Secrets
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import FixedIds, ManualClock
@@ -53,6 +58,14 @@ from datarecs_testing.metrics import RecordedMetrics
 BASE_URL = "http://api.test"
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
 """A backstop that no test has to wait for."""
+PLACES = Places(bytes(32))
+UNHINDERED = Limits(
+    requests_per_minute=1_000_000,
+    tenant_requests_per_minute=1_000_000,
+    writes_per_minute=1_000_000,
+    keys_per_hour=1_000_000,
+)
+"""Rates that no test reaches by accident; quotas are those of every deployment."""
 published = cache(document)
 UNPUBLISHED = frozenset({400, 404, 405, 500, 503})
 """What may be answered where nothing is published: unknown paths and methods, and failures."""
@@ -75,6 +88,12 @@ class ApiHouse:
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     pace: Pace = QUICK
     metrics: RecordedMetrics = field(default_factory=RecordedMetrics)
+    limits: Limits = UNHINDERED
+    trusted_proxies: Sequence[IPv4Network | IPv6Network] = ()
+
+    @cached_property
+    def failures(self) -> FailedSignIns:
+        return FailedSignIns(unit=self.unit, clock=self.clock, metrics=self.metrics)
 
     @cached_property
     def following(self) -> Following:
@@ -86,7 +105,7 @@ class ApiHouse:
 
     @cached_property
     def feed(self) -> Feed:
-        return Feed(self.changes, self.clock, self.metrics)
+        return Feed(self.changes, self.clock, self.metrics, places=PLACES)
 
     @cached_property
     def secrets(self) -> TenantSecrets:
@@ -121,11 +140,15 @@ class ApiHouse:
             finder=self.finder,
             unit=self.unit,
             clock=self.clock,
-            failures=SignInFailures(self.clock),
-            metrics=self.metrics,
+            failures=self.failures,
+            limits=RequestLimits(self.clock, self.limits),
         )
         service = Service(
-            ports=ports, authenticator=keys, metrics=self.metrics, ready_when=self.ready_when
+            ports=ports,
+            authenticator=keys,
+            metrics=self.metrics,
+            ready_when=self.ready_when,
+            peers=Peers(self.trusted_proxies),
         )
         return build(service)
 
@@ -134,7 +157,7 @@ class ApiHouse:
         tenant: TenantId = A_TENANT,
         *,
         permissions: Iterable[str] = permissions_of([Role.ADMIN]),
-        subject: str = "u-ana",
+        owner: str = "u-ana",
         lasts: timedelta = timedelta(days=90),
     ) -> str:
         """A new key of the tenant, as a request carries it."""
@@ -144,7 +167,7 @@ class ApiHouse:
             key_id=made.key_id,
             tenant_id=tenant,
             name="test",
-            subject=subject,
+            owner=owner,
             secret_sha256=made.secret_sha256,
             permissions=frozenset(map(str, permissions)),
             created_at=now,
@@ -154,12 +177,10 @@ class ApiHouse:
             tx.api_keys.add(key)
         return made.text
 
-    def caller(
-        self, tenant: TenantId = A_TENANT, *roles: Role, subject: str = "u-ana"
-    ) -> TestClient:
+    def caller(self, tenant: TenantId = A_TENANT, *roles: Role, owner: str = "u-ana") -> TestClient:
         """A client with a key of these roles; an admin's when none is named."""
         permissions = permissions_of(roles or [Role.ADMIN])
-        return self.bearing(self.key(tenant, permissions=permissions, subject=subject))
+        return self.bearing(self.key(tenant, permissions=permissions, owner=owner))
 
     def bearing(self, key: str | None, *, address: str = "192.0.2.7") -> TestClient:
         """A client that sends this key, or none, from this address."""
@@ -202,6 +223,12 @@ def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of 
 
     store.listen(heard)
     return house
+
+
+def subject_of(caller: TestClient) -> str:
+    """Under which events and audit show what this caller's key did."""
+    key = str(caller.headers["Authorization"]).removeprefix("Bearer ")
+    return f"key:{key[4:16]}"
 
 
 def declare(caller: TestClient, kind: Kind = Kind.RECONCILIATION_JOB, **metadata: str) -> str:

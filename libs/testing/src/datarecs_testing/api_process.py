@@ -50,7 +50,7 @@ def settings_for(database: PreparedDatabase, folder: Path, port: int) -> dict[st
     }
 
 
-def a_key(database: PreparedDatabase, subject: str = "u-ana") -> str:
+def a_key(database: PreparedDatabase, owner: str = "u-ana") -> str:
     """A new key of an admin of tenant A."""
     with closing(Database(database.url(API))) as api:
         ids, clock = UuidV7Ids(), SystemClock()
@@ -63,7 +63,7 @@ def a_key(database: PreparedDatabase, subject: str = "u-ana") -> str:
             ids=ids,
             blobs=MemoryBlobStores(clock),
         )
-        return house.key(subject=subject)
+        return house.key(owner=owner)
 
 
 def wait_until_ready(client: httpx2.Client, service: ServiceProcess) -> None:

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from datarecs_application.ports.state import ApiKey
+from datarecs_application.ports.keys import ApiKey
 from datarecs_core.access.tokens import new_key
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
@@ -112,7 +112,7 @@ def an_api_key(**changes: Any) -> ApiKey:  # noqa: ANN401  any field of ApiKey
         key_id=made.key_id,
         tenant_id=A_TENANT,
         name="a key",
-        subject="u-7f3",
+        owner="u-7f3",
         secret_sha256=made.secret_sha256,
         permissions=frozenset({"read"}),
         created_at=NOON,

@@ -19,6 +19,7 @@ from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.describing import described
 from datarecs_core_api.failures import on_error, problem_of
 from datarecs_core_api.guarded import guarded_routes, methods_of
+from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import deliveries, events, keys, resources, results, runs, system
 from datarecs_core_api.shell import Shell
@@ -48,6 +49,7 @@ class Service:
     metrics: Metrics
     ready_when: Mapping[str, ReadyCheck] = field(default_factory=dict)
     max_body_bytes: int = Api().max_body_bytes
+    peers: Peers = field(default_factory=lambda: Peers(()))
     traceparent: Callable[[str | None], str] = arrival
 
 
@@ -90,6 +92,7 @@ def build(service: Service) -> FastAPI:
     app.add_middleware(
         Shell,
         traceparent=service.traceparent,
+        peers=service.peers,
         metrics=service.metrics,
         clock=service.ports.clock,
     )

@@ -20,8 +20,9 @@ class Asker(TypedDict):
 
 
 def address_of(request: HTTPConnection) -> str:
-    """The peer itself; forwarding headers are not believed."""
-    return request.client.host if request.client else ""
+    """The client's address, as the shell took it from the peer or from a trusted proxy."""
+    address: str = request.state.address
+    return address
 
 
 def asker(request: HTTPConnection, caller: Principal) -> Asker:

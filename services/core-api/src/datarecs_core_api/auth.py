@@ -1,7 +1,8 @@
 """Who asks: an API key in the Authorization header, resolved before any tenant is known.
 
 Every failure has one body, and an unknown id costs the same work as a wrong secret (spec security
-3); the cause stands in the audit of the tenant whose key it was. The permission of a route is a
+3); the cause stands in the audit of the tenant whose key it was. A key is verified before failures
+are judged, so that others' failures refuse nobody (ADR 0086). The permission of a route is a
 dependency with a name, so that the route table can be read off the application.
 """
 
@@ -12,16 +13,18 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
-from datarecs_application.ports.outside import Clock, Metrics
-from datarecs_application.ports.state import ApiKey, AuditEntry, UnitOfWork, WorkFinder
+from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.outside import Clock
+from datarecs_application.ports.state import AuditEntry, UnitOfWork, WorkFinder
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
-from datarecs_core.access.tokens import is_genuine, parse_key
+from datarecs_core.access.tokens import PresentedKey, is_genuine, parse_key
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.security import SecurityCode
 from datarecs_core_api.audit import address_of, asker
+from datarecs_core_api.limits import RequestLimits
 from datarecs_core_api.problems import ProblemError
-from datarecs_core_api.sign_in import SignInFailures
+from datarecs_core_api.sign_in import FailedSignIns
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _KEY_NAMES = frozenset({"api_key", "apikey", "access_token", "authorization"})
@@ -35,48 +38,40 @@ class Authenticator:
     finder: WorkFinder
     unit: UnitOfWork
     clock: Clock
-    failures: SignInFailures
-    metrics: Metrics
+    failures: FailedSignIns
+    limits: RequestLimits
 
     def principal(self, request: HTTPConnection) -> Principal:
         """The caller.
 
         Raises:
-            ProblemError: 401 for every cause alike, 429 after ten failures in a minute.
+            ProblemError: 401 for every cause alike; 429 for an address that fails too often, and
+                for a caller who asks too often.
         """
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        presented = parse_key(text.strip()) if scheme.lower() == "bearer" else None
-        names = [f"key {presented.key_id}"] if presented else []
-        self.refuse_after_failures(request, *names)
+        presented = _presented(request)
         stored = None if presented is None else self.finder.resolve_api_key(presented.key_id)
-        genuine = presented is not None and is_genuine(
+        is_secret_right = presented is not None and is_genuine(
             presented, None if stored is None else stored.secret_sha256
         )
-        if stored is None or not genuine or not self._is_live(stored):
-            self.failures.note(_place_of(request), *names)
-            self._record(request, stored, genuine=genuine)
-            raise ProblemError(
-                code=SecurityCode.UNAUTHENTICATED,
-                detail="a valid API key is needed: Authorization: Bearer drk_…",
-                headers=_CHALLENGE,
-            )
-        return _principal(stored)
+        if stored is None or not is_secret_right or not self._is_live(stored):
+            cause = _cause(stored, is_secret_right=is_secret_right)
+            raise self._refusal(request, stored, cause=cause)
+        caller = _principal(stored)
+        self.limits.admit(request, caller)
+        return caller
 
-    def refuse_after_failures(self, request: HTTPConnection, *names: str) -> None:
-        """Raises ProblemError (429) for an address, or another name, that has failed too often."""
-        closed_s = self.failures.closed_s(_place_of(request), *names)
-        if closed_s:
-            self.metrics.count("auth_failures_total", reason="too_many")
-            raise ProblemError(
-                code=ApiCode.TOO_MANY_REQUESTS,
-                detail="too many failed sign-ins",
-                headers={"Retry-After": str(closed_s)},
+    def failure(self, request: HTTPConnection, *, reason: str, detail: str) -> ProblemError:
+        """The 401 of a credential that is not valid; 429 when its address fails too often."""
+        level = self.failures.count(address_of(request), reason=reason)
+        if level.is_taken:
+            return ProblemError(
+                code=SecurityCode.UNAUTHENTICATED, detail=detail, headers=_CHALLENGE
             )
-
-    def note_failure(self, request: HTTPConnection, *, reason: str) -> None:
-        """Somebody at this address showed something that is good for nothing."""
-        self.failures.note(_place_of(request))
-        self.metrics.count("auth_failures_total", reason=reason)
+        return ProblemError(
+            code=ApiCode.TOO_MANY_REQUESTS,
+            detail="too many failed sign-ins",
+            headers={"Retry-After": str(level.wait_s)},
+        )
 
     def holder(self, key_id: str) -> Principal | None:
         """Whom a key stands for that was shown before; None when it is no longer good."""
@@ -105,32 +100,33 @@ class Authenticator:
     def _is_live(self, key: ApiKey) -> bool:
         return key.revoked_at is None and key.expires_at > self.clock.now()
 
-    def _record(self, request: HTTPConnection, key: ApiKey | None, *, genuine: bool) -> None:
-        """Counted, and told to the tenant whose key it is; an unknown id belongs to none."""
-        outcome = _cause(key, genuine=genuine)
-        self.metrics.count("auth_failures_total", reason=outcome)
-        if key is None:
-            return
-        owner = _principal(key)
-        entry = AuditEntry(
-            **asker(request, owner),
-            action="sign_in",
-            resource_kind="ApiKey",
-            resource_uid=key.key_id,
-            outcome=outcome,
-        )
-        with self.unit.begin(key.tenant_id) as tx:
-            tx.audit.append(entry)
+    def _refusal(self, request: HTTPConnection, key: ApiKey | None, *, cause: str) -> ProblemError:
+        """Counted, and recorded for the tenant whose key it is; an unknown id belongs to none."""
+        detail = "a valid API key is needed: Authorization: Bearer drk_…"
+        refusal = self.failure(request, reason=cause, detail=detail)
+        if key is not None and refusal.code is SecurityCode.UNAUTHENTICATED:
+            entry = AuditEntry(
+                **asker(request, _principal(key)),
+                action="sign_in",
+                resource_kind="ApiKey",
+                resource_uid=key.key_id,
+                outcome=cause,
+            )
+            self.failures.record(key.tenant_id, entry)
+        return refusal
 
 
-def _place_of(request: HTTPConnection) -> str:
-    return f"address {address_of(request)}"
+def _presented(request: HTTPConnection) -> PresentedKey | None:
+    """The key of the one Authorization header; several of them are no credential."""
+    values = request.headers.getlist("authorization")
+    scheme, _, text = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    return parse_key(text.strip()) if scheme.lower() == "bearer" else None
 
 
-def _cause(key: ApiKey | None, *, genuine: bool) -> str:
+def _cause(key: ApiKey | None, *, is_secret_right: bool) -> str:
     if key is None:
         return "unknown"
-    if not genuine:
+    if not is_secret_right:
         return "wrong_secret"
     return "revoked" if key.revoked_at is not None else "expired"
 
@@ -139,6 +135,7 @@ def _principal(key: ApiKey) -> Principal:
     return Principal(
         tenant_id=key.tenant_id,
         subject=key.subject,
+        owner=key.owner,
         key_id=key.key_id,
         permissions=key.permissions,
     )

@@ -17,6 +17,7 @@ from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_core.values import TenantId
 from datarecs_core_api.following import LoopWake
 from datarecs_core_api.frames import Frame, a_frame
+from datarecs_core_api.places import Places
 from datarecs_core_api.views import entry_view
 from datarecs_runtime.clock import Latch
 
@@ -44,9 +45,10 @@ class Item:
         return self.found.entry.rv
 
 
-def item_of(tenant: TenantId, found: FeedEntry) -> Item:
+def item_of(tenant: TenantId, found: FeedEntry, places: Places) -> Item:
     view = entry_view(tenant, found.run_id, found.entry)
-    return Item(found=found, frame=a_frame("event", view, number=found.entry.rv))
+    place = places.write(tenant, found.entry.rv)
+    return Item(found=found, frame=a_frame("event", view, place=place))
 
 
 class Buffer:
@@ -93,8 +95,11 @@ class Feed:
 
     name = "feed"
 
-    def __init__(self, source: ChangeFeed, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, source: ChangeFeed, clock: Clock, metrics: Metrics, *, places: Places
+    ) -> None:
         self._source, self._clock, self._metrics = source, clock, metrics
+        self.places = places
         self.wake: Wake = Latch()
         """Set by `hint`, by a new follower and at the end of the process."""
         self._reading = Lock()
@@ -193,4 +198,4 @@ class Feed:
         if found:
             behind = self._clock.now() - found[0].entry.time
             self._metrics.gauge("feed_lag_seconds", max(0.0, behind.total_seconds()))
-        return [item_of(tenant, one) for one in found]
+        return [item_of(tenant, one, self.places) for one in found]

@@ -18,17 +18,17 @@ class Frame:
     event: str
     data: str
     """JSON; numbers keep their digits."""
-    number: int | None = None
-    """The place a client goes on from."""
+    place: int | str | None = None
+    """Where a client goes on from: in a run a number, in a tenant's feed one of `Places`."""
 
     def as_sse(self) -> bytes:
         head = f"event: {self.event}\n"
-        place = "" if self.number is None else f"id: {self.number}\n"
+        place = "" if self.place is None else f"id: {self.place}\n"
         return f"{head}{place}data: {self.data}\n\n".encode()
 
     def as_message(self, run_id: UUID) -> str:
         """One socket may follow several runs, so each message names its own."""
-        members = {"event": self.event, "run_id": str(run_id), "id": self.number}
+        members = {"event": self.event, "run_id": str(run_id), "id": self.place}
         told = json.dumps({name: value for name, value in members.items() if value is not None})
         return f'{told[:-1]}, "data": {self.data}}}'
 
@@ -37,15 +37,15 @@ class Frame:
 class Mark:
     """A place without anything to tell: a browser keeps it and goes on from there."""
 
-    number: int
+    place: str
 
     def as_sse(self) -> bytes:
-        return f"id: {self.number}\n\n".encode()
+        return f"id: {self.place}\n\n".encode()
 
 
 Told = Sequence[Frame | Mark]
 """What goes out in one piece; empty when there was nothing for so long that a ping is due."""
 
 
-def a_frame(event: str, data: object, *, number: int | None = None) -> Frame:
-    return Frame(event=event, data=exact_json(data), number=number)
+def a_frame(event: str, data: object, *, place: int | str | None = None) -> Frame:
+    return Frame(event=event, data=exact_json(data), place=place)

@@ -83,7 +83,7 @@ class _Seen:
         frames = []
         for entry in entries:
             view = entry_view(run.tenant_id, run.run_id, entry)
-            frames.append(a_frame("event", view, number=entry.sequence))
+            frames.append(a_frame("event", view, place=entry.sequence))
             self.after = entry.sequence
         if run.row_version != self.row_version:
             self.row_version = run.row_version

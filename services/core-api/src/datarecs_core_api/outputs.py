@@ -206,6 +206,11 @@ class KeyOut(Out):
     key_id: str
     name: str
     subject: str
+    """`key:<id>`: events and the audit show under it what the key did."""
+    owner: str
+    """The person or program that answers for it."""
+    parent_key_id: str | None
+    """The key it was made with, and is revoked with."""
     scopes: list[str]
     created_at: Instant
     expires_at: Instant
@@ -281,6 +286,7 @@ class WhoamiOut(Out):
 
     tenant_id: UUID
     subject: str
+    owner: str
     key_id: str | None
     permissions: list[str]
 

@@ -1,18 +1,21 @@
 """A loop around uvicorn, so that the process drains it like any other.
 
-Apart from `wiring` because it decides how the server behaves: whose address is believed, what ends
-at SIGTERM and how long that may take.
+Apart from `wiring` because it decides how the server behaves: which protocol limits its clients,
+what ends at SIGTERM and how long that may take.
 """
 
 import gc
+import math
 import threading
 
 import uvicorn
 from fastapi import FastAPI
 
-from datarecs_application.ports.outside import Wake
+from datarecs_application.ports.outside import Metrics, Wake
+from datarecs_core_api.bounded_http import BoundedConfig, BoundedHttp, Bounds
 from datarecs_core_api.following import Following
 from datarecs_core_api.sockets import MAX_MESSAGE_BYTES
+from datarecs_runtime.sections import Api
 
 DRAIN_S = 10
 """Requests under way get this long; below the grace of the process."""
@@ -23,19 +26,23 @@ class Serving:
 
     name = "http"
 
-    def __init__(self, app: FastAPI, following: Following, *, host: str, port: int) -> None:
-        config = uvicorn.Config(
+    def __init__(
+        self, app: FastAPI, following: Following, *, settings: Api, metrics: Metrics
+    ) -> None:
+        config = BoundedConfig(
             app,
-            host=host,
-            port=port,
-            http="h11",
+            bounds=Bounds(settings=settings, metrics=metrics),
+            host=settings.host,
+            port=settings.port,
+            http=BoundedHttp,
+            timeout_keep_alive=math.ceil(settings.idle_timeout.total_seconds()),
             ws="websockets-sansio",
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_ping_interval=following.pace.ping.total_seconds(),
             ws_ping_timeout=following.pace.patience.total_seconds(),
             ws_per_message_deflate=False,  # frames are small, and each socket would keep a window
             lifespan="off",
-            proxy_headers=False,  # the peer's own address is what sign-in failures are counted by
+            proxy_headers=False,  # `peers` decides whose address is believed
             server_header=False,
             log_config=None,
             access_log=False,

@@ -1,6 +1,6 @@
 """What core-api needs to know: its address, its database login, where artefacts lie."""
 
-from datarecs_runtime.sections import Api, Blob, Database, Egress, Live, Secrets
+from datarecs_runtime.sections import Api, Blob, Database, Egress, Limits, Live, Secrets
 from datarecs_runtime.settings import ServiceSettings
 
 
@@ -10,7 +10,9 @@ class Settings(ServiceSettings):
     blob: Blob
     """Where the artefacts of runs are read."""
     api: Api = Api()
-    """Where it listens."""
+    """Where it listens, and what it grants a single client."""
+    limits: Limits = Limits()
+    """How often and how much principals and tenants may ask."""
     secrets: Secrets = Secrets()
     """The key under which it seals what it stores and never reads again."""
     egress: Egress = Egress()

@@ -13,6 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from datarecs_application.ports.outside import Clock, Metrics
 from datarecs_core_api.auth import key_in_url
 from datarecs_core_api.failures import problem_of
+from datarecs_core_api.limits import headers_of
+from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 
 log = structlog.get_logger()
@@ -45,11 +47,12 @@ class Shell:
         app: ASGIApp,
         *,
         traceparent: Callable[[str | None], str],
+        peers: Peers,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
         """`traceparent` makes a span below the given one, or a new trace."""
-        self._app, self._traceparent = app, traceparent
+        self._app, self._traceparent, self._peers = app, traceparent, peers
         self._metrics, self._clock = metrics, clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,6 +102,7 @@ class Shell:
 
     def _identify(self, request: HTTPConnection) -> None:
         state = request.state
+        state.address, state.limits = self._peers.address_of(request), ()
         state.traceparent = self._traceparent(request.headers.get("traceparent"))
         state.trace_id = state.traceparent.split("-")[1]
         given = request.headers.get("x-request-id", "")
@@ -127,6 +131,7 @@ class _Outgoing:
             headers["X-Request-Id"] = self._request.state.request_id
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
+            headers.update(headers_of(self._request.state.limits))
         elif message["type"] == "http.response.body" and self._is_head:
             endless = message.get("more_body", False)
             await self._send({"type": "http.response.body", "body": b""})

@@ -1,56 +1,85 @@
-"""How often somebody may fail to sign in before nobody asks the database for them any more.
+"""What a failed sign-in costs: a token of its address, and a line in the audit of the key's tenant.
 
-Its own module because it is the one piece of state that authentication has. Counted per replica in
-memory by the monotonic clock (spec security 3 and 15): ten failures of an address, or of a key id,
-within a minute close the door to it for a minute.
+Its own module because both are state of the process. A key is verified before failures are counted,
+so nobody's failures refuse a valid key (ADR 0086). The line is written by a loop: a request with a
+known key id must do no more work than one with an unknown id.
 """
 
-import math
-from collections import OrderedDict, deque
-from dataclasses import dataclass, field
-from threading import Lock
+from dataclasses import dataclass
+from datetime import timedelta
+from queue import Empty, Full, Queue
 
-from datarecs_application.ports.outside import Clock
+import structlog
 
-FAILURES = 10
-WINDOW_S = 60.0
-MAX_REMEMBERED = 10_000
-"""Addresses and key ids; beyond that the longest silent one is forgotten."""
+from datarecs_application.errors import StoreBusyError, StoreUnavailableError
+from datarecs_application.ports.outside import Clock, Metrics, Wake
+from datarecs_application.ports.state import AuditEntry, UnitOfWork
+from datarecs_core.values import TenantId
+from datarecs_core_api.buckets import Level, Rate, TokenBuckets
+from datarecs_core_api.peers import limited_name
+
+log = structlog.get_logger()
+FAILURES = Rate(quota=10, window_s=60)
+"""Of an address; and how many lines in a minute one key id can add to its tenant's audit."""
+MOST_WAITING = 1_000
+"""Lines that are not written yet; more of them are counted alone."""
+PACE = timedelta(seconds=1)
 
 
-@dataclass(slots=True)
-class _Tries:
-    failed_at: deque[float] = field(default_factory=lambda: deque(maxlen=FAILURES))
-    closed_until: float = float("-inf")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    tenant_id: TenantId
+    entry: AuditEntry
 
 
-class SignInFailures:
-    """Safe from several threads."""
+class FailedSignIns:
+    """Loop that writes failed sign-ins to the audit. Safe from several threads."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = Lock()
-        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+    name = "sign_in_audit"
 
-    def closed_s(self, *names: str) -> int:
-        """Seconds until all of these names may try again; 0 when they may now."""
-        now = self._clock.monotonic()
-        with self._lock:
-            ends = [self._tries[name].closed_until for name in names if name in self._tries]
-        return math.ceil(max([now, *ends]) - now)
+    def __init__(
+        self, *, unit: UnitOfWork, clock: Clock, metrics: Metrics, rate: Rate = FAILURES
+    ) -> None:
+        self._unit, self._clock, self._metrics = unit, clock, metrics
+        self._addresses = TokenBuckets(clock, rate)
+        self._keys = TokenBuckets(clock, rate)
+        self._waiting: Queue[_Line] = Queue(MOST_WAITING)
 
-    def note(self, *names: str) -> None:
-        """Somebody failed under these names."""
-        now = self._clock.monotonic()
-        with self._lock:
-            for name in names:
-                self._count(name, now)
+    def count(self, address: str, *, reason: str) -> Level:
+        """One more failure of this address; without a token its request is answered 429."""
+        level = self._addresses.take(limited_name(address))
+        self._metrics.count("auth_failures_total", reason=reason if level.is_taken else "too_many")
+        return level
 
-    def _count(self, name: str, now: float) -> None:
-        tries = self._tries.setdefault(name, _Tries())
-        self._tries.move_to_end(name)
-        tries.failed_at.append(now)
-        if len(tries.failed_at) == FAILURES and now - tries.failed_at[0] < WINDOW_S:
-            tries.closed_until = now + WINDOW_S
-        if len(self._tries) > MAX_REMEMBERED:
-            self._tries.popitem(last=False)
+    def record(self, tenant_id: TenantId, entry: AuditEntry) -> None:
+        """Have the line written soon, unless this key id has filled many lines already."""
+        if not self._keys.take(entry.resource_uid).is_taken:
+            return
+        try:
+            self._waiting.put_nowait(_Line(tenant_id=tenant_id, entry=entry))
+        except Full:
+            log.warning("sign_in_not_audited", tenant_id=str(tenant_id), key_id=entry.resource_uid)
+
+    def run(self, stop: Wake) -> None:
+        """Write what waits, once a second; at the end whatever is left."""
+        while not self._clock.wait(PACE, until=stop):
+            self.write_waiting()
+        self.write_waiting()
+
+    def write_waiting(self) -> None:
+        """Write every line that waits; a line that the database refuses is logged and left out."""
+        while True:
+            try:
+                line = self._waiting.get_nowait()
+            except Empty:
+                return
+            try:
+                with self._unit.begin(line.tenant_id) as tx:
+                    tx.audit.append(line.entry)
+            except (StoreBusyError, StoreUnavailableError) as failure:
+                log.warning(
+                    "sign_in_not_audited",
+                    tenant_id=str(line.tenant_id),
+                    key_id=line.entry.resource_uid,
+                    code=failure.code.docs_id,
+                )

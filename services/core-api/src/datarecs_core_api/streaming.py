@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractContextManager, aclosing, suppress
 from datetime import timedelta
-from typing import TypeVar
 
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -30,10 +29,9 @@ EVENT_SCHEMA: Mapping[str, object] = {
 """What the OpenAPI document says of a stream: each of its events, as their readers see them."""
 LAST_NUMBER = 2**63 - 1
 """The largest number an entry can have, in a run and in the feed."""
-Place = TypeVar("Place", int, int | None)
 
 
-def last_seen(last_event_id: str | None, after: Place) -> int | Place:
+def last_seen(last_event_id: str | None, after: int) -> int:
     """The header wins: a client that reconnects repeats its first URL."""
     text = (last_event_id or "").strip()
     if not (text.isascii() and text.isdigit()):

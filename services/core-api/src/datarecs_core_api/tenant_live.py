@@ -1,8 +1,9 @@
 """Live view of a tenant: the events of all its runs in commit order, for one client.
 
-Frames: `event` (number = rv), and `reset` when what the client missed is older than a day: it lists
-again, and goes on from the number of that frame. What was missed is read from the table, what comes
-then is taken from the process's one reader of the feed (spec run-lifecycle 15).
+Frames: `event` (its id is a place of `Places`), and `reset` when what the client missed is older
+than a day or its place is unknown: it lists again, and goes on from the place of that frame. What
+was missed is read from the table, what comes then is taken from the process's one reader of the
+feed (spec run-lifecycle 15).
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -44,11 +45,11 @@ class TenantStream:
         self._at = 0
         """Number up to which the client has been told all it wants."""
 
-    async def frames(self, where: EventFilter, *, after: int | None) -> AsyncGenerator[Told, None]:
-        """Every event after `after` exactly once, in order; None: what comes from now on.
+    async def frames(self, where: EventFilter, *, after: str | None) -> AsyncGenerator[Told, None]:
+        """Every event after this place exactly once, in order; None: what comes from now on.
 
         It ends when the client is 256 frames behind, the process drains, the key is revoked or the
-        database goes away: the client comes back with the last number it saw.
+        database goes away: the client comes back with the last place it saw.
         """
         self._check = Due(self._following.pace.check)
         with self._following.watching(TENANT_WIDE) as wake:
@@ -66,17 +67,24 @@ class TenantStream:
             finally:
                 self._feed.leave(buffer)
 
-    async def _opening(self, since: int, after: int | None) -> Told:
+    async def _opening(self, since: int, after: str | None) -> Told:
         """Where the client stands from now on, told to it when it is not where it said."""
+        place = self._place(since)
         if after is None:
             self._at = since
-            return (Mark(number=since),)
-        expired = partial(self._source.is_expired, self._tenant, after, age=REACH)
-        if await run_in_threadpool(expired):
+            return (Mark(place=place),)
+        known = self._feed.places.read(self._tenant, after)
+        if known is None or await run_in_threadpool(self._is_expired, known):
             self._at = since
-            return (a_frame("reset", {"after": since}, number=since),)
-        self._at = after
+            return (a_frame("reset", {"after": place}, place=place),)
+        self._at = known
         return ()
+
+    def _is_expired(self, number: int) -> bool:
+        return self._source.is_expired(self._tenant, number, age=REACH)
+
+    def _place(self, number: int) -> str:
+        return self._feed.places.write(self._tenant, number)
 
     async def _missed(self, where: EventFilter, buffer: Buffer) -> AsyncGenerator[Told, None]:
         """From the table, until the buffer has all that follows."""
@@ -86,7 +94,7 @@ class TenantStream:
             page = await run_in_threadpool(read, self._tenant, where)
             self._at = page[-1].entry.rv if len(page) == PAGE else upto
             if page:
-                yield tuple(item_of(self._tenant, one).frame for one in page)
+                yield tuple(item_of(self._tenant, one, self._feed.places).frame for one in page)
             if self._at == upto and buffer.is_lost:
                 await run_in_threadpool(self._feed.join, buffer)
 
@@ -104,7 +112,7 @@ class TenantStream:
                 marked = self._at
                 yield news
             elif ping.has_come():
-                yield (Mark(number=self._at),) if self._at > marked else ()
+                yield (Mark(place=self._place(self._at)),) if self._at > marked else ()
                 marked = self._at
             else:
                 await wake.arrived(pace.poll)

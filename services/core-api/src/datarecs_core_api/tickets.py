@@ -54,19 +54,15 @@ class Doorkeeper:
 
         Raises:
             ProblemError: 403 for a foreign page or a key that may not read, 401 for every other
-                cause alike, 429 after ten failures in a minute.
+                cause alike, 429 when the address fails too often.
         """
         origin = socket.headers.get("origin")
         if origin is not None and not is_same_origin(origin, self.base_url):
             raise ProblemError(code=SecurityCode.FORBIDDEN, detail="this page is not of this host")
-        self.keys.refuse_after_failures(socket)
         caller = self._owner(socket.query_params.get("ticket", ""))
         if caller is None or not self._is_also_of(socket, caller):
-            self.keys.note_failure(socket, reason="ticket")
-            raise ProblemError(
-                code=SecurityCode.UNAUTHENTICATED,
-                detail="a new ticket is needed: POST /api/v1/ws-tickets",
-            )
+            detail = "a new ticket is needed: POST /api/v1/ws-tickets"
+            raise self.keys.failure(socket, reason="ticket", detail=detail)
         if not caller.may(Permission.READ):
             raise self.keys.refused(socket, caller, Permission.READ)
         return caller

@@ -5,7 +5,8 @@ from dataclasses import asdict
 from typing import TypedDict
 
 from datarecs_application.ports.delivery import WebhookAttempt
-from datarecs_application.ports.state import ApiKey, HistoryEntry
+from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.state import HistoryEntry
 from datarecs_application.resources import Applied
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run, RunError
@@ -102,7 +103,7 @@ def _metadata(resource: Resource) -> MetadataOut:
         namespace=resource.namespace,
         uid=resource.uid,
         generation=resource.generation,
-        resource_version=str(resource.rv),
+        resource_version=str(resource.version),
         creation_timestamp=resource.created_at,
         deletion_timestamp=resource.deletion_at,
         labels=resource.labels,
@@ -150,6 +151,8 @@ def key_view(key: ApiKey) -> KeyOut:
         key_id=key.key_id,
         name=key.name,
         subject=key.subject,
+        owner=key.owner,
+        parent_key_id=key.parent_id,
         scopes=sorted(key.permissions),
         created_at=key.created_at,
         expires_at=key.expires_at,

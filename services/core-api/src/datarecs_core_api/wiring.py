@@ -9,14 +9,18 @@ from datarecs_core.errors.process import SettingsError
 from datarecs_core_api.app import Service
 from datarecs_core_api.app import build as build_app
 from datarecs_core_api.auth import Authenticator
+from datarecs_core_api.buckets import Rate
 from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
+from datarecs_core_api.limits import MINUTE_S, RequestLimits
 from datarecs_core_api.looks import Looks
 from datarecs_core_api.pagination import Cursors
+from datarecs_core_api.peers import Peers
+from datarecs_core_api.places import Places
 from datarecs_core_api.serving import Serving
 from datarecs_core_api.settings import Settings
-from datarecs_core_api.sign_in import SignInFailures
+from datarecs_core_api.sign_in import FailedSignIns
 from datarecs_events.catalogue import Service as Name
 from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database, Limits
@@ -56,20 +60,27 @@ def build(settings: Settings) -> Process:
     tracing = tracing_of(settings.otel, Name.CORE_API)
     observed = ObservedUnit(unit=ports.unit, metrics=metrics, clock=clock, tracing=tracing)
     ports = replace(ports, unit=observed)
+    failures = FailedSignIns(
+        unit=ports.unit,
+        clock=clock,
+        metrics=metrics,
+        rate=Rate(quota=settings.limits.sign_in_failures_per_minute, window_s=MINUTE_S),
+    )
     service = Service(
         ports=ports,
         authenticator=Authenticator(
             finder=ports.finder,
             unit=ports.unit,
             clock=clock,
-            failures=SignInFailures(clock),
-            metrics=metrics,
+            failures=failures,
+            limits=RequestLimits(clock, settings.limits),
         ),
         metrics=metrics,
         ready_when=ready_when,
         max_body_bytes=settings.api.max_body_bytes,
+        peers=Peers(settings.api.trusted_proxies),
     )
-    serving = Serving(build_app(service), following, host=settings.api.host, port=settings.api.port)
+    serving = Serving(build_app(service), following, settings=settings.api, metrics=metrics)
 
     def heard(_channel: str, run_id: str) -> None:
         following.tell(run_id)
@@ -78,7 +89,7 @@ def build(settings: Settings) -> Process:
     listener = Listener(url, heard, channels=("datarecs_run",))
     return Process(
         name=Name.CORE_API,
-        loops=(listener, feed, serving) if settings.live.notify else (feed, serving),
+        loops=(*((listener,) if settings.live.notify else ()), feed, failures, serving),
         wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
         closing=(ports.looks.close, database.close, tracing.close),
@@ -89,6 +100,7 @@ def build(settings: Settings) -> Process:
 
 def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
     ids, clock, changes = UuidV7Ids(), SystemClock(), PostgresChangeFeed(database)
+    places_key = derived_key(settings.secrets, tenant=None, purpose="places")
     secrets, queries = (
         TenantSecrets.of(settings.secrets, settings.profile),
         PostgresQueries(database),
@@ -106,7 +118,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         cursors=Cursors(derived_key(settings.secrets, tenant=None, purpose="cursors")),
         following=Following(metrics),
         looks=Looks(queries),
-        feed=Feed(changes, clock, metrics),
+        feed=Feed(changes, clock, metrics, places=Places(places_key)),
         base_url=settings.base_url,
         profile=settings.profile,
         egress=settings.egress,

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates
+from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
 from datarecs_core.resources.resource import Kind, Resource
@@ -234,32 +235,6 @@ class Resources(Protocol):
         before: tuple[datetime, ResourceUid] | None = None,
     ) -> list[Resource]:
         """Newest first by (created_at, uid), strictly before the cursor."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
-    """A stored API key; the secret itself is not kept."""
-
-    key_id: str
-    """The 12 characters after `drk_`."""
-    tenant_id: TenantId
-    name: str
-    subject: str
-    secret_sha256: bytes
-    permissions: frozenset[str]
-    created_at: datetime
-    expires_at: datetime
-    revoked_at: datetime | None = None
-
-
-class ApiKeys(Protocol):
-    def add(self, key: ApiKey) -> None: ...
-
-    def revoke(self, key_id: str) -> bool:
-        """False when the tenant has no such key; safe to repeat."""
-
-    def all(self, *, subject: str | None = None) -> list[ApiKey]:
-        """Newest first; of one subject or of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,13 +20,18 @@ def create(
     scope: Annotated[
         list[str] | None, typer.Option(help="permission such as run.trigger; default all of yours")
     ] = None,
-    expires: Annotated[str, typer.Option(help="days it is good for, such as 90d")] = "90d",
+    expires: Annotated[
+        str | None,
+        typer.Option(help="days it is good for, such as 30d; default 90d, at most as yours"),
+    ] = None,
 ) -> ExitCode:
-    """Make a key; the secret is printed this once, alone on stdout."""
+    """Make a key with at most your scopes; the secret is printed once, alone on stdout."""
     from datarecs_cli.client import Ask, connect, path_of
     from datarecs_cli.output import print_json
 
-    body: dict[str, object] = {"name": name, "expires_days": _days(expires)}
+    body: dict[str, object] = {"name": name}
+    if expires is not None:
+        body["expires_days"] = _days(expires)
     if scope:
         body["scopes"] = scope
     invocation = current()
@@ -52,7 +57,7 @@ def list_keys(
     *,
     everybody: Annotated[bool, typer.Option("--all", help="of everybody in the tenant")] = False,
 ) -> ExitCode:
-    """List keys: never their secrets."""
+    """List your key and the keys made with it: never their secrets."""
     from datarecs_cli.client import connect
     from datarecs_cli.output import Column, print_list
 
@@ -62,7 +67,7 @@ def list_keys(
     found = answer.get("items")
     columns = [
         Column(title=member.upper().replace("_", " "), member=member)
-        for member in ("key_id", "name", "subject", "expires_at", "revoked_at")
+        for member in ("key_id", "name", "owner", "parent_key_id", "expires_at", "revoked_at")
     ]
     print_list("key", columns, found if isinstance(found, list) else [], invocation)
     return ExitCode.DONE
@@ -72,7 +77,7 @@ def list_keys(
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="KEY", help="its id, as `key list` shows it")],
 ) -> ExitCode:
-    """End a key, within ten seconds everywhere."""
+    """End a key and every key made with it, within ten seconds everywhere."""
     from datarecs_cli.client import Ask, connect, path_of
     from datarecs_cli.output import print_json
 

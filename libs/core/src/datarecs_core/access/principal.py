@@ -11,7 +11,9 @@ class Principal:
 
     tenant_id: TenantId
     subject: str
-    """User or key name, as shown in events (`triggered_by`, `cancelled_by`) and in the audit."""
+    """Of a key `key:<id>`; shown in events (`triggered_by`, `cancelled_by`) and in the audit."""
+    owner: str = ""
+    """The person or program that answers for the key, and for every key made with it."""
     key_id: str | None = None
     permissions: frozenset[str] = frozenset()
 

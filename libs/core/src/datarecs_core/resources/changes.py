@@ -114,6 +114,7 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
     after = replace(
         stored,
         rv=rv,
+        version=stored.version + 1,
         spec=declared.spec,
         spec_hash=declared.spec_hash,
         labels=declared.labels,
@@ -133,10 +134,17 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
 def delete(stored: Resource, *, rv: int, now: datetime) -> Write | None:
     """Gone at once, or marked while finalizers remain; None when it is marked already."""
     if not stored.finalizers:
-        return _write(replace(stored, rv=rv), Op.DELETED, (), now=now, before=stored)
+        gone = replace(stored, rv=rv, version=stored.version + 1)
+        return _write(gone, Op.DELETED, (), now=now, before=stored)
     if stored.deletion_at is not None:
         return None
-    marked = replace(stored, rv=rv, deletion_at=now, generation=stored.generation + 1)
+    marked = replace(
+        stored,
+        rv=rv,
+        version=stored.version + 1,
+        deletion_at=now,
+        generation=stored.generation + 1,
+    )
     return _write(marked, Op.UPDATED, changed_parts(stored, marked), now=now, before=stored)
 
 
@@ -155,7 +163,13 @@ def observe(
     """
     if observed_generation > stored.generation:
         raise ValueError("a status cannot be of a generation that does not exist yet")
-    after = replace(stored, rv=rv, status=status, observed_generation=observed_generation)
+    after = replace(
+        stored,
+        rv=rv,
+        version=stored.version + 1,
+        status=status,
+        observed_generation=observed_generation,
+    )
     changed = changed_parts(stored, after)
     if not changed and observed_generation == stored.observed_generation:
         return None
@@ -178,7 +192,7 @@ def _write(
         name=resource.name,
         uid=resource.uid,
         generation=resource.generation,
-        resource_version=str(resource.rv),
+        resource_version=str(resource.version),
         changed=changed,
         change_type=str(op),
         observed_generation=resource.observed_generation,

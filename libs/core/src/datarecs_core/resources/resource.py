@@ -33,7 +33,9 @@ class Resource:
     generation: int
     """1 at create; one more exactly when the canonical spec differs, and at the first delete."""
     rv: int
-    """resourceVersion: opaque outside, new on every effective write, unique in the database."""
+    """Feed number of the newest write, unique in the database; never published."""
+    version: int = 1
+    """resourceVersion: counts the writes of this object, so that it tells nothing of others."""
     spec: Mapping[str, object]
     """Canonical, defaults materialised; snake_case keys."""
     spec_hash: str
@@ -48,4 +50,4 @@ class Resource:
     @property
     def etag(self) -> str:
         """The strong ETag of REST, with its quotes."""
-        return f'"{self.uid}:{self.rv}"'
+        return f'"{self.uid}:{self.version}"'

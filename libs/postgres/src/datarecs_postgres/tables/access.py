@@ -7,6 +7,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
@@ -39,15 +40,23 @@ API_KEY = Table(
     tenant_column(),
     column("key_id", TEXT, "the 12 characters after `drk_`, unique by themselves too"),
     column("name", TEXT, "for people"),
-    column("subject", TEXT, "whom the key stands for"),
+    column("subject", TEXT, "owner: the person or program that answers for the key"),
     column("secret_sha256", LargeBinary(), "hash of the 32 random bytes' text"),
     column("permissions", ARRAY(TEXT), "scopes"),
     column("created_at", INSTANT, "made"),
     column("expires_at", INSTANT, "no longer accepted from here on"),
     column("revoked_at", INSTANT, "taken back", null=True),
+    column("parent_key_id", TEXT, "the key it was made with", null=True),
     PrimaryKeyConstraint("tenant_id", "key_id"),
     UniqueConstraint("key_id"),
     ForeignKeyConstraint(["tenant_id"], ["tenant.tenant_id"]),
+    ForeignKeyConstraint(["tenant_id", "parent_key_id"], ["api_key.tenant_id", "api_key.key_id"]),
+    Index(
+        "api_key_children",
+        "tenant_id",
+        "parent_key_id",
+        postgresql_where=text("parent_key_id IS NOT NULL"),
+    ),
     info={"doc": "API keys; the secret itself is not kept."},
 )
 

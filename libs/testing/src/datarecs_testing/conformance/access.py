@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.state import AuditEntry, KeyUse, StoredAnswer, Transaction
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, an_api_key
 from datarecs_testing.conformance.stores import Stores, carry_out
@@ -74,22 +75,44 @@ class IdempotencyKeysConformance:
 
 class ApiKeysConformance:
     def test_keys_are_listed_newest_first(self, stores: Stores) -> None:
-        old = an_api_key(subject="u-1")
-        new = an_api_key(subject="u-2", created_at=NOON + timedelta(days=1))
+        old = an_api_key(owner="u-1")
+        new = an_api_key(owner="u-2", created_at=NOON + timedelta(days=1), parent_id=old.key_id)
         with stores.api.unit.begin(A_TENANT) as tx:
             tx.api_keys.add(old)
             tx.api_keys.add(new)
             assert tx.api_keys.all() == [new, old]
-            assert tx.api_keys.all(subject="u-1") == [old]
+            assert tx.api_keys.for_update(new.key_id) == new
+
+    def test_a_family_is_a_key_and_all_that_was_made_with_it(self, stores: Stores) -> None:
+        (root, child, grandchild), other = a_family(), an_api_key()
+        with stores.api.unit.begin(A_TENANT) as tx:
+            for key in (root, child, grandchild, other):
+                tx.api_keys.add(key)
+            assert set(tx.api_keys.family(root.key_id)) == {root, child, grandchild}
+            assert set(tx.api_keys.family(child.key_id)) == {child, grandchild}
+            assert tx.api_keys.family(other.key_id) == [other]
+            assert tx.api_keys.family("nobodyskey22") == []
+
+    def test_a_family_is_revoked_together(self, stores: Stores) -> None:
+        (root, child, grandchild), other = a_family(), an_api_key()
+        with stores.api.unit.begin(A_TENANT) as tx:
+            for key in (root, child, grandchild, other):
+                tx.api_keys.add(key)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert set(tx.api_keys.revoke(child.key_id)) == {child.key_id, grandchild.key_id}
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.api_keys.revoke(root.key_id) == (root.key_id,)
+            good = [key for key in tx.api_keys.all() if key.revoked_at is None]
+        assert good == [other]
 
     def test_a_revoked_key_keeps_its_first_revocation(self, stores: Stores) -> None:
         key = an_api_key()
         with stores.api.unit.begin(A_TENANT) as tx:
             tx.api_keys.add(key)
         revoked = []
-        for _ in range(2):
+        for expected in ((key.key_id,), ()):
             with stores.api.unit.begin(A_TENANT) as tx:
-                assert tx.api_keys.revoke(key.key_id)
+                assert tx.api_keys.revoke(key.key_id) == expected
                 revoked += tx.api_keys.all()
         first, second = revoked
         assert first.revoked_at is not None
@@ -97,7 +120,15 @@ class ApiKeysConformance:
 
     def test_an_unknown_key_is_not_revoked(self, stores: Stores) -> None:
         with stores.api.unit.begin(A_TENANT) as tx:
-            assert not tx.api_keys.revoke("nobodyskey22")
+            assert tx.api_keys.revoke("nobodyskey22") == ()
+            assert tx.api_keys.for_update("nobodyskey22") is None
+
+
+def a_family() -> tuple[ApiKey, ApiKey, ApiKey]:
+    """A key, one made with it, and one made with that."""
+    root = an_api_key()
+    child = an_api_key(parent_id=root.key_id)
+    return root, child, an_api_key(parent_id=child.key_id)
 
 
 class AuditConformance:

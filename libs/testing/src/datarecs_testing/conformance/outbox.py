@@ -104,7 +104,7 @@ class OutboxConformance:
         (row,) = stores.unsent()
         decoded = decode(row.topic, row.partition_key.encode(), row.data, row.headers)
         assert isinstance(decoded, Received)
-        assert decoded.envelope.runsequence == resource.rv
+        assert decoded.envelope.runsequence == resource.version
         assert row.partition_key == str(resource.uid)
 
     def test_an_event_of_another_tenant_fails_the_transaction(self, stores: Stores) -> None:

@@ -107,7 +107,19 @@ class ResourcesConformance:
         }
         assert replaced(stores, observed, expected_rv=observed.rv, **changes)
         after = current(stores, endpoint)
-        assert after == replace(observed, rv=after.rv if after else 0, **changes)  # type: ignore[arg-type]  # any
+        assert after is not None
+        assert after == replace(observed, rv=after.rv, version=3, **changes)  # type: ignore[arg-type]  # any
+
+    @pytest.mark.case("R06")
+    def test_a_version_counts_the_writes_of_its_object_alone(self, stores: Stores) -> None:
+        mine = stored(stores)
+        for _ in range(3):
+            stored(stores)
+        written = [current(stores, mine)]
+        for number in range(2):
+            assert replaced(stores, mine, expected_rv=written[-1].rv, spec={"n": number})
+            written.append(current(stores, mine))
+        assert [one.version for one in written] == [1, 2, 3]
 
     @pytest.mark.case("R04")
     def test_a_status_is_written_by_its_controller_alone(self, stores: Stores) -> None:
@@ -119,7 +131,7 @@ class ResourcesConformance:
                 observed, op="STATUS_UPDATED", changed=["status"], actor="webhook-service"
             )
         after = current(stores, endpoint)
-        assert after == observed
+        assert after == replace(observed, version=2)
         assert after.generation == endpoint.generation
 
     def test_a_vanished_resource_is_not_replaced(self, stores: Stores) -> None:

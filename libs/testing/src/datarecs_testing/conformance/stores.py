@@ -144,7 +144,7 @@ def created(resource: Resource) -> Event:
         name=resource.name,
         uid=resource.uid,
         generation=resource.generation,
-        resource_version=str(resource.rv),
+        resource_version=str(resource.version),
         changed=("spec",),
         change_type="CREATED",
     )

@@ -24,10 +24,8 @@ from datarecs_core_api.problems import ProblemError, response
 from datarecs_core_api.sockets import Follower, Socket
 from datarecs_core_api.streaming import (
     EVENT_SCHEMA,
-    LAST_NUMBER,
     MEDIA_TYPE,
     LiveResponse,
-    last_seen,
     opened,
 )
 from datarecs_core_api.strict_query import check_names
@@ -36,6 +34,7 @@ from datarecs_core_api.tickets import TICKET_BYTES, Doorkeeper, issue
 
 router = APIRouter(prefix="/api/v1", tags=["events"], route_class=GuardedRoute)
 EventType = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.]{0,99}$")]
+PLACE = r"^(0|[A-Za-z0-9_-]{22})$"
 _ACCEPTED = frozenset({MEDIA_TYPE, "text/*", "*/*"})
 
 
@@ -61,14 +60,16 @@ async def follow_events(
     ] = None,
     job_id: CanonicalUuid | None = None,
     after: Annotated[
-        int | None, Query(ge=0, le=LAST_NUMBER, description="As Last-Event-ID, which wins.")
+        str | None,
+        Query(pattern=PLACE, description="An id of this stream, or 0; Last-Event-ID wins."),
     ] = None,
     accept: Annotated[str, Header()] = "*/*",
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Events of all runs of the tenant as they are committed; without a number, from now on.
+    """Events of all runs of the tenant as they are committed; without an id, from now on.
 
-    A number older than 24 hours gets a frame `reset`: list again, and go on from its id.
+    An id older than 24 hours, or an unknown one, gets a frame `reset`: list again, and go on from
+    its id. Ids are opaque: they say neither how many events there are nor which came first.
     """
     wanted = {one.split(";")[0].strip().lower() for one in accept.split(",")}
     if not wanted & _ACCEPTED:
@@ -85,7 +86,7 @@ async def follow_events(
     where = EventFilter(
         types=frozenset(types or ()), job_id=None if job_id is None else JobId(job_id)
     )
-    frames = stream.frames(where, after=last_seen(last_event_id, after))
+    frames = stream.frames(where, after=(last_event_id or "").strip() or after)
     events = await opened(use.following.place(caller, kind="sse"), frames)
     return LiveResponse(events, patience=use.following.pace.patience)
 

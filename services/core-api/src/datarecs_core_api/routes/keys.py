@@ -1,14 +1,18 @@
 """API keys: made, listed and revoked by those who hold them; the secret is shown once."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import ConfigDict, Field
 
-from datarecs_application.ports.state import ApiKey, AuditEntry, Transaction
+from datarecs_application.ports.keys import ApiKey
+from datarecs_application.ports.state import AuditEntry, Transaction
 from datarecs_core.access.permissions import KEY_SCOPES, Permission
+from datarecs_core.access.principal import Principal
 from datarecs_core.access.tokens import ID_BYTES, SECRET_BYTES, new_key
+from datarecs_core.errors.security import SecurityCode
+from datarecs_core.values import instant_text
 from datarecs_core_api.audit import asker
 from datarecs_core_api.auth import AnyPrincipal, authenticator
 from datarecs_core_api.conditional import json_answer
@@ -17,15 +21,16 @@ from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import In, JsonBody, Sent
 from datarecs_core_api.outputs import KeyOnce, KeyOut, Page
-from datarecs_core_api.problems import input_fault, invalid, not_found
+from datarecs_core_api.problems import ProblemError, input_fault, invalid, not_found
 from datarecs_core_api.transactions import repeated
 from datarecs_core_api.views import key_view
 
+DEFAULT_LIFETIME = timedelta(days=90)
 router = APIRouter(prefix="/api/v1/keys", tags=["keys"], route_class=GuardedRoute)
 
 
 class KeyIn(In):
-    """A key to be made; its scopes are at most those of the key that makes it."""
+    """A key to be made: with at most the scopes and the lifetime of the key that makes it."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"name": "nightly-ci", "scopes": ["read", "run.trigger"]}]}
@@ -34,7 +39,8 @@ class KeyIn(In):
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
     scopes: Annotated[list[str], Field(min_length=1, max_length=64)] | None = None
     """Permissions; all of the maker's when absent."""
-    expires_days: Annotated[int, Field(ge=1, le=366)] = 90
+    expires_days: Annotated[int, Field(ge=1, le=366)] | None = None
+    """When absent 90 days, or until the maker expires if that is earlier."""
 
 
 @router.post(
@@ -49,7 +55,10 @@ def create_key(
     body: Annotated[Sent[KeyIn], Depends(JsonBody(KeyIn))],
     use: Using,
 ) -> Response:
-    """Make a key for the caller; `key` in this answer is shown once, also under a repeated key."""
+    """Make a key; `key` in this answer is shown once, also under a repeated key.
+
+    It has a subject of its own and the maker's owner, and is revoked with its maker.
+    """
     wanted = body.value
     scopes = frozenset(caller.permissions if wanted.scopes is None else wanted.scopes)
     _check_known(wanted)
@@ -57,6 +66,8 @@ def create_key(
         raise authenticator(request).refused(request, caller, min(beyond))
 
     def act(tx: Transaction, _key: str | None) -> Answer:
+        authenticator(request).limits.admit_new_key(caller)
+        maker = _live_maker(tx, caller)
         made = new_key(
             id_bytes=use.random_bytes(ID_BYTES), secret_bytes=use.random_bytes(SECRET_BYTES)
         )
@@ -64,11 +75,12 @@ def create_key(
             key_id=made.key_id,
             tenant_id=caller.tenant_id,
             name=wanted.name,
-            subject=caller.subject,
+            owner=maker.owner,
             secret_sha256=made.secret_sha256,
             permissions=scopes,
             created_at=tx.now,
-            expires_at=tx.now + timedelta(days=wanted.expires_days),
+            expires_at=_expiry(wanted, maker, now=tx.now),
+            parent_id=maker.key_id,
         )
         tx.api_keys.add(key)
         tx.audit.append(
@@ -83,6 +95,33 @@ def create_key(
         return Answer(status=201, body=KeyOnce(**dict(shown), key=made.text), kept=shown)
 
     return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
+
+
+def _live_maker(tx: Transaction, caller: Principal) -> ApiKey:
+    """The caller's key, locked: a key that is being revoked makes no other one.
+
+    Raises:
+        ProblemError: 401, it was revoked since the request began.
+    """
+    maker = tx.api_keys.for_update(caller.key_id or "")
+    if maker is None or maker.revoked_at is not None:
+        raise ProblemError(
+            code=SecurityCode.UNAUTHENTICATED, detail="the key of this request was revoked"
+        )
+    return maker
+
+
+def _expiry(wanted: KeyIn, maker: ApiKey, *, now: datetime) -> datetime:
+    """Raises ProblemError (422): later than the maker's own."""
+    if wanted.expires_days is None:
+        return min(now + DEFAULT_LIFETIME, maker.expires_at)
+    expires_at = now + timedelta(days=wanted.expires_days)
+    if expires_at > maker.expires_at:
+        message = f"the key that makes it expires at {instant_text(maker.expires_at)}"
+        raise invalid(
+            "a key expires no later than its maker", input_fault("/expires_days", message)
+        )
+    return expires_at
 
 
 def _check_known(wanted: KeyIn) -> None:
@@ -103,31 +142,36 @@ def list_keys(
     use: Using,
     everybody: Annotated[bool, Query(alias="all", description="All of the tenant.")] = False,  # noqa: FBT002  a query parameter
 ) -> Page[KeyOut]:
-    """The caller's keys; with `all` those of the tenant, which needs key.manage."""
+    """The caller's key and the keys made with it; `all` of the tenant needs key.manage."""
     if everybody and not caller.may(Permission.KEY_MANAGE):
         raise authenticator(request).refused(request, caller, Permission.KEY_MANAGE)
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-        keys = tx.api_keys.all(subject=None if everybody else caller.subject)
+        keys = tx.api_keys.all() if everybody else tx.api_keys.family(caller.key_id or "")
     return Page(items=[key_view(key) for key in keys])
 
 
 @router.delete("/{key_id}", operation_id="revoke_key", responses={200: {"model": KeyOut}})
 def revoke_key(key_id: str, caller: AnyPrincipal, request: Request, use: Using) -> Response:
-    """Revoke a key, at once; safe to repeat. A tenant's other keys need key.manage."""
-    subject = None if caller.may(Permission.KEY_MANAGE) else caller.subject
+    """Revoke a key and every key made with it, at once; safe to repeat.
+
+    The caller's key and the keys made with it need no permission, all others key.manage.
+    """
+    may_manage = caller.may(Permission.KEY_MANAGE)
 
     def work(tx: Transaction) -> KeyOut:
-        if not any(key.key_id == key_id for key in tx.api_keys.all(subject=subject)):
+        visible = tx.api_keys.all() if may_manage else tx.api_keys.family(caller.key_id or "")
+        if not any(key.key_id == key_id for key in visible):
             raise not_found("key")
-        tx.api_keys.revoke(key_id)
-        tx.audit.append(
-            AuditEntry(
-                **asker(request, caller),
-                action="key.revoke",
-                resource_kind="ApiKey",
-                resource_uid=key_id,
+        for revoked in sorted(tx.api_keys.revoke(key_id), key=lambda one: (one != key_id, one)):
+            tx.audit.append(
+                AuditEntry(
+                    **asker(request, caller),
+                    action="key.revoke",
+                    resource_kind="ApiKey",
+                    resource_uid=revoked,
+                    detail=None if revoked == key_id else {"revoked_with": key_id},
+                )
             )
-        )
-        return next(key_view(key) for key in tx.api_keys.all() if key.key_id == key_id)
+        return next(key_view(key) for key in tx.api_keys.family(key_id) if key.key_id == key_id)
 
     return json_answer(repeated(use.unit, caller.tenant_id, work))

@@ -56,6 +56,7 @@ def whoami(caller: AnyPrincipal) -> WhoamiOut:
     return WhoamiOut(
         tenant_id=caller.tenant_id,
         subject=caller.subject,
+        owner=caller.owner,
         key_id=caller.key_id,
         permissions=sorted(caller.permissions),
     )

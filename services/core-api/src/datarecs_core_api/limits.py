@@ -1,0 +1,102 @@
+"""How often a principal and a tenant may ask: token buckets, and the headers that tell their level.
+
+Its own module because authentication admits by it and the shell writes the headers. Syntax of the
+headers: draft-ietf-httpapi-ratelimit-headers-10.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection
+
+from datarecs_application.ports.outside import Clock
+from datarecs_core.access.principal import Principal
+from datarecs_core.errors.api import ApiCode
+from datarecs_core_api.buckets import Level, Rate, TokenBuckets
+from datarecs_core_api.problems import ProblemError
+from datarecs_runtime.sections import Limits
+
+MINUTE_S, HOUR_S = 60, 3600
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One limit as it stood after a request."""
+
+    policy: str
+    rate: Rate
+    level: Level
+
+    @property
+    def policy_item(self) -> str:
+        return f'"{self.policy}";q={self.rate.quota};w={self.rate.window_s}'
+
+    @property
+    def level_item(self) -> str:
+        """`t`: seconds until there is one more than now."""
+        until = self.level.wait_s or -(-self.rate.window_s // self.rate.quota)
+        return f'"{self.policy}";r={self.level.remaining};t={until}'
+
+
+class RequestLimits:
+    """The buckets of one replica."""
+
+    def __init__(self, clock: Clock, settings: Limits) -> None:
+        def buckets(quota: int, window_s: int) -> TokenBuckets:
+            return TokenBuckets(clock, Rate(quota=quota, window_s=window_s))
+
+        self._requests = buckets(settings.requests_per_minute, MINUTE_S)
+        self._of_tenant = buckets(settings.tenant_requests_per_minute, MINUTE_S)
+        self._writes = buckets(settings.writes_per_minute, MINUTE_S)
+        self._keys = buckets(settings.keys_per_hour, HOUR_S)
+
+    def admit(self, request: HTTPConnection, caller: Principal) -> None:
+        """Count a request; its readings stand in `request.state.limits` for the headers.
+
+        The principal's own bucket comes first, so that who has used it up costs the tenant nothing.
+
+        Raises:
+            ProblemError: 429, one of the buckets is empty.
+        """
+        asked: list[tuple[str, TokenBuckets, object]] = [
+            ("principal", self._requests, (caller.tenant_id, caller.subject))
+        ]
+        if request.scope.get("method", "GET") not in SAFE_METHODS:
+            asked.append(("writes", self._writes, (caller.tenant_id, caller.subject)))
+        asked.append(("tenant", self._of_tenant, caller.tenant_id))
+        readings: list[Reading] = []
+        request.state.limits = readings
+        for policy, buckets, name in asked:
+            level = buckets.take(name)
+            readings.append(Reading(policy=policy, rate=buckets.rate, level=level))
+            if not level.is_taken:
+                raise _refused(policy, level)
+
+    def admit_new_key(self, caller: Principal) -> None:
+        """Count a key that is made; the keys of one owner share the bucket.
+
+        Raises:
+            ProblemError: 429, too many were made within an hour.
+        """
+        level = self._keys.take((caller.tenant_id, caller.owner))
+        if not level.is_taken:
+            raise _refused("new keys", level)
+
+
+def headers_of(readings: Sequence[Reading]) -> dict[str, str]:
+    """`RateLimit-Policy` and `RateLimit` of an answer; nothing where nobody was counted."""
+    if not readings:
+        return {}
+    return {
+        "RateLimit-Policy": ", ".join(one.policy_item for one in readings),
+        "RateLimit": ", ".join(one.level_item for one in readings),
+    }
+
+
+def _refused(policy: str, level: Level) -> ProblemError:
+    return ProblemError(
+        code=ApiCode.TOO_MANY_REQUESTS,
+        detail=f"the limit {policy!r} is used up; repeat the request after {level.wait_s} s",
+        headers={"Retry-After": str(level.wait_s)},
+    )

@@ -1,0 +1,74 @@
+"""Where a request comes from: the peer itself, or whom a trusted proxy names.
+
+Its own module because limits, audit and connection caps count by this one answer. `Forwarded` and
+other headers are not read.
+"""
+
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from starlette.requests import HTTPConnection
+
+Address = IPv4Address | IPv6Address
+NETWORK_BITS = 64
+"""Of an IPv6 address: who holds one address of such a network usually holds all of them."""
+
+
+class Peers:
+    """Addresses of clients behind the proxies of this deployment."""
+
+    def __init__(self, trusted_proxies: Sequence[IPv4Network | IPv6Network]) -> None:
+        self._trusted = tuple(trusted_proxies)
+
+    def trusts(self, text: str) -> bool:
+        """Whether this peer is a proxy of the operator."""
+        address = _address(text)
+        return address is not None and any(
+            address.version == network.version and address in network for network in self._trusted
+        )
+
+    def address_of(self, connection: HTTPConnection) -> str:
+        """The right-most address that is no trusted proxy; the peer when it is none itself.
+
+        A text that is no address ends the search: what stands left of it nobody vouches for.
+        """
+        believed = connection.client.host if connection.client else ""
+        for text in _forwarded(connection):
+            if not self.trusts(believed):
+                break
+            named = _address(text)
+            if named is None:
+                break
+            believed = str(named)
+        return believed
+
+
+def limited_name(address: str) -> str:
+    """The name under which an address is limited: itself, of IPv6 its network."""
+    found = _address(address)
+    if isinstance(found, IPv6Address):
+        return str(IPv6Network((found, NETWORK_BITS), strict=False))
+    return address
+
+
+def _forwarded(connection: HTTPConnection) -> Iterator[str]:
+    """Entries of every X-Forwarded-For, from the right."""
+    entries = ",".join(connection.headers.getlist("x-forwarded-for"))
+    while entries:
+        entries, _, entry = entries.rpartition(",")
+        yield entry.strip()
+
+
+def _address(text: str) -> Address | None:
+    """Without a port, which some proxies add; an IPv4 address inside an IPv6 one is itself."""
+    host = text
+    if text.startswith("["):
+        host = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        host = text.partition(":")[0]
+    try:
+        found = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return mapped or found

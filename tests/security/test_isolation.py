@@ -357,13 +357,14 @@ def what_is_told(*, is_other_busy: bool) -> list[str]:
         others_work()
         places.append(declare(ana, kind))
         others_work()
-        body = {**EXAMPLES[kind], "metadata": {"name": places[-1].rpartition("/")[2]}}
-        body["metadata"] = {**body["metadata"], "labels": {"changed": "yes"}}
+        metadata = {"name": places[-1].rpartition("/")[2], "labels": {"changed": "yes"}}
+        body = {**EXAMPLES[kind], "metadata": metadata}
         told.append(ana.put(places[-1], json=body, headers={"If-Match": "*"}))
     others_work()
     runs = [ana.post("/api/v1/jobs/ledger-vs-exports/runs") for _ in range(2)]
     run = str(runs[0].headers["Location"])
     others_work()
+    house.clock.advance(timedelta(seconds=1))  # keys are listed by their age
     told += [*runs, ana.post(f"{run}/cancel"), ana.post("/api/v1/keys", json={"name": "ci"})]
     for (method, template), _ in ROUTES:
         if method == "GET":

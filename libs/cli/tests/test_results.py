@@ -220,7 +220,7 @@ def test_a_key_lives_between_a_day_and_a_year(days: str) -> None:
 def test_keys_are_listed_and_revoked(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    key = {"key_id": "k1", "name": "ci", "subject": "admin", "revoked_at": None}
+    key = {"key_id": "k1", "name": "ci", "owner": "admin", "revoked_at": None}
     server.on("GET", "/keys", says({"items": [key], "next": None}))
     server.on("DELETE", "/keys/k1", says({"key_id": "k1", "revoked": True}))
     assert run(["key", "list", "--all"]) == run(["key", "revoke", "k1"]) == 0

@@ -16,6 +16,7 @@ from datarecs_testing.conformance.outbox import (
     OutboxConformance,
     OutboxReaderConformance,
 )
+from datarecs_testing.conformance.quotas import QuotasConformance
 from datarecs_testing.conformance.resources import (
     ResourcesConformance,
     SealedSecretsConformance,
@@ -76,6 +77,10 @@ class TestResources(ResourcesConformance):
 
 
 class TestSealedSecrets(SealedSecretsConformance):
+    pass
+
+
+class TestQuotas(QuotasConformance):
     pass
 
 

@@ -6,7 +6,7 @@ event, audit entry and the route's idempotency key share one commit. Rules stand
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -14,6 +14,7 @@ from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.outside import Ids, SecretStore
 from datarecs_application.ports.state import AuditEntry, Transaction
 from datarecs_core.access.principal import Principal
+from datarecs_core.errors.security import QuotaExceededError
 from datarecs_core.resources import changes
 from datarecs_core.resources.changes import Write
 from datarecs_core.resources.declared import Declared
@@ -65,6 +66,8 @@ class Making:
     secrets: SecretStore
     random_bytes: Callable[[int], bytes]
     """From the system's secure source."""
+    most: Mapping[Kind, int] = field(default_factory=dict)
+    """How many objects of a kind the tenant may have; a kind that is not named has no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +103,16 @@ def create_resource(
     Raises:
         ResourceExistsError: the name is taken.
         BeingDeletedError: it is taken by an object whose finalizers have not ended.
+        QuotaExceededError: the tenant has as many of the kind as it may have.
     """
     stored = tx.resources.for_update(declared.kind, declared.namespace, declared.name)
     if stored is not None:
         if stored.deletion_at is not None:
             raise BeingDeletedError(resource=stored)
         raise ResourceExistsError(kind=stored.kind, namespace=stored.namespace, name=stored.name)
+    most = making.most.get(declared.kind)
+    if most is not None and tx.quotas.resources(declared.kind) >= most:
+        raise QuotaExceededError(what=f"objects of kind {declared.kind}", most=most)
     uid = ResourceUid(making.ids.new())
     write = changes.create(declared, tenant_id=tx.tenant_id, uid=uid, rv=tx.next_rv(), now=tx.now)
     _hold_connections(tx, declared)

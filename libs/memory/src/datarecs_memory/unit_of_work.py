@@ -15,6 +15,7 @@ from datarecs_memory.deliveries import MemoryDeliveries
 from datarecs_memory.lease_queue import MemoryRunLeases
 from datarecs_memory.mails import MemoryMails, MemoryRuleStates
 from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
+from datarecs_memory.quotas import MemoryQuotas
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
 from datarecs_memory.runs import MemoryRuns, MemoryRunTimers
 from datarecs_memory.scope import Scope
@@ -40,6 +41,7 @@ class MemoryTransaction:
         self.tickets = MemorySocketTickets(scope)
         self.deliveries = MemoryDeliveries(scope)
         self.mails = MemoryMails(scope)
+        self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
 
     @property

@@ -18,6 +18,7 @@ from datarecs_postgres.inbox import PostgresInbox
 from datarecs_postgres.leases import PostgresRunLeases
 from datarecs_postgres.mails import PostgresMails, PostgresRuleStates
 from datarecs_postgres.outbox import PostgresOutbox
+from datarecs_postgres.quotas import PostgresQuotas
 from datarecs_postgres.resources import PostgresResources
 from datarecs_postgres.run_writes import RunWrites
 from datarecs_postgres.runs import PostgresRuns
@@ -49,6 +50,7 @@ class PostgresTransaction:
         self.tickets = PostgresSocketTickets(session)
         self.deliveries = PostgresDeliveries(session)
         self.mails = PostgresMails(session)
+        self.quotas = PostgresQuotas(session)
         self.rule_states = PostgresRuleStates(session)
 
     @property

@@ -64,8 +64,10 @@ UNHINDERED = Limits(
     tenant_requests_per_minute=1_000_000,
     writes_per_minute=1_000_000,
     keys_per_hour=1_000_000,
+    waiting_runs_per_job=1_000_000,
+    waiting_runs_per_tenant=1_000_000,
 )
-"""Rates that no test reaches by accident; quotas are those of every deployment."""
+"""Limits that no test reaches by accident."""
 published = cache(document)
 UNPUBLISHED = frozenset({400, 404, 405, 500, 503})
 """What may be answered where nothing is published: unknown paths and methods, and failures."""
@@ -134,6 +136,7 @@ class ApiHouse:
             base_url=BASE_URL,
             profile=self.profile,
             egress=Egress(),
+            limits=self.limits,
             reference_rules=self.secrets.rules,
         )
         keys = Authenticator(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx2
 
+from datarecs_cli.stack.services import UNHINDERED
 from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_postgres.change_feed import PostgresChangeFeed
 from datarecs_postgres.database import Database
@@ -47,6 +48,7 @@ def settings_for(database: PreparedDatabase, folder: Path, port: int) -> dict[st
         "DATARECS_DATABASE__URL": database.url(API),
         "DATARECS_BLOB__URL": f"file://{folder}",
         "DATARECS_SECRETS__KEK": base64.b64encode(bytes(range(32))).decode(),
+        **UNHINDERED,
     }
 
 

@@ -16,7 +16,7 @@ from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
 from datarecs_core_api.looks import Looks
 from datarecs_core_api.pagination import Cursors
-from datarecs_runtime.sections import Egress
+from datarecs_runtime.sections import Egress, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,8 @@ class Ports:
     base_url: str | None
     profile: Profile
     egress: Egress
+    limits: Limits
+    """Quotas; rates are counted where callers are let in."""
     reference_rules: Callable[[TenantId], ReferenceRules]
     """Which secret references a tenant may write."""
 

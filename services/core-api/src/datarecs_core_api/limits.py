@@ -4,19 +4,25 @@ Its own module because authentication admits by it and the shell writes the head
 headers: draft-ietf-httpapi-ratelimit-headers-10.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
 from datarecs_application.ports.outside import Clock
+from datarecs_application.ports.state import Transaction
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.api import ApiCode
+from datarecs_core.errors.security import SecurityCode
+from datarecs_core.resources.resource import Kind
+from datarecs_core.values import JobId
 from datarecs_core_api.buckets import Level, Rate, TokenBuckets
 from datarecs_core_api.problems import ProblemError
 from datarecs_runtime.sections import Limits
 
 MINUTE_S, HOUR_S = 60, 3600
+WAITING_S = 10
+"""When a caller comes back whose run found no place among those that wait."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -82,6 +88,35 @@ class RequestLimits:
         level = self._keys.take((caller.tenant_id, caller.owner))
         if not level.is_taken:
             raise _refused("new keys", level)
+
+
+def most_of_each_kind(limits: Limits) -> Mapping[Kind, int]:
+    """Quotas of declared objects."""
+    return {
+        Kind.RECONCILIATION_JOB: limits.jobs_per_tenant,
+        Kind.CONNECTION: limits.connections_per_tenant,
+        Kind.WEBHOOK_ENDPOINT: limits.endpoints_per_tenant,
+        Kind.NOTIFICATION_RULE: limits.rules_per_tenant,
+    }
+
+
+def refuse_waiting_runs(tx: Transaction, job_id: JobId, limits: Limits) -> None:
+    """Called in the transaction that triggers a run of the job.
+
+    Raises:
+        ProblemError: 429, the job or the tenant has as many runs waiting as it may have.
+    """
+    waiting = tx.quotas.waiting_runs(job_id)
+    for what, count, most in (
+        ("waiting runs of this job", waiting.of_job, limits.waiting_runs_per_job),
+        ("waiting runs of this tenant", waiting.of_tenant, limits.waiting_runs_per_tenant),
+    ):
+        if count >= most:
+            raise ProblemError(
+                code=SecurityCode.QUOTA_EXCEEDED,
+                detail=f"there are {count} {what}; repeat the request when some have started",
+                headers={"Retry-After": str(WAITING_S)},
+            )
 
 
 def headers_of(readings: Sequence[Reading]) -> dict[str, str]:

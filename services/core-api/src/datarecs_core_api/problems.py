@@ -38,6 +38,7 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.IDEMPOTENCY_KEY_REUSED: 422,
     ApiCode.PRECONDITION_REQUIRED: 428,
     ApiCode.TOO_MANY_REQUESTS: 429,
+    SecurityCode.QUOTA_EXCEEDED: 429,
     ApiCode.INTERNAL_ERROR: 500,
     ApiCode.UNAVAILABLE: 503,
 }

@@ -122,5 +122,6 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         base_url=settings.base_url,
         profile=settings.profile,
         egress=settings.egress,
+        limits=settings.limits,
         reference_rules=secrets.rules,
     )

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates
 from datarecs_application.ports.keys import ApiKey, ApiKeys
+from datarecs_application.ports.quotas import Quotas
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
 from datarecs_core.resources.resource import Kind, Resource
@@ -307,6 +308,8 @@ class Transaction(Protocol):
     def deliveries(self) -> Deliveries: ...
     @property
     def mails(self) -> Mails: ...
+    @property
+    def quotas(self) -> Quotas: ...
     @property
     def rule_states(self) -> RuleStates: ...
     def next_rv(self) -> int:

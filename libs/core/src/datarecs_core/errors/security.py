@@ -70,6 +70,25 @@ class SecurityCode(ErrorCode):
         causes="A role or key scope without the permission that the message names.",
         remedy="Ask an admin of the tenant for the role, or use a key with that scope.",
     )
+    QUOTA_EXCEEDED = Entry(
+        docs_id="DR6029",
+        meaning="The tenant has as many of these as it may have.",
+        causes="Runs of a job or of the tenant that wait for their start, or too many jobs, "
+        "connections, webhook endpoints or notification rules.",
+        remedy="Wait until runs have started, or delete what is not needed; the operator can raise "
+        "the limit (DATARECS_LIMITS__…).",
+        retryable=True,
+    )
+
+
+class QuotaExceededError(DatarecsError):
+    """One more would be beyond what the tenant may have; nothing was written."""
+
+    code = SecurityCode.QUOTA_EXCEEDED
+
+    def __init__(self, *, what: str, most: int) -> None:
+        super().__init__(f"there are {most} {what} already, and no more are allowed")
+        self.what, self.most = what, most
 
 
 class UrlRefusedError(DatarecsError):

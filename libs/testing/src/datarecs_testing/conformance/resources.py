@@ -115,11 +115,13 @@ class ResourcesConformance:
         mine = stored(stores)
         for _ in range(3):
             stored(stores)
-        written = [current(stores, mine)]
-        for number in range(2):
-            assert replaced(stores, mine, expected_rv=written[-1].rv, spec={"n": number})
-            written.append(current(stores, mine))
-        assert [one.version for one in written] == [1, 2, 3]
+        versions = []
+        for number in range(3):
+            before = current(stores, mine)
+            assert before is not None
+            versions.append(before.version)
+            assert replaced(stores, mine, expected_rv=before.rv, spec={"n": number})
+        assert versions == [1, 2, 3]
 
     @pytest.mark.case("R04")
     def test_a_status_is_written_by_its_controller_alone(self, stores: Stores) -> None:

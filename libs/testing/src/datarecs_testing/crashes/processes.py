@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
+from datarecs_cli.stack.services import UNHINDERED
 from datarecs_core.errors.messaging import LogUnavailableError
 from datarecs_core.values import TenantId
 from datarecs_runtime.environment import process_environment
@@ -177,7 +178,7 @@ class Processes:
             settings |= self._broker_login("DATARECS_KAFKA", GROUPS[process])
             settings["DATARECS_KAFKA__BOOTSTRAP"] = self.broker.bootstrap
         if process == API:
-            settings["DATARECS_API__PORT"] = str(self.port)
+            settings |= {**UNHINDERED, "DATARECS_API__PORT": str(self.port)}
         if process == CONTROLLER:
             settings |= self._broker_login("DATARECS_KAFKA__RELAY", "relay")
             settings["DATARECS_DATABASE__RELAY__URL"] = self.database.url("datarecs_relay")

@@ -33,6 +33,7 @@ from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import NAME_PATTERN, Namespace
+from datarecs_core_api.limits import most_of_each_kind
 from datarecs_core_api.outputs import AppliedOut, CreatedOnce, Page, ResourceOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
 from datarecs_core_api.transactions import repeated
@@ -59,7 +60,12 @@ class _DryRunError(Exception):
 
 
 def _making(use: Ports) -> Making:
-    return Making(ids=use.ids, secrets=use.secrets, random_bytes=use.random_bytes)
+    return Making(
+        ids=use.ids,
+        secrets=use.secrets,
+        random_bytes=use.random_bytes,
+        most=most_of_each_kind(use.limits),
+    )
 
 
 def _answer(entry: KindEntry, applied: Applied) -> Answer:

@@ -40,6 +40,7 @@ from datarecs_core_api.inputs import (
     ShortText,
     canonical_uuid,
 )
+from datarecs_core_api.limits import refuse_waiting_runs
 from datarecs_core_api.live import Stream, terminal_within
 from datarecs_core_api.outputs import EventPage, LaneOut, Page, RunOut, TimelineOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
@@ -123,6 +124,7 @@ async def trigger(
         if job.deletion_at is not None:
             raise not_found(str(entry.kind))
         command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
+        refuse_waiting_runs(tx, command.job_id, use.limits)
         run = trigger_run(
             tx, replace(command, idempotency_key=key, traceparent=request.state.traceparent)
         )

@@ -1,0 +1,31 @@
+"""Exact counts of what a tenant has, so that a quota holds however many ask at once.
+
+Apart from `state`, which is long.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from datarecs_core.resources.resource import Kind
+from datarecs_core.values import JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRuns:
+    """Runs that have not started: TRIGGERED or QUEUED."""
+
+    of_job: int
+    of_tenant: int
+
+
+class Quotas(Protocol):
+    """Counts of the transaction's tenant.
+
+    From the first count to its end, the transaction keeps every other one of the tenant from
+    counting. Count before the audit is written, which locks as well.
+    """
+
+    def waiting_runs(self, job_id: JobId) -> WaitingRuns: ...
+
+    def resources(self, kind: Kind) -> int:
+        """Objects of the kind in all namespaces, those that are being deleted included."""

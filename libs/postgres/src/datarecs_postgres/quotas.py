@@ -1,0 +1,55 @@
+"""Counts of a tenant under a lock of the tenant, so that two at once cannot both find room."""
+
+from typing import Any
+
+from sqlalchemy import BindParameter, bindparam, func, select
+
+from datarecs_application.ports.quotas import WaitingRuns
+from datarecs_core.resources.resource import Kind
+from datarecs_core.runs.model import RunStatus
+from datarecs_core.values import JobId
+from datarecs_postgres.session import Session
+from datarecs_postgres.tables.resources import RESOURCE
+from datarecs_postgres.tables.runs import RUN, RUN_TIMER
+
+_LOCK = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("name"), 0)))
+_TENANT: BindParameter[Any] = bindparam("of_tenant")
+# A run that has not ended has a timer, a terminal one has none: the history is never read.
+_OPEN = select(RUN_TIMER.c.run_id).where(RUN_TIMER.c.tenant_id == _TENANT)
+_WAITING = (
+    select(
+        func.count().filter(RUN.c.job_id == bindparam("of_job")).label("of_job"),
+        func.count().label("of_tenant"),
+    )
+    .select_from(RUN)
+    .where(
+        RUN.c.tenant_id == _TENANT,
+        RUN.c.run_id.in_(_OPEN),
+        RUN.c.status.in_([RunStatus.TRIGGERED.value, RunStatus.QUEUED.value]),
+    )
+)
+
+
+class PostgresQuotas:
+    """Port Quotas. Each statement sees what was committed before it, so the lock comes first."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def waiting_runs(self, job_id: JobId) -> WaitingRuns:
+        self._lock()
+        asked = {"of_tenant": self._session.tenant_id, "of_job": job_id}
+        row = self._session.execute(_WAITING, asked).one()
+        return WaitingRuns(of_job=row.of_job, of_tenant=row.of_tenant)
+
+    def resources(self, kind: Kind) -> int:
+        self._lock()
+        counted = (
+            select(func.count())
+            .select_from(RESOURCE)
+            .where(self._session.own(RESOURCE), RESOURCE.c.kind == kind.value)
+        )
+        return int(self._session.execute(counted).scalar_one())
+
+    def _lock(self) -> None:
+        self._session.execute(_LOCK, {"name": f"datarecs quotas of {self._session.tenant_id}"})

@@ -1,0 +1,58 @@
+"""What every Quotas owes: counts of its own tenant, exact however many count at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from datarecs_application.ports.quotas import WaitingRuns
+from datarecs_core.resources.resource import Kind
+from datarecs_core.values import JobId
+from datarecs_testing.builders import A_TENANT, B_TENANT, a_resource, a_run, an_id
+from datarecs_testing.conformance.stores import Stores, triggered
+
+JOB = JobId(an_id())
+MOST = 3
+
+
+class QuotasConformance:
+    @pytest.mark.case("X33")
+    def test_runs_wait_until_they_start(self, stores: Stores) -> None:
+        for run in (a_run(job_id=JOB), a_run(), a_run(tenant_id=B_TENANT, job_id=JOB)):
+            with stores.api.unit.begin(run.tenant_id, feed=8) as tx:
+                tx.runs.add(run)
+                tx.timers.put(run.run_id, "submit", run.created_at)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.quotas.waiting_runs(JOB) == WaitingRuns(of_job=1, of_tenant=2)
+
+    def test_resources_are_counted_by_kind(self, stores: Stores) -> None:
+        for resource in (
+            a_resource(name="a"),
+            a_resource(name="a", namespace="other"),
+            a_resource(name="a", kind=Kind.RECONCILIATION_JOB),
+            a_resource(name="a", tenant_id=B_TENANT),
+        ):
+            with stores.api.unit.begin(resource.tenant_id) as tx:
+                tx.resources.add(resource)
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.quotas.resources(Kind.CONNECTION) == 2
+            assert tx.quotas.resources(Kind.NOTIFICATION_RULE) == 0
+
+    @pytest.mark.case("X33")
+    def test_of_many_at_once_no_more_find_room_than_there_is(self, stores: Stores) -> None:
+        start = Barrier(8)
+
+        def add_one() -> bool:
+            start.wait()
+            run = a_run(job_id=JOB)
+            with stores.api.unit.begin(A_TENANT, feed=8) as tx:
+                if tx.quotas.waiting_runs(JOB).of_job >= MOST:
+                    return False
+                tx.runs.add(run)
+                tx.timers.put(run.run_id, "submit", run.created_at)
+                tx.outbox.append(triggered(run))
+            return True
+
+        with ThreadPoolExecutor(8) as threads:
+            added = [one.result() for one in [threads.submit(add_one) for _ in range(8)]]
+        assert sum(added) == MOST

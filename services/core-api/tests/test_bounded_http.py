@@ -259,6 +259,75 @@ class TestAnAmbiguousRequest:
             assert api.dropped("malformed") == 1
 
 
+PATHS = (
+    "/api/v1//jobs",
+    "/api/v1/jobs/../keys",
+    "/api/v1/jobs/%2e%2e/keys",
+    "/api/v1/jobs/a%2Fb",
+    "/api/v1/jobs/%00",
+    "/api/v1/jobs/%ff%fe",
+    "/api/v1/runs/%0d%0aX-Evil:1",
+    "/api/v1/runs?cursor=%00%ff",
+    "/api/v1/runs?since=9999-12-31T23:59:59-14:00",
+    "/api/v1/events/stream?after=%00",
+    "/api/v1/ws?ticket=%ff",
+    "http://evil.example/api/v1/jobs",
+    "//evil.example/api/v1/jobs",
+    "*",
+)
+METHODS = ("GET", "POST", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW", "get")
+HEADERS = (
+    "X-Request-Id: \xff",
+    "Traceparent: " + 5_000 * "x",
+    "Idempotency-Key: \xff",
+    "If-None-Match: " + 3_000 * '"a",',
+    "Accept: \xff",
+    "Prefer: wait=99999999999999999999",
+    "Content-Type: application/json; charset=\xff",
+    "Last-Event-ID: \xff",
+    "Upgrade: websocket\r\nConnection: Upgrade",
+    "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings",
+    "X-Forwarded-For: " + 5_000 * ",",
+)
+
+
+class TestAnOddRequest:
+    """Refused or answered; never a failure of the server, and never a stack in its log."""
+
+    @pytest.mark.case("X88")
+    @pytest.mark.parametrize("method", METHODS)
+    def test_for_a_path(self, method: str, caplog: pytest.LogCaptureFixture) -> None:
+        heads = [f"{method} {path} HTTP/1.1\r\nHost: a\r\n" for path in PATHS]
+        assert max(statuses(heads)) < 500
+        assert "Traceback" not in caplog.text
+
+    @pytest.mark.case("X85", "X88")
+    @pytest.mark.parametrize("host", ["", "a b", "[::1", "a:b:c", "\xe9", "evil.example/.."])
+    def test_for_a_host(self, host: str, caplog: pytest.LogCaptureFixture) -> None:
+        assert max(statuses([f"GET /api/v1/whoami HTTP/1.1\r\nHost: {host}\r\n"])) < 500
+        assert "Traceback" not in caplog.text
+
+    @pytest.mark.case("X88")
+    @pytest.mark.parametrize("header", HEADERS)
+    def test_with_a_header(self, header: str, caplog: pytest.LogCaptureFixture) -> None:
+        lines = ("GET /api/v1/jobs", "POST /api/v1/keys", "GET /api/v1/ws?ticket=x")
+        heads = [f"{line} HTTP/1.1\r\nHost: a\r\n{header}\r\n" for line in lines]
+        assert max(statuses(heads)) < 500
+        assert "Traceback" not in caplog.text
+
+
+def statuses(heads: list[str]) -> list[int]:
+    """Of each request, with a good key and without a body."""
+    found = []
+    with served() as api:
+        for head in heads:
+            key = f"Authorization: Bearer {api.house.key()}\r\n"
+            with api.connect() as client:
+                client.sendall(f"{head}{key}Connection: close\r\n\r\n".encode("latin-1"))
+                found.append(int(first_answer(client).split()[1]))
+    return found
+
+
 class TestManyConnections:
     @pytest.mark.case("X34")
     def test_of_one_address_are_capped(self) -> None:

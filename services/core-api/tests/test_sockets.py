@@ -23,7 +23,8 @@ from datarecs_core_api.shell import SECURITY_HEADERS
 from datarecs_core_api.sockets import MAX_SUBSCRIPTIONS
 from datarecs_core_api.tickets import is_same_origin
 from datarecs_memory.queries import MemoryQueries
-from datarecs_testing.api import BASE_URL, ApiHouse, MemoryApiHouse, memory_api
+from datarecs_runtime.sections import Limits
+from datarecs_testing.api import BASE_URL, UNHINDERED, ApiHouse, MemoryApiHouse, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.live_views import a_followed_run, end, record
 
@@ -32,8 +33,8 @@ LONG = Pace(poll=NEVER, ping=NEVER, check=NEVER)
 QUICK = timedelta(milliseconds=5)
 
 
-def a_house(pace: Pace = LONG) -> MemoryApiHouse:
-    return memory_api(pace=pace)
+def a_house(pace: Pace = LONG, *, limits: Limits = UNHINDERED) -> MemoryApiHouse:
+    return memory_api(pace=pace, limits=limits)
 
 
 def a_ticket(caller: TestClient) -> str:
@@ -419,6 +420,17 @@ class TestItsEnd:
             assert refused(house, a_ticket(caller)) == (429, "DR4016")
             stream = {"Accept": "text/event-stream"}
             assert caller.get(f"{run}/events", headers=stream).status_code == 429
+
+    @pytest.mark.case("X34")
+    def test_comes_for_a_client_that_says_too_much(self) -> None:
+        house = a_house(limits=Limits(requests_per_minute=10))
+        run = a_followed_run(house)
+        with opened(house) as socket:  # the ticket was the first request
+            for number in range(10):
+                subscribe(socket, run, after=number)
+            with pytest.raises(WebSocketDisconnect) as end:
+                told(socket, 1_000)
+        assert end.value.code == 1013
 
     def test_comes_for_a_reader_that_takes_nothing(self) -> None:
         house = a_house(Pace(poll=NEVER, patience=4 * QUICK))

@@ -1,5 +1,6 @@
 """What the platform says of itself, and the guard that no route escapes."""
 
+from datetime import timedelta
 from typing import Annotated
 
 import jsonschema
@@ -72,6 +73,23 @@ def test_whoami_tells_what_the_key_may() -> None:
         "key_id": key[4:16],
         "permissions": ["read", "run.trigger"],
     }
+
+
+def test_readiness_asks_the_dependencies_once_a_second() -> None:
+    """Anybody may ask for it, without a key and without a limit."""
+    asked = []
+
+    def check() -> str | None:
+        asked.append(1)
+        return None
+
+    house = memory_api(ready_when={"database": check})
+    for _ in range(100):
+        assert house.bearing(None).get("/readyz").status_code == 200
+    assert len(asked) == 1
+    house.clock.advance(timedelta(seconds=1))
+    house.bearing(None).get("/readyz")
+    assert len(asked) == 2
 
 
 class TestTheGuard:

@@ -15,10 +15,13 @@ from structlog.typing import EventDict
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.ports.feed import EventFilter, FeedEntry, FeedLook
 from datarecs_core.access.permissions import Role, permissions_of
+from datarecs_core.access.principal import Principal
 from datarecs_core.values import TenantId
 from datarecs_core_api import feed as feed_module
 from datarecs_core_api.feed import BUFFER, PAGE, PAUSE, POLL, Buffer, Feed
-from datarecs_core_api.following import MAX_PER_PRINCIPAL, LoopWake, Pace
+from datarecs_core_api.following import MAX_PER_PRINCIPAL, MAX_PER_TENANT, LoopWake, Pace
+from datarecs_core_api.following import Following as Followers
+from datarecs_core_api.problems import ProblemError
 from datarecs_memory.change_feed import MemoryChangeFeed
 from datarecs_runtime.clock import Latch
 from datarecs_testing.api import PLACES, ApiHouse, MemoryApiHouse, memory_api
@@ -299,6 +302,22 @@ class TestItsLife:
             refused = ana.get(PATH)
             assert (refused.status_code, refused.json()["code"]) == (429, "DR4016")
             assert house.metrics.last("feed_connections", kind="sse") == MAX_PER_PRINCIPAL
+
+    @pytest.mark.case("X34")
+    def test_of_one_tenant_leaves_places_to_the_others(self) -> None:
+        """However many keys it has."""
+        places = Followers(RecordedMetrics())
+        with ExitStack() as stack:
+            for number in range(MAX_PER_TENANT):
+                caller = Principal(tenant_id=A_TENANT, subject=f"key:{number}")
+                stack.enter_context(places.place(caller, kind="sse"))
+            with pytest.raises(ProblemError, match="too many streams"):
+                stack.enter_context(
+                    places.place(Principal(tenant_id=A_TENANT, subject="key:new"), kind="sse")
+                )
+            stack.enter_context(
+                places.place(Principal(tenant_id=B_TENANT, subject="key:new"), kind="sse")
+            )
 
     def test_leaves_nothing_behind(self) -> None:
         house = a_house()

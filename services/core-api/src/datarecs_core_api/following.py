@@ -18,6 +18,8 @@ from datarecs_core.errors.api import ApiCode
 from datarecs_core_api.problems import ProblemError
 
 MAX_PER_PRINCIPAL, MAX_PER_REPLICA = 20, 500
+MAX_PER_TENANT = MAX_PER_REPLICA // 2
+"""A tenant can make keys with places of their own: half of a replica is left to the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ class Following:
         """
         who = (str(caller.tenant_id), caller.subject)
         with self._lock:
-            if self._streams[who] >= MAX_PER_PRINCIPAL or self._streams.total() >= MAX_PER_REPLICA:
+            if self._are_taken(who):
                 raise ProblemError(
                     code=ApiCode.TOO_MANY_REQUESTS,
                     detail="too many streams are open; close some",
@@ -118,6 +120,15 @@ class Following:
         finally:
             with self._lock:
                 self._open(who, kind, -1)
+
+    def _are_taken(self, who: tuple[str, str]) -> bool:
+        """Under the lock."""
+        of_tenant = sum(open_ for (tenant, _), open_ in self._streams.items() if tenant == who[0])
+        return (
+            self._streams[who] >= MAX_PER_PRINCIPAL
+            or of_tenant >= MAX_PER_TENANT
+            or self._streams.total() >= MAX_PER_REPLICA
+        )
 
     def _open(self, who: tuple[str, str], kind: str, more: int) -> None:
         """Under the lock."""

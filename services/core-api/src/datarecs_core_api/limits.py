@@ -79,6 +79,13 @@ class RequestLimits:
             if not level.is_taken:
                 raise _refused(policy, level)
 
+    def admits_message(self, caller: Principal) -> bool:
+        """Count what the caller says on a socket: one message costs as much as a request."""
+        return (
+            self._requests.take((caller.tenant_id, caller.subject)).is_taken
+            and self._of_tenant.take(caller.tenant_id).is_taken
+        )
+
     def admit_new_key(self, caller: Principal) -> None:
         """Count a key that is made; the keys of one owner share the bucket.
 

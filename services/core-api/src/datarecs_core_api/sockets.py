@@ -62,7 +62,7 @@ class Close(IntEnum):
     RESTART = 1012
     """The process drains."""
     LATER = 1013
-    """The client takes nothing, or the database is away."""
+    """The client takes nothing or says too much, or the database is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,8 @@ class Follower:
     caller: Principal
     may_see: Callable[[], bool]
     """Whether the caller's key is still good; asked again while the socket lasts."""
+    admits_message: Callable[[], bool]
+    """Whether the caller may say one more thing now."""
 
 
 class Socket:
@@ -132,6 +134,9 @@ class Socket:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 self._end(Close.GONE)
+                return
+            if not self._follower.admits_message():
+                self._end(Close.LATER)
                 return
             try:
                 body = parse_object((message.get("text") or "").encode())

@@ -133,6 +133,7 @@ async def follow(socket: WebSocket) -> None:
                 following=use.following,
                 caller=caller,
                 may_see=lambda: keys.still(caller),
+                admits_message=lambda: keys.limits.admits_message(caller),
             )
             await Socket(socket, follower).serve()
     except DatarecsError as error:

@@ -354,7 +354,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
     connected = JOB.replace("path: exports.csv", "path: exports.csv, connection: files")
     Path("job.yaml").write_text(connected)
     assert run(["compare", "job.yaml"]) == 2
-    assert "job.yaml spec.sources[1].connection: no connection has this name" in told(capsys)
+    assert "DR1023 spec.sources[1].connection: no connection of this name" in told(capsys)
     Path("job.yaml").write_text(connected + FILES_CONNECTION)
     assert run(["compare", "job.yaml"]) == 1
 

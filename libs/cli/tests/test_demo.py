@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_cli.declared_files import load
+from datarecs_cli.declared_files import check_files
 from datarecs_cli.demo.books import LedgerPlace, admin_login, load_ledger, write_csv, write_exports
 from datarecs_cli.demo.declarations import EXPORTS, JOB_FILE, JOB_TEXT, Places, surroundings_text
 from datarecs_cli.demo.entries import Entry, exports, ledger
@@ -129,7 +129,7 @@ def test_what_the_demo_declares_is_sound(tmp_path: Path) -> None:
     around, job = tmp_path / "platform.yaml", tmp_path / JOB_FILE
     around.write_text(surroundings_text(PLACES), encoding="utf-8")
     job.write_text(JOB_TEXT, encoding="utf-8")
-    files = load([str(around), str(job)])
+    files = check_files([str(around), str(job)])
     assert [one.findings for file in files for one in file.documents] == [()] * 5
     kinds = [one.declared.kind for file in files for one in file.documents if one.declared]
     assert sorted(kinds) == sorted([*Kind, Kind.CONNECTION])
@@ -144,7 +144,7 @@ def test_a_folder_with_odd_characters_stays_one_value(tmp_path: Path) -> None:
     )
     path = tmp_path / "platform.yaml"
     path.write_text(surroundings_text(odd), encoding="utf-8")
-    declared = load([str(path)])[0].documents[1].declared
+    declared = check_files([str(path)])[0].documents[1].declared
     assert declared is not None
     assert declared.spec["config"] == {"root": '/pro ject/"d: #{x}'}
 

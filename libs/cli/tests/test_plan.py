@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from datarecs_cli.main import run
+from datarecs_core.errors.api import ApiCode
+from datarecs_testing.scripted_api import ScriptedApi, refuses, says, written_credentials
 
 Shown = pytest.CaptureFixture[str]
 JOB = """\
@@ -175,3 +177,60 @@ def test_a_source_that_is_not_there_ends_with_3(capsys: Shown) -> None:
     assert run(["plan", "job.yaml"]) == 3
     assert "lake" in capsys.readouterr().err
     assert run(["plan", "job.yaml", "-o", "csv"]) == 2
+
+
+APPLIED = """\
+apiVersion: datarecs.io/v1
+kind: ReconciliationJob
+metadata: {name: applied}
+spec:
+  sources:
+    - {name: one, kind: csv, connection: files, path: a.csv}
+    - {name: two, kind: csv, connection: files, path: a.csv}
+  stages:
+    - {name: rows, type: row, dimensions: [id], measures: "*"}
+"""
+
+
+@pytest.fixture
+def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job whose connection is not in its file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "delivered").mkdir()
+    (tmp_path / "delivered" / "a.csv").write_text("id,amount\n1,2\n")
+    (tmp_path / "job.yaml").write_text(APPLIED)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_a_connection_of_the_server_is_used(
+    applied: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written_credentials(applied)
+    api = ScriptedApi()
+    spec = {"type": "files", "config": {"root": "delivered"}, "auth": {}}
+    api.on("GET", "/connections/files", says({"kind": "Connection", "spec": spec}))
+    with api.in_place_of_the_network():
+        assert run([command, "job.yaml"]) == 0
+    assert len(api.requests) == 1
+    assert "DR1023" not in "".join(capsys.readouterr())
+
+
+def test_a_connection_that_nobody_knows_is_refused_at_its_place(
+    applied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written_credentials(applied)
+    api = ScriptedApi()
+    api.on("GET", "/connections/files", refuses(404, ApiCode.NOT_FOUND))
+    with api.in_place_of_the_network():
+        assert run(["plan", "job.yaml"]) == 2
+    assert "job.yaml:6:42 DR1023 spec.sources[0].connection" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("applied")
+def test_without_a_server_only_declared_connections_are_known(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run(["plan", "job.yaml"]) == 2
+    assert "declare it in the same file, or apply it first" in capsys.readouterr().out

@@ -79,7 +79,7 @@ def test_plan_names_them(capsys: Shown) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_plan_says_what_has_no_effect(capsys: Shown) -> None:
+def test_plan_refuses_what_has_no_effect(capsys: Shown) -> None:
     Path("job.yaml").write_text(JOB + "  execution: {extract: stream}\n")
-    assert run(["plan", "job.yaml"]) == 0
-    assert "DR1009 warning: spec.execution.extract: sources are copied" in capsys.readouterr().err
+    assert run(["plan", "job.yaml"]) == 2
+    assert "DR1009 spec.execution: 'extract' has no effect" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_cli.declared_files import in_apply_order, load
+from datarecs_cli.declared_files import check_files, in_apply_order
 from datarecs_cli.main import run
 
 JOB = """\
@@ -45,7 +45,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("folder")
 def test_a_clean_file_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "good.yaml"]) == 0
-    assert capsys.readouterr() == ("", "1 files, 0 errors\n")
+    out, err = capsys.readouterr()
+    assert err == "1 files, 0 errors, 2 notes\n"
+    assert [line.split()[:3] for line in out.splitlines()] == [
+        ["good.yaml:6:50", "DR1023", "note:"],
+        ["good.yaml:7:46", "DR1023", "note:"],
+    ]
+
+
+def test_a_connection_that_is_declared_beside_the_job_is_no_note(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "connection.yaml").write_text(CONNECTION)
+    assert run(["validate", "--strict", "good.yaml", "connection.yaml"]) == 0
+    assert capsys.readouterr().out.count("DR1023 note:") == 1
+    (folder / "connection.yaml").write_text(
+        CONNECTION.replace(
+            "type: files, config: {root: data}",
+            "type: iceberg, config: {catalog: {type: hadoop, warehouse: w}}",
+        )
+    )
+    assert run(["validate", "good.yaml", "connection.yaml"]) == 2
+    assert "good.yaml:7:46 DR1024 spec.sources[1].connection" in capsys.readouterr().out
 
 
 @pytest.mark.case("U16")
@@ -99,7 +120,7 @@ def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "datarecs.cli.validate/1"
     assert [(one["file"], len(one["findings"])) for one in told["files"]] == [
-        ("good.yaml", 0),
+        ("good.yaml", 2),
         ("bad.yaml", 3),
     ]
     assert told["files"][1]["findings"][0] == {
@@ -111,7 +132,7 @@ def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None
         "pointer": "/spec/sources/1/kind",
         "line": 7,
         "column": 29,
-        "message": "not one of postgres, jdbc, parquet, csv, json, iceberg, delta, kafka, extract",
+        "message": "not one of postgres, parquet, csv, json, iceberg",
         "hint": "did you mean 'csv'?",
     }
 
@@ -142,7 +163,7 @@ def test_stdin_and_folders_are_read(
     (folder / "jobs" / "deep" / "a.yml").write_text(JOB)
     (folder / "jobs" / "note.txt").write_text("not ours")
     assert run(["validate", "jobs"]) == 0
-    assert capsys.readouterr().err == "1 files, 0 errors\n"
+    assert capsys.readouterr().err == "1 files, 0 errors, 2 notes\n"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +190,7 @@ def test_a_terminal_is_never_given_an_escape(
 
 def test_documents_are_applied_in_the_order_of_what_they_refer_to(folder: Path) -> None:
     (folder / "both.yaml").write_text(f"{JOB}---\n{CONNECTION}")
-    documents = in_apply_order(load(["both.yaml"]))
+    documents = in_apply_order(check_files(["both.yaml"]))
     assert [one.declared.name for one in documents if one.declared] == ["files", "orders"]
 
 

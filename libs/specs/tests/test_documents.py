@@ -462,11 +462,16 @@ def test_a_fault_of_meaning_that_repeats_one_of_shape_is_left_out() -> None:
     assert places(text) == ["8:14 DR1013 spec.reference"]
 
 
-def test_local_files_need_no_connection() -> None:
+def test_what_a_server_needs_is_a_note_elsewhere_in_the_same_words() -> None:
     text = changed("connection: files, path: exports/*.parquet", "path: /tmp/x.parquet")
-    (local,) = decode_yaml(text.encode(), surroundings=replace(EDITOR, local_files=True))
-    assert local.faults == ()
-    assert [place.split()[1] for place in places(text)] == ["DR1010", "DR1008"]
+    (here,) = decode_yaml(text.encode())
+    (there,) = decode_yaml(text.encode(), surroundings=replace(EDITOR, on_server=True))
+    assert [(one.code.docs_id, one.severity) for one in here.findings] == [
+        ("DR1010", "note"),
+        ("DR1008", "note"),
+    ]
+    assert [one.severity for one in there.findings] == ["error", "error"]
+    assert [one.as_json() for one in here.findings] == [one.as_json() for one in there.findings]
 
 
 def test_a_server_refuses_more_than_an_editor() -> None:

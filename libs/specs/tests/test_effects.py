@@ -21,7 +21,7 @@ spec:
 """
 ROWS = 'type: row, dimensions: [id], measures: "*"'
 DIGEST = "type: digest, dimensions: [id], measures: [{name: m}]"
-ANYWHERE, HERE = Surroundings(), Surroundings(local_files=True)
+ANYWHERE, SERVER = Surroundings(), Surroundings(on_server=True)
 
 
 def job(rest: str = "", *, source: str = "", stage: str = ROWS) -> bytes:
@@ -46,7 +46,7 @@ def job(rest: str = "", *, source: str = "", stage: str = ROWS) -> bytes:
         ),
     ],
 )
-@pytest.mark.parametrize("surroundings", [ANYWHERE, HERE])
+@pytest.mark.parametrize("surroundings", [ANYWHERE, SERVER])
 def test_a_value_without_effect_is_refused_at_its_key(
     written: bytes, place: str, surroundings: Surroundings
 ) -> None:
@@ -57,16 +57,12 @@ def test_a_value_without_effect_is_refused_at_its_key(
     assert found.code.docs_id == "DR1009"
 
 
-def test_memory_that_a_worker_does_not_obey_is_a_warning() -> None:
-    (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"))
-    (found,) = decoded.warnings
+@pytest.mark.parametrize("surroundings", [ANYWHERE, SERVER])
+def test_memory_that_only_a_local_comparison_obeys_is_a_note(surroundings: Surroundings) -> None:
+    (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"), surroundings=surroundings)
+    (found,) = decoded.findings
     assert (found.code.docs_id, found.path) == ("DR1009", "spec.execution.memory")
-    assert decoded.spec is not None
-
-
-def test_the_memory_of_a_local_comparison_has_its_effect() -> None:
-    (decoded,) = decode_yaml(job("execution: {memory: 8GiB}"), surroundings=HERE)
-    assert decoded.findings == ()
+    assert (found.severity, decoded.spec is None) == ("note", False)
 
 
 def test_a_job_that_was_stored_before_the_rule_can_still_be_run() -> None:

@@ -185,7 +185,7 @@ def test_a_duration_is_a_length() -> None:
             "{name: a, kind: iceberg, connection: f, relation: x.y, partition: {by: day}}",
             ["DR1006 spec.sources[0]"],
         ),
-        ("{name: a, kind: csv, path: x}", ["DR1010 spec.sources[0]"]),
+        ("{name: a, kind: postgres, relation: x}", ["DR1010 spec.sources[0]"]),
         ("{name: a, kind: csv, connection: f, path: ../x}", ["DR1008 spec.sources[0].path"]),
         ("{kind: csv, connection: f, path: x}", ["DR1010 spec.sources[0]"]),
         ("{name: a, connection: f, path: x}", ["DR1010 spec.sources[0]"]),

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from datarecs_cli.client import Api, Ask, Json, path_of
-from datarecs_cli.declared_files import DeclaredFile, in_apply_order, tell
+from datarecs_cli.declared_files import check_files, in_apply_order, refuse_faults
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.refusals import RefusedError
 from datarecs_core.resources.declared import Declared
 from datarecs_core.resources.resource import API_VERSION
-from datarecs_specs.findings import as_lines
 from datarecs_specs.kinds import KINDS, KindEntry
 
 _STOPPING = frozenset({401, 403, 429})
@@ -48,17 +47,15 @@ def shown_name(entry: KindEntry, name: str) -> str:
     return f"{entry.path.removesuffix('s')}/{name}"
 
 
-def sound(files: Sequence[DeclaredFile], invocation: Invocation) -> tuple[Declared, ...]:
+def check_for_server(paths: Sequence[str], invocation: Invocation) -> tuple[Declared, ...]:
     """What may be sent, in order; nothing when a file has a fault, and then every fault is shown.
 
-    Warnings are told on stderr.
+    Raises:
+        UsageFault: a path that is not there.
     """
-    if any(file.faults for file in files):
-        tell(files, invocation)
+    files = check_files(paths, on_server=True)
+    if refuse_faults(files, invocation):
         return ()
-    for file in files:
-        for line in as_lines(file.findings, file=file.name, text=file.text):
-            invocation.say(line)
     documents = in_apply_order(files)
     return tuple(one.declared for one in documents if one.declared is not None)
 

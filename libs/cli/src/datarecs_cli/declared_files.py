@@ -1,20 +1,23 @@
-"""Files of declarations, read and told about: what `validate`, `apply` and `run FILE` share.
+"""Files of declarations, checked in one way by `validate`, `plan`, `compare`, `apply` and `run`.
 
-Apart from the commands so that each of them shows the same faults at the same places.
+Apart from the commands so that each of them refuses the same documents with the same words.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, Output, UsageFault
-from datarecs_specs.documents import EDITOR, Decoded, decode_yaml
+from datarecs_core.resources.connection import Connection
+from datarecs_specs.documents import Decoded, decode_yaml
 from datarecs_specs.findings import MAX_SHOWN, Finding, as_lines, headline
 from datarecs_specs.kinds import KINDS
 from datarecs_specs.reading import Surroundings
+from datarecs_specs.together import ConnectionKey, judged_together, undeclared_connections
 
 STDIN = "-"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -38,14 +41,51 @@ class DeclaredFile:
     def faults(self) -> tuple[Finding, ...]:
         return tuple(one for one in self.findings if not one.warning)
 
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Without notes, which are about another place."""
+        return tuple(one for one in self.findings if one.warning and not one.note)
 
-def load(paths: Sequence[str], *, surroundings: Surroundings = EDITOR) -> tuple[DeclaredFile, ...]:
-    """Every file named, folders with all their YAML and JSON files, stdin for `-`.
+
+Lookup = Callable[[Sequence[ConnectionKey]], Mapping[ConnectionKey, Connection]]
+"""Finds connections that no file declares."""
+
+
+def check_files(
+    paths: Sequence[str], *, on_server: bool = False, lookup: Lookup | None = None
+) -> tuple[DeclaredFile, ...]:
+    """Every file named, folders with all their YAML and JSON files, stdin for `-`, with all faults.
+
+    Args:
+        paths: as they were typed.
+        on_server: the documents are on their way to a server, which reads no path of this machine.
+        lookup: the command opens the sources itself, by connections that this finds elsewhere.
 
     Raises:
         UsageFault: a path that is not there or cannot be read, or a folder without a file.
     """
-    return tuple(_load(name, surroundings) for path in paths for name in _files(path))
+    around = Surroundings(on_server=on_server)
+    files = [_load(name, around) for path in paths for name in _files(path)]
+    documents = [one for file in files for one in file.documents]
+    if any(file.faults for file in files):
+        lookup = None  # nothing will be opened
+    missing = undeclared_connections(documents) if lookup else ()
+    known = lookup(missing) if lookup and missing else {}
+    judged = iter(judged_together(documents, known=known, opens_sources=lookup is not None))
+    return tuple(
+        replace(file, documents=tuple(islice(judged, len(file.documents)))) for file in files
+    )
+
+
+def refuse_faults(files: Sequence[DeclaredFile], invocation: Invocation) -> bool:
+    """Show every finding where some file has a fault, and say that it does; else only warnings."""
+    if any(file.faults for file in files):
+        tell(files, invocation)
+        return True
+    for file in files:
+        for line in as_lines(file.warnings, file=plain(file.name), text=file.text):
+            invocation.say(line)
+    return False
 
 
 def in_apply_order(files: Sequence[DeclaredFile]) -> tuple[Decoded, ...]:
@@ -122,7 +162,7 @@ def _finding(file: DeclaredFile, finding: Finding) -> dict[str, object]:
     return {
         "file": file.name,
         "document": finding.document,
-        "severity": "warning" if finding.warning else "error",
+        "severity": finding.severity,
         "path": finding.path,
         **finding.as_json(),
     }
@@ -130,7 +170,7 @@ def _finding(file: DeclaredFile, finding: Finding) -> dict[str, object]:
 
 def annotation(file: str, finding: Finding) -> str:
     """A line that code hosts turn into an annotation at the place; their separators escaped."""
-    level = "warning" if finding.warning else "error"
+    level = "notice" if finding.note else finding.severity
     properties = {
         "file": file,
         "line": str(finding.line or 1),

@@ -18,7 +18,6 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunFault
 from datarecs_core.jobs.definition import Measure, ReconciliationJob, Stage
 from datarecs_specs.documents import decode_yaml
-from datarecs_specs.reading import Surroundings
 
 FORM = "stages.STAGE.measures.MEASURE.tolerances=0.01, or .compare_to, .accept of a stage"
 _OF_MEASURE = ("tolerances", "combine", "bound")
@@ -154,7 +153,7 @@ def _read(stage: SealedStage, wanted: _Wanted) -> Stage:
         lines.append(f"        - name: {json.dumps(measure.name)}")
         settings = wanted.measures.get(measure.name, {})
         lines += [f"          {name}: {value}" for name, value in settings.items()]
-    (decoded,) = decode_yaml("\n".join(lines).encode(), surroundings=Surroundings(local_files=True))
+    (decoded,) = decode_yaml("\n".join(lines).encode())
     if decoded.faults:
         told = "; ".join(f"{one.code.docs_id} {one.message}" for one in decoded.faults)
         raise UsageFault(f"--set: {told}")

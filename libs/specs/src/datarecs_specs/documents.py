@@ -4,8 +4,8 @@ Shape first, then meaning over whatever has its shape, all faults at once; a dec
 only when there is none.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +20,17 @@ from datarecs_specs.envelope import envelope
 from datarecs_specs.findings import Finding, from_text, in_order, located
 from datarecs_specs.job_sources import FREE
 from datarecs_specs.kinds import KINDS, Spec, canonical_spec, is_spec, shape_for, spec_hash
-from datarecs_specs.nodes import START, Document, Entry, Form, ListNode, MapNode, Node, Scalar
+from datarecs_specs.nodes import (
+    START,
+    Document,
+    Entry,
+    Form,
+    ListNode,
+    MapNode,
+    Mark,
+    Node,
+    Scalar,
+)
 from datarecs_specs.reading import Reading, Surroundings
 from datarecs_specs.shapes import text_of
 
@@ -56,6 +66,15 @@ class Decoded:
     declared: Declared | None
     spec: Spec | None
     findings: tuple[Finding, ...]
+    reading: Reading = field(default_factory=Reading, compare=False, repr=False)
+    root: Mark | None = field(default=None, compare=False, repr=False)
+
+    def with_faults(self, faults: Iterable[Fault]) -> "Decoded":
+        """The same document with what only others that stand beside it could tell."""
+        further = replace(self.reading, faults=list(faults))
+        found = located(further, document=self.document, root=self.root)
+        whole = replace(self, findings=in_order((*self.findings, *found)))
+        return replace(whole, declared=None, spec=None) if whole.faults else whole
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -179,7 +198,14 @@ def _decode(document: Document, surroundings: Surroundings, expected: Expected |
     findings = in_order((*texts, *located(reading, document=number, root=root)))
     if any(not one.warning for one in findings):
         declared, spec = None, None
-    return Decoded(document=number, declared=declared, spec=spec, findings=findings)
+    return Decoded(
+        document=number,
+        declared=declared,
+        spec=spec,
+        findings=findings,
+        reading=reading,
+        root=root,
+    )
 
 
 def _has_no_marks(node: Node | None) -> bool:

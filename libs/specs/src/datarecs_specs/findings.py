@@ -34,6 +34,14 @@ class Finding:
     message: str
     hint: str = ""
     warning: bool = False
+    note: bool = False
+
+    @property
+    def severity(self) -> str:
+        """`error`, `warning` or `note`."""
+        if self.note:
+            return "note"
+        return "warning" if self.warning else "error"
 
     def as_json(self) -> dict[str, object]:
         """Member of a problem's `errors`; absent members are left out."""
@@ -85,6 +93,7 @@ def located(reading: Reading, *, document: int, root: Mark | None) -> tuple[Find
                 message=fault.message,
                 hint=fault.hint,
                 warning=fault.warning,
+                note=fault.note,
             )
         )
     return in_order(found)
@@ -144,13 +153,15 @@ def as_lines(findings: Sequence[Finding], *, file: str, text: str) -> list[str]:
 def headline(finding: Finding, file: str) -> str:
     """`file:line:column DRnnnn path: message; hint`."""
     mark = START if finding.line is None else Mark(finding.line, finding.column or 1)
-    word = " warning:" if finding.warning else ""
+    word = f" {finding.severity}:" if finding.warning else ""
     place = f"{file}:{mark.line}:{mark.column}"
     return f"{place} {finding.code.docs_id}{word} {finding.sentence}"
 
 
 def _with_caret(finding: Finding, file: str, lines: Sequence[str]) -> list[str]:
     shown = [headline(finding, file)]
+    if finding.note:
+        return shown
     if finding.line is not None and finding.line <= len(lines):
         source = printable(lines[finding.line - 1])
         start = min((finding.column or 1) - 1, len(source))

@@ -106,8 +106,8 @@ FREE = Free()
 _FREE_MAP = MapOf(key=IDENT, value=FREE, most=100_000)
 
 
-def _path_problem(path: str, reading: Reading) -> str | None:
-    return path_fault(path, absolute=reading.surroundings.local_files)
+def _path_problem(path: str, _reading: Reading) -> str | None:
+    return path_fault(path, absolute=True)
 
 
 FILE_PATH = Checked(
@@ -317,6 +317,7 @@ _ORIGINS: Mapping[SourceKind, tuple[Field, ...]] = {
     SourceKind.JSON: (PATH,),
     SourceKind.ICEBERG: (RELATION,),
 }
+_NEEDS_CONNECTION = "a server reads files by a Connection; `datarecs compare` reads the path itself"
 _ORIGIN_NAMES = ("relation", "query", "path")
 _KIND = Word(
     words=SourceKind,
@@ -352,16 +353,27 @@ def _check_source(given: Mapping[str, object], at: Path, reading: Reading) -> No
                 place=Place.KEY,
             )
         )
-    local = kind in _FILE_KINDS and reading.surroundings.local_files
-    if "connection" not in given and not local:
-        reading.fault(
-            Fault(
-                code=SpecCode.MISSING_FIELD,
-                path=(*at, "connection"),
-                message="'connection' is missing",
-                place=Place.MISSING,
-            )
+    _check_for_server(given, at, reading)
+
+
+def _check_for_server(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """A server reads files below the folder of a connection; `compare` reads any path."""
+    is_file = given.get("kind") in _FILE_KINDS
+    if "connection" not in given:
+        missing = Fault(
+            code=SpecCode.MISSING_FIELD,
+            path=(*at, "connection"),
+            message="'connection' is missing",
+            hint=_NEEDS_CONNECTION if is_file else "",
+            place=Place.MISSING,
         )
+        if is_file:
+            reading.server_fault(missing)
+        else:
+            reading.fault(missing)
+    path = given.get("path")
+    if is_file and isinstance(path, str) and (problem := path_fault(path)):
+        reading.server_fault(Fault(code=SpecCode.BAD_PATH, path=(*at, "path"), message=problem))
 
 
 def _check_column(given: Mapping[str, object], at: Path, reading: Reading) -> None:

@@ -53,8 +53,7 @@ def _job_meaning(spec: object, reading: Reading) -> None:
     if isinstance(spec, ReconciliationJob):
         reading.faults.extend(job_faults(spec))
         reading.faults.extend(sql_faults(spec))
-        on_platform = not reading.surroundings.local_files
-        reading.faults.extend(faults_without_effect(spec, on_platform=on_platform))
+        reading.faults.extend(faults_without_effect(spec))
 
 
 KINDS: Mapping[Kind, KindEntry] = {

@@ -5,7 +5,7 @@ and column afterwards, also through aliases of fields and shorthand.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from datarecs_core.access.references import ReferenceRules
@@ -35,8 +35,9 @@ class Surroundings:
     """None: any well-formed secret reference passes here and is judged where it is used."""
     is_stored: bool = False
     """A spec read back from the database: rules that are younger than it are applied at its use."""
-    local_files: bool = False
-    """`datarecs compare`: file sources need no connection and may name any path."""
+    on_server: bool = False
+    """Whether what is declared will be run by a server. Elsewhere what only a server needs is a
+    note in the same words, since `datarecs compare` reads any path without a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,11 @@ class Reading:
     def place(self, at: Path, node: Node, *, key: Mark | None = None) -> None:
         """Remember where the path stands; the first place wins."""
         self.spots.setdefault(at, Spot(key=key, value=node.mark, first=first_mark(node)))
+
+    def server_fault(self, fault: Fault) -> None:
+        """Note a fault of everything that a server is to run; elsewhere it is a note."""
+        elsewhere = not self.surroundings.on_server
+        self.faults.append(replace(fault, warning=elsewhere, note=elsewhere))
 
     def fault(self, fault: Fault) -> Gap:
         """Note the fault; the answer stands for the value that could not be read."""

@@ -35,8 +35,7 @@ ANY_PORT = 5432
 def _reference_problem(text: str, reading: Reading) -> str | None:
     rules = reading.surroundings.references
     if not text.startswith(_SCHEMES):
-        wanted = f"env:{rules.env_prefix}NAME" if rules else "env:NAME"
-        return f"not a reference; store the secret and write {wanted} or file:/path"
+        return "not a reference; store the secret and write env:NAME or file:/path"
     if rules is None:
         return None
     try:

@@ -115,4 +115,5 @@ def _surroundings(use: Ports, caller: Principal) -> Surroundings:
             )
         ),
         references=use.reference_rules(caller.tenant_id),
+        on_server=True,
     )

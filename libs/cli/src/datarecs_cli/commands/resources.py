@@ -36,14 +36,13 @@ def apply(
     ] = None,
 ) -> ExitCode:
     """Create or replace everything that the files declare; nothing while one has a fault."""
-    from datarecs_cli.applying import apply_each, compare_each, sound
+    from datarecs_cli.applying import apply_each, check_for_server, compare_each
     from datarecs_cli.client import connect
-    from datarecs_cli.declared_files import load
 
     if dry_run not in {None, "client", "server"}:
         raise UsageFault(f"--dry-run {dry_run}: client or server")
     invocation = current()
-    declared = sound(load(files), invocation)
+    declared = check_for_server(files, invocation)
     if not declared:
         return ExitCode.USAGE
     if dry_run == "client":

@@ -89,10 +89,9 @@ def _job(
     is_file = target == "-" or target.endswith(_FILES) or os.path.sep in target
     if not is_file:
         return namespace, target
-    from datarecs_cli.applying import apply_each, sound
-    from datarecs_cli.declared_files import load
+    from datarecs_cli.applying import apply_each, check_for_server
 
-    declared = sound(load([target]), invocation)
+    declared = check_for_server([target], invocation)
     if not declared:
         return None
     jobs = [one for one in declared if one.kind is Kind.RECONCILIATION_JOB]

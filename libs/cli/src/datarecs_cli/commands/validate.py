@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from datarecs_cli.declared_files import load, tell
+from datarecs_cli.declared_files import check_files, tell
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 from datarecs_core.resources.resource import Kind
@@ -29,11 +29,14 @@ def validate(
     if not files:
         raise UsageFault("name a file, a folder, or - for stdin")
     invocation = in_ci(current())
-    read = load(files)
+    read = check_files(files)
     tell(read, invocation)
     faults = sum(len(file.faults) for file in read)
-    warnings = sum(len(file.findings) for file in read) - faults
-    said = f", {warnings} warnings" if warnings else ""
+    warnings = sum(len(file.warnings) for file in read)
+    notes = sum(len(file.findings) for file in read) - faults - warnings
+    said = "".join(
+        f", {count} {word}" for count, word in ((warnings, "warnings"), (notes, "notes")) if count
+    )
     invocation.say(f"{len(read)} files, {faults} errors{said}")
     return ExitCode.USAGE if faults or (strict and warnings) else ExitCode.DONE
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from datarecs_cli.applying import Applied, apply_each, sound
+from datarecs_cli.applying import Applied, apply_each, check_for_server
 from datarecs_cli.client import Api, Ask, Json, path_of
-from datarecs_cli.declared_files import load
 from datarecs_cli.demo import declarations, expected
 from datarecs_cli.demo.books import load_ledger, write_exports
 from datarecs_cli.demo.entries import exports, ledger
@@ -144,7 +143,7 @@ def _declare_surroundings(scene: Scene, places: declarations.Places) -> list[App
 
 
 def _applied(scene: Scene, file: str) -> list[Applied]:
-    declared = sound(load([file]), scene.invocation)
+    declared = check_for_server([file], scene.invocation)
     if not declared:
         raise DemoFailedError(step="its declarations", reason="they have faults, shown above")
     applied = list(apply_each(scene.api, declared))

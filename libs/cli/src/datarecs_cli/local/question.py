@@ -13,9 +13,10 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from datarecs_application.comparison import Question
-from datarecs_cli.declared_files import STDIN, load, tell
+from datarecs_cli.declared_files import STDIN, check_files, refuse_faults
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
+from datarecs_cli.local.connections import ServerConnections
 from datarecs_cli.local.faults import QuestionRefusedError, Told
 from datarecs_cli.local.places import is_tab_separated, kind_of, located, names_of
 from datarecs_core.errors.faults import Fault, dotted, pointer
@@ -25,12 +26,10 @@ from datarecs_core.jobs.literals import parameters_written_in
 from datarecs_core.jobs.parameters import parameters_document, resolve_parameters
 from datarecs_core.jobs.spec_hash import spec_hash
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.resources.connection import Connection, FilesConfig, connection_faults
+from datarecs_core.resources.connection import Connection, FilesConfig
 from datarecs_specs.documents import decode_json
-from datarecs_specs.findings import as_lines
-from datarecs_specs.reading import Surroundings
+from datarecs_specs.together import connections_of
 
-LOCAL = Surroundings(local_files=True)
 JOB_ENDINGS = (".yaml", ".yml", ".json")
 STAGE = "rows"
 _DURATION, _PERCENT = "P", "%"
@@ -98,22 +97,16 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | N
     if flags.keys or flags.measures or flags.left_out:
         raise UsageFault("--key, --measure and --except are for sources; a job file declares them")
     name = flags.sources[0]
-    files = load([name], surroundings=LOCAL)
-    if any(file.faults for file in files):
-        tell(files, invocation)
+    elsewhere = ServerConnections(invocation)
+    files = check_files([name], lookup=elsewhere.find)
+    if refuse_faults(files, invocation):
         return None
-    for file in files:
-        for line in as_lines(file.findings, file=plain(file.name), text=file.text):
-            invocation.say(line)
     documents = [one for file in files for one in file.documents]
     jobs = [one.spec for one in documents if isinstance(one.spec, ReconciliationJob)]
     if len(jobs) != 1:
         raise UsageFault(f"{name}: compare takes one job, the file declares {len(jobs)}")
-    connections = {
-        one.declared.name: one.spec
-        for one in documents
-        if one.declared is not None and isinstance(one.spec, Connection)
-    }
+    known = {**elsewhere.found, **connections_of(documents)}
+    connections = {connection: one for (_, connection), one in known.items()}
     base = Path.cwd() if name == STDIN else Path(name).absolute().parent
     return _asked(flags, jobs[0], connections, now=now, base=base)
 
@@ -123,7 +116,7 @@ def _from_flags(flags: Flags) -> ReconciliationJob:
         raise UsageFault("compare needs two sources or more, or one job file in .yaml")
     if flags.parameters:
         raise UsageFault("--param is for job files; sources have no parameters")
-    decoded = decode_json(_declaration(flags), surroundings=LOCAL)
+    decoded = decode_json(_declaration(flags))
     if decoded.faults:
         raise QuestionRefusedError(
             [
@@ -201,15 +194,6 @@ def _asked(
     now: datetime,
     base: Path,
 ) -> Asked:
-    unknown = connection_faults(job, {name: one.type for name, one in connections.items()})
-    hint = "declare the Connection in the same file, or give a path without one"
-    if unknown:
-        raise QuestionRefusedError(
-            [
-                Told(fault.code, _where(flags, "", dotted(fault.path)), fault.message, hint)
-                for fault in unknown
-            ]
-        )
     stored = _parameters(flags, job, now)
     places = {
         source.name: _place(flags, source, index, connections, base)

@@ -70,6 +70,8 @@ class Fault:
     """Paths that make the fault together with `path`; the later one in the text is pointed at."""
     warning: bool = False
     """Said, and the document is accepted all the same."""
+    note: bool = False
+    """A warning about another place, where the same words are a refusal: nothing is wrong here."""
 
     @property
     def shown_path(self) -> Path:

@@ -28,18 +28,13 @@ Ineffective = tuple[Path, str, str]
 """Path below what is judged, what happens instead, and what takes the field."""
 
 
-def faults_without_effect(job: ReconciliationJob, *, on_platform: bool) -> Iterator[Fault]:
-    """A fault for each value that would not do what it asks for.
-
-    Args:
-        job: as it could be read; a default asks for nothing.
-        on_platform: the job is for workers, else for `datarecs compare`.
-    """
+def faults_without_effect(job: ReconciliationJob) -> Iterator[Fault]:
+    """A fault for each value that would not do what it asks for; a default asks for nothing."""
     yield from map(_refused, _of_job(job))
-    if on_platform and job.execution.memory != DEFAULT_EXECUTION.memory:
+    if job.execution.memory != DEFAULT_EXECUTION.memory:
         message = "a worker has the memory of its own settings; `datarecs compare` obeys it"
         at: Path = ("spec", "execution", "memory")
-        yield Fault(code=SpecCode.WITHOUT_EFFECT, path=at, message=message, warning=True)
+        yield Fault(code=SpecCode.WITHOUT_EFFECT, path=at, message=message, warning=True, note=True)
 
 
 def _refused(found: Ineffective) -> Fault:

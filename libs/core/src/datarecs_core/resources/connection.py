@@ -213,8 +213,8 @@ def _connection_faults(
         yield Fault(
             code=SpecCode.UNKNOWN_CONNECTION,
             path=path,
-            message="no connection has this name",
-            hint=did_you_mean(name, known) or "apply the connection first",
+            message="no connection of this name is known here",
+            hint=did_you_mean(name, known) or "declare it in the same file, or apply it first",
         )
     elif known[name] is not SERVES.get(source.kind):
         wanted = SERVES.get(source.kind)

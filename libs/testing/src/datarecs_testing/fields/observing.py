@@ -34,7 +34,6 @@ from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_memory.engine import MemoryEngine
 from datarecs_specs.documents import decode_yaml
 from datarecs_specs.findings import Finding
-from datarecs_specs.reading import Surroundings
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.telling import SilentTold
 
@@ -59,7 +58,7 @@ def observed(documents: Documents, folder: Path) -> Observed:
     """Take the documents through validation, plan and comparison, as far as they come."""
     file = folder / "job.yaml"
     file.write_text("\n---\n".join(json.dumps(one) for one in documents), encoding="utf-8")
-    decoded = decode_yaml(file.read_bytes(), surroundings=Surroundings(local_files=True))
+    decoded = decode_yaml(file.read_bytes())
     faults = tuple(fault for one in decoded for fault in one.faults)
     if faults:
         return Observed(faults=faults)

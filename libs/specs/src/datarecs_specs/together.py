@@ -1,0 +1,78 @@
+"""Documents that are declared together: the sources of a job against the connections beside it.
+
+The last step of validation, and apart from decoding because it needs every document of a command.
+Whoever opens sources knows all connections there are; elsewhere a server may have further ones, so
+an unknown name is a note there, in the same words.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from datarecs_core.errors.faults import Fault
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.jobs.definition import ReconciliationJob
+from datarecs_core.resources.connection import Connection, connection_faults
+from datarecs_specs.documents import Decoded
+
+ConnectionKey = tuple[str, str]
+"""Namespace and name."""
+
+
+def connections_of(documents: Iterable[Decoded]) -> Mapping[ConnectionKey, Connection]:
+    """The connections that the documents declare."""
+    return {
+        (one.declared.namespace, one.declared.name): one.spec
+        for one in documents
+        if one.declared is not None and isinstance(one.spec, Connection)
+    }
+
+
+def undeclared_connections(documents: Sequence[Decoded]) -> tuple[ConnectionKey, ...]:
+    """Connections that jobs name and no document declares, each once."""
+    declared = connections_of(documents)
+    named = (
+        (one.declared.namespace, source.connection)
+        for one in documents
+        if one.declared is not None and isinstance(one.spec, ReconciliationJob)
+        for source in one.spec.sources
+        if source.connection is not None
+    )
+    return tuple(dict.fromkeys(key for key in named if key not in declared))
+
+
+def judged_together(
+    documents: Sequence[Decoded],
+    *,
+    known: Mapping[ConnectionKey, Connection] | None = None,
+    opens_sources: bool = False,
+) -> tuple[Decoded, ...]:
+    """The documents with the faults between them; jobs with faults of their own stay as they are.
+
+    Args:
+        documents: of one command, in order.
+        known: connections of a server; a declared one stands in their place.
+        opens_sources: the command is about to read, so that an unknown connection is a fault.
+    """
+    found = {**(known or {}), **connections_of(documents)}
+    return tuple(
+        one.with_faults(_between(one, found, opens_sources=opens_sources)) for one in documents
+    )
+
+
+def _between(
+    document: Decoded, known: Mapping[ConnectionKey, Connection], *, opens_sources: bool
+) -> list[Fault]:
+    job, declared = document.spec, document.declared
+    if declared is None or not isinstance(job, ReconciliationJob):
+        return []
+    types = {
+        name: one.type
+        for (namespace, name), one in known.items()
+        if namespace == declared.namespace
+    }
+    return [
+        replace(fault, warning=True, note=True)
+        if fault.code is SpecCode.UNKNOWN_CONNECTION and not opens_sources
+        else fault
+        for fault in connection_faults(job, types)
+    ]

@@ -116,6 +116,32 @@ class TestRest(TableConnectorConformance):
             f"/cat/v1/{PREFIX}/namespaces/books/tables/words",
         ]
 
+    @pytest.mark.parametrize(
+        ("field", "value", "last"),
+        [
+            ("uri", "/other", "/other/v1/oauth/tokens"),
+            ("token_uri", "/cat/elsewhere", "/cat/elsewhere"),
+            ("scope", "else", "/cat/v1/oauth/tokens"),
+            ("warehouse", "second", f"/cat/v1/{PREFIX}/namespaces/books/tables/words"),
+        ],
+    )
+    def test_every_field_of_a_rest_catalog_is_obeyed(
+        self, lake: Lake, table: Table, field: str, value: str, last: str
+    ) -> None:
+        assert table.name() == ("books", "words")
+        root = self.server.url.removesuffix("/cat")
+        catalog = RestCatalog(type=CatalogType.REST, uri=self.server.url, warehouse="main")
+        catalog = replace(catalog, **{field: root + value if value.startswith("/") else value})  # type: ignore[arg-type]  # one field of the catalog
+        connection = Connection(type=ConnectionType.ICEBERG, config=IcebergConfig(catalog=catalog))
+        opened = open_connector(SOURCE, connection, self.secrets, surroundings=lake.surroundings)
+        if field == "warehouse":
+            opened.pin(SOURCE)
+            assert "/cat/v1/config?warehouse=second" in self.server.asked
+        else:
+            with pytest.raises(DatarecsError, match="401"):
+                opened.pin(SOURCE)
+        assert self.server.asked[-1] == last
+
     @pytest.mark.parametrize("secrets", [{}, {"token": "stale"}, {"credential": "reader:wrong"}])
     def test_a_catalog_that_refuses_is_told_without_the_secret(
         self, lake: Lake, secrets: dict[str, str]

@@ -1,0 +1,328 @@
+"""A field of a Connection, WebhookEndpoint or NotificationRule has an effect, or is refused.
+
+The effect is what core or an adapter decides by it: what is dialled, sent, matched, tried again or
+mailed. The fields come from the published schemas, so one without a probe fails here.
+"""
+
+import re
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from datarecs_application.webhook_requests import Prepared, RequestMaker
+from datarecs_application.webhooks import Leased
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.notifications.evaluation import RunFacts, StoredRule, evaluate_rules
+from datarecs_core.notifications.rule import NotificationRule
+from datarecs_core.resources.connection import Connection
+from datarecs_core.resources.resource import Kind
+from datarecs_core.runs.model import RunMode
+from datarecs_core.values import JobId, ResourceUid, RunId
+from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
+from datarecs_core.webhooks.endpoint import WebhookEndpoint
+from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.signature import new_secret, secret_context
+from datarecs_runtime.secrets import Keyring, TenantSecrets
+from datarecs_runtime.sections import Secrets
+from datarecs_specs.documents import decode_json
+from datarecs_testing.builders import A_TENANT, NOON, an_id
+from datarecs_testing.deliveries import FINALISED, a_delivery, a_message
+from datarecs_testing.fields.documents import ABSENT, Json, jobs_of, put
+from datarecs_testing.fields.documents import Probe as JobProbe
+from datarecs_testing.fields.observing import observed
+from datarecs_testing.fields.schema_fields import fields_of
+from datarecs_testing.fields.tiny_sources import write_lake, write_sources
+
+ROOT = Path(__file__).parents[2]
+KINDS = (Kind.CONNECTION, Kind.WEBHOOK_ENDPOINT, Kind.NOTIFICATION_RULE)
+FIELDS = [
+    (kind, one.path)
+    for kind in KINDS
+    for one in fields_of(kind)
+    if not one.is_fixed and not one.path.startswith(("metadata.", "apiVersion", "kind"))
+]
+"""Metadata acts as in jobs, where `test_every_field_of_a_job` asserts it."""
+SECRET = new_secret(bytes(32))
+_PREFIX = f"DATARECS_CONN_{A_TENANT.hex.upper()}_"
+ENVIRONMENT = {
+    f"{_PREFIX}{name}": value
+    for name, value in {"A": SECRET, "B": new_secret(b"b" * 32), "URL": "https://b.test/x"}.items()
+}
+_A, _B = f"env:{_PREFIX}A", f"env:{_PREFIX}B"
+
+
+def spec_of(kind: Kind, spec: Json) -> Any:  # noqa: ANN401  of whichever kind
+    """The typed spec; raises InvalidSpecError."""
+    document = {"apiVersion": "datarecs.io/v1", "kind": kind, "metadata": {"name": "probe"}}
+    return decode_json({**document, "spec": spec}).require()[1]
+
+
+# What a webhook endpoint decides.
+
+
+def sent(endpoint: WebhookEndpoint) -> object:
+    """The request that an attempt makes."""
+    secrets = TenantSecrets(
+        Secrets(), keyring=Keyring({"k": bytes(32)}, current="k"), environment=ENVIRONMENT
+    )
+    delivery = replace(_DELIVERY, endpoint_uid=_UID)
+    sealed = secrets.seal(SECRET.encode(), context=secret_context(A_TENANT, _UID, "k1"))
+    maker = RequestMaker(secrets=secrets, user_agent="x", child_trace=lambda _: f"00-{'a' * 32}-b")
+    made = maker.prepare(
+        Leased(
+            delivery=delivery,
+            message=a_message(delivery.event_id),
+            spec=endpoint,
+            generation=1,
+            secrets=(("k1", sealed),),
+            leased_at=NOON,
+        ),
+        since_lease=timedelta(),
+    )
+    assert isinstance(made, Prepared)
+    return made.request.url, made.request.headers, made.request.body, made.request.timeout
+
+
+_UID = ResourceUid(an_id())
+_DELIVERY = a_delivery()
+
+
+def matched(endpoint: WebhookEndpoint) -> object:
+    facts = EndpointFacts(uid=_UID, created_at=NOON, spec=endpoint)
+    types = (FINALISED, "io.datarecs.webhook.delivery.dead_lettered")
+    return [match_endpoint(facts, EventFacts(type=one, time=NOON)) for one in types]
+
+
+def tried_again(endpoint: WebhookEndpoint) -> object:
+    leased = lease(_DELIVERY, owner="w", now=NOON)
+    fact = Ended(lease_epoch=leased.lease_epoch, end=AttemptEnd(outcome=Outcome.HTTP_5XX), u=0.5)
+    return decide_delivery(leased, fact, retry=endpoint.retry, now=NOON).state.due_at
+
+
+# What a rule decides.
+
+
+def mailed(rule: NotificationRule) -> object:
+    """Mails of some runs of two jobs, one after the other."""
+    stored = StoredRule(uid=_UID, name="r", spec=rule)
+    states: dict[ResourceUid, Any] = {}
+    found = []
+    jobs = {name: JobId(an_id()) for name in ("a", "b")}
+    for number, (job, outcome, mode) in enumerate(_RUNS):
+        run = RunFacts(
+            tenant_id=A_TENANT,
+            run_id=_RUN_IDS[number],
+            job_id=jobs[job],
+            job_name=job,
+            mode=mode,
+            outcome=outcome,
+            finalised_at=NOON + timedelta(minutes=number),
+        )
+        known = {uid: one for uid, one in states.items() if one.job_id == run.job_id}
+        result = evaluate_rules([stored], run, known, domains={"example.com"}, now=run.finalised_at)
+        states |= {one.rule_uid: one for one in result.states}
+        found.append([(one.address, one.kind, one.detail) for one in result.intents])
+    return found
+
+
+_RUNS = (
+    ("a", "UNMATCHED", RunMode.IMMEDIATE),
+    ("a", "UNMATCHED", RunMode.IMMEDIATE),
+    ("a", "MATCHED", RunMode.IMMEDIATE),
+    ("b", "UNMATCHED", RunMode.SCHEDULED),
+)
+_RUN_IDS = [RunId(an_id()) for _ in _RUNS]
+
+
+# What a connection decides.
+
+
+def dialled(connection: Connection) -> object:
+    """What the driver of PostgreSQL is asked for."""
+    asked: list[Mapping[str, object]] = []
+
+    def refuse(**given: object) -> None:
+        asked.append(given)
+        raise psycopg.OperationalError("nobody listens")
+
+    source = Source(name="s", kind=SourceKind.POSTGRES, relation="t")
+    policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
+    around = Surroundings(roots=(), policy=policy, now=lambda: NOON)
+    secrets = {"password": connection.auth.get("password", "")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psycopg, "connect", refuse)
+        patch.setattr(socket, "getaddrinfo", lambda host, port, **_: [(0, 0, 0, "", (host, port))])
+        opened = open_connector(source, connection, secrets, surroundings=around)
+        with pytest.raises(DatarecsError):
+            opened.pin(source)
+    return [{name: one for name, one in given.items() if name != "password"} for given in asked], (
+        [given["password"] for given in asked]
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> object:
+    made = tmp_path_factory.mktemp("sources")
+    with ExitStack() as closing:
+        write_sources(made)
+        write_lake(made, closing)
+        yield made
+
+
+Effect = Callable[[Any], object]
+_URL: Json = {"url": "https://a.test/hook"}
+_PG: Json = {
+    "type": "postgres",
+    "config": {"host": "127.0.0.1", "database": "d", "user": "u", "sslmode": "disable"},
+}
+_TO: Json = {"to": [{"address": "a@example.com"}]}
+_CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
+_HEALTH = "libs/core/tests/webhooks/test_health.py"
+_SENDING = "libs/application/tests/test_webhooks.py"
+ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
+    "url": (_URL, "https://b.test/hook", sent),
+    "url_from.secret_ref": (
+        {"url_from": {"secret_ref": _A}},
+        f"env:{_PREFIX}URL",
+        sent,
+    ),
+    "enabled": (_URL, False, matched),
+    "filter.types": (_URL, ["none.*"], matched),
+    "filter.exclude_types": (_URL, ["**"], matched),
+    "filter.operational": (_URL, True, matched),
+    "format": (_URL, "standard", sent),
+    "signing.mode": ({**_URL, "signing": {"secret_refs": [_B]}}, "reference", sent),
+    "signing.secret_refs": (
+        {**_URL, "signing": {"mode": "reference", "secret_refs": [_A]}},
+        [_B],
+        sent,
+    ),
+    "auth.bearer.secret_ref": ({**_URL, "auth": {"bearer": {"secret_ref": _A}}}, _B, sent),
+    "headers.*.secret_ref": ({**_URL, "headers": {"X-Key": {"secret_ref": _A}}}, _B, sent),
+    "timeout": (_URL, "PT3S", sent),
+    "retry.delays": (_URL, ["PT1H"], tried_again),
+}
+RULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
+    "enabled": (_TO, False, mailed),
+    "match.jobs": (_TO, ["b"], mailed),
+    "match.triggers": (_TO, ["SCHEDULED"], mailed),
+    "match.outcomes": (_TO, ["ERRORED"], mailed),
+    "notify": (_TO, "every_run", mailed),
+    "recovery": (_TO, False, mailed),
+    "to[].address": (_TO, "b@example.com", mailed),
+    "detail": (_TO, "minimal", mailed),
+}
+POSTGRES_PROBES: Mapping[str, object] = {
+    "config.host": "127.0.0.2",
+    "config.port": 5433,
+    "config.database": "other",
+    "config.user": "other",
+    "config.sslmode": "prefer",
+    "auth.password": "env:OTHER",
+}
+FILE_PROBES: Mapping[str, tuple[str, str, object]] = {
+    "spec<files>.config.root": ("here", "config.root", "more"),
+    "spec<iceberg>.config.catalog<sql>.name": ("lake", "config.catalog.name", "pond"),
+    "spec<iceberg>.config.catalog<sql>.sqlite": ("lake", "config.catalog.sqlite", "lake/no.db"),
+    "spec<iceberg>.config.catalog<hadoop>.warehouse": (
+        "lake",
+        "config.catalog",
+        {"type": "hadoop", "warehouse": "lake/lake"},
+    ),
+}
+"""Connection of the tiny jobs, field and value."""
+SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "spec<iceberg>.config.catalog<rest>.": (
+        _CATALOGS,
+        ("uri", "warehouse", "token_uri", "scope"),
+    ),
+    "spec<iceberg>.config.catalog<sql>.postgres.": (
+        _CATALOGS,
+        ("host", "port", "database", "user", "sslmode"),
+    ),
+    "spec<iceberg>.auth.": (_CATALOGS, ("password", "token", "credential")),
+    "spec.retry.": (_SENDING, ("max_age",)),
+    "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),
+}
+"""Fields that a server or several deliveries show, with the tests that set each of them."""
+_ELSEWHERE = {f"{start}{name}" for start, (_, names) in SHOWN_ELSEWHERE.items() for name in names}
+
+
+def test_every_field_has_a_probe() -> None:
+    probed = {
+        *(f"spec.{name}" for name in (*ENDPOINT_PROBES, *RULE_PROBES)),
+        *(f"spec<postgres>.{name}" for name in POSTGRES_PROBES),
+        *FILE_PROBES,
+        *_ELSEWHERE,
+        "spec<files>.auth",
+    }
+    found = {path for _, path in FIELDS}
+    print(f"{len(found)} fields")  # noqa: T201  the count that was asked for
+    assert found == probed
+
+
+@pytest.mark.parametrize("name", ENDPOINT_PROBES)
+def test_a_field_of_an_endpoint_changes_what_is_sent(name: str) -> None:
+    spec, value, effect = ENDPOINT_PROBES[name]
+    assert _changed(Kind.WEBHOOK_ENDPOINT, name, spec, value, effect)
+
+
+@pytest.mark.parametrize("name", RULE_PROBES)
+def test_a_field_of_a_rule_changes_who_is_mailed(name: str) -> None:
+    spec, value, effect = RULE_PROBES[name]
+    assert _changed(Kind.NOTIFICATION_RULE, name, spec, value, effect)
+
+
+@pytest.mark.parametrize("name", POSTGRES_PROBES)
+def test_a_field_of_a_database_changes_what_is_dialled(name: str) -> None:
+    assert _changed(Kind.CONNECTION, name, _PG, POSTGRES_PROBES[name], dialled)
+
+
+def _changed(kind: Kind, name: str, spec: Json, value: object, effect: Effect) -> bool:
+    other = deepcopy(spec)
+    place = name.replace("[]", ".0").replace(".*", ".X-Key")
+    put(other, place, value)
+    if name == "signing.mode":
+        put(spec, "signing.secret_refs", ABSENT)
+    return effect(spec_of(kind, spec)) != effect(spec_of(kind, other))
+
+
+@pytest.mark.parametrize("path", FILE_PROBES)
+def test_a_field_of_files_and_catalogs_changes_what_is_read(path: str, folder: Path) -> None:
+    name, place, value = FILE_PROBES[path]
+    kind = "csv" if name == "here" else "iceberg"
+    documents, _ = jobs_of(f"spec.sources[]<{kind}>.name", JobProbe(value="one"))
+    changed = deepcopy(documents)
+    connection = next(one for one in changed if one["metadata"]["name"] == name)
+    put(connection["spec"], place, value)
+    before, after = observed(documents, folder), observed(changed, folder)
+    assert before.result
+    assert not after.faults
+    assert (after.result, after.error) != (before.result, before.error)
+
+
+def test_files_take_no_secret() -> None:
+    spec = {"type": "files", "config": {"root": "x"}, "auth": {"password": "env:X"}}
+    document = {"apiVersion": "datarecs.io/v1", "kind": "Connection", "metadata": {"name": "x"}}
+    (fault,) = decode_json({**document, "spec": spec}).faults
+    assert fault.pointer == "/spec/auth/password"
+
+
+@pytest.mark.parametrize("path", sorted(_ELSEWHERE))
+def test_a_field_that_needs_a_server_has_a_test_that_sets_it(path: str) -> None:
+    start, _, name = path.rpartition(".")
+    file, _ = SHOWN_ELSEWHERE[f"{start}."]
+    assert re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8"))

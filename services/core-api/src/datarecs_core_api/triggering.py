@@ -49,7 +49,7 @@ class TriggerIn(In):
     deadline: Annotated[str, Field(max_length=32)] | None = None
     """ISO 8601, PT1M to PT24H, over all attempts."""
     priority: Annotated[int, Field(ge=0, le=9)] | None = None
-    """0 to 9, 9 the most urgent."""
+    """0 to 9; 0 goes first."""
     reason: ShortText | None = None
     """Stored on the run, in `run.triggered` and in the audit."""
 

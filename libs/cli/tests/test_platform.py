@@ -192,6 +192,16 @@ def test_a_second_tenant_gets_a_key_of_its_own_once(platform: Installation) -> N
     assert (again.returncode, again.stdout) == (3, "")
 
 
+def test_a_tenant_gets_another_admin_key_before_the_first_one_expires(
+    platform: Installation,
+) -> None:
+    made = platform.run("admin", "tenant", "new-key", "default")
+    assert made.returncode == 0
+    assert made.stdout.startswith("drk_")
+    unknown = platform.run("admin", "tenant", "new-key", "nobody")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+
+
 def test_every_step_of_an_operator_may_be_repeated(platform: Installation) -> None:
     for arguments in (["bootstrap-db"], ["migrate"], ["topics", "apply"], ["outbox", "unpark"]):
         assert platform.run("admin", *arguments).returncode == 0

@@ -94,6 +94,25 @@ def tenant_create(
     return ExitCode.DONE
 
 
+@tenant.command("new-key")
+def tenant_new_key(
+    name: Annotated[str, typer.Argument(help="of the tenant")],
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> ExitCode:
+    """Make another admin key of a tenant, when the last one expires or is lost.
+
+    The key is printed once, alone on stdout: datarecs admin tenant new-key default
+    """
+    try:
+        _, api_key = provisioning.new_admin_key(_migration_url(layout_of(data_dir)), name)
+    except LookupError as unknown:
+        raise UsageFault(f"{unknown}; datarecs admin tenant create makes one") from unknown
+    current().say(f"a new admin key of tenant {name}; it is shown this once")
+    print(api_key)
+    return ExitCode.DONE
+
+
 @outbox.command("unpark")
 def outbox_unpark(
     events: Annotated[

@@ -77,6 +77,14 @@ def create_tenant(url: str, name: str) -> tuple[str, str]:
     return str(tenant_id), api_key
 
 
+def new_admin_key(url: str, name: str) -> tuple[str, str]:
+    """(tenant id, another admin key of it). Raises LookupError for an unknown tenant."""
+    from datarecs_postgres.tenants import new_admin_key as make
+
+    tenant_id, api_key = make(url, name)
+    return str(tenant_id), api_key
+
+
 def parked_events(url: str, events: Sequence[UUID]) -> "list[ParkedEvent]":
     """Events that were set aside, all or these; `url` is the relay's."""
     from datarecs_postgres.parking import parked
@@ -112,13 +120,11 @@ def ensure_first_tenant(url: str, layout: Layout, server: str) -> Credentials:
 
 def _first_key(url: str) -> tuple[str, str]:
     from datarecs_postgres.failures import TenantExistsError
-    from datarecs_postgres.tenants import new_admin_key
 
     try:
         return create_tenant(url, FIRST_TENANT)
     except TenantExistsError:
-        tenant_id, api_key = new_admin_key(url, FIRST_TENANT)
-        return str(tenant_id), api_key
+        return new_admin_key(url, FIRST_TENANT)
 
 
 def provision_topics(

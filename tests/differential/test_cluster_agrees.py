@@ -20,6 +20,7 @@ import pytest
 from pydantic import SecretStr
 
 from datarecs_application.child_frames import FINISHED, READY, RUN, Reader
+from datarecs_application.stopping import Stopping
 from datarecs_core.comparison.differences import difference_bytes
 from datarecs_core.documents import to_document
 from datarecs_core.egress.addresses import Profile
@@ -243,7 +244,7 @@ def _on_this_machine(place: Place, runtime: SparkRuntime, spec: Mapping[str, Any
     hello = place.hello(runtime.settings, Spark(master="local[2]"))
     frame = place.frame("-".join(spec["execution"]), spec)
     told = FrameTold(SupervisorChannel(BytesIO(), BytesIO()))
-    work(read_assignment(frame), tools_of(Reader(hello), runtime), told)
+    work(read_assignment(frame), tools_of(Reader(hello), runtime, Stopping()), told)
     return place.left(frame)
 
 

@@ -201,7 +201,8 @@ class RefusedChild(ScriptedChild):
 def test_a_child_that_cannot_be_replaced_keeps_the_result_of_the_run_before(made: Made) -> None:
     here = made(matches)
     slot = here.supervisor()
-    children = iter([ScriptedChild(matches), RefusedChild(matches), ScriptedChild(matches)])
+    scripted = (ScriptedChild(matches) for _ in range(2))
+    children = iter([ScriptedChild(matches), RefusedChild(matches), *scripted])
     slot.child = WarmChild(make=children.__next__, hello=b"{}", clock=here.clock, recycle_after=1)
     first, second = here.trigger(), here.trigger()
     here.launching.step()

@@ -4,12 +4,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -188,3 +190,29 @@ def test_a_comparison_whose_database_does_not_answer_ends_at_its_deadline(
         ended_at_its_deadline(place, CONNECTION.format(**fields) + JOB.replace(CSV, SLOW))
         still = session.execute("SELECT count(*) FROM pg_stat_activity WHERE query ~ 'slow'")
         assert still.fetchall() == [(1,)]  # this one
+
+
+@pytest.mark.integration
+def test_ctrl_c_ends_a_read_of_a_database_and_its_query(
+    place: Path, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = postgres_server.fresh_database().replace("postgresql+psycopg", "postgresql")
+    working: LiteralString = (
+        "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'slow' AND query ~ 'COPY'"
+        " AND state = 'active' AND pid <> pg_backend_pid()"
+    )
+    with psycopg.connect(admin, autocommit=True) as session:
+        session.execute("CREATE VIEW slow AS SELECT 1 AS id, 1.1 AS amount FROM pg_sleep(3600)")
+        fields = psycopg.conninfo.conninfo_to_dict(admin)
+        monkeypatch.setenv("SLOW_PASSWORD", str(fields["password"]))
+        (place / "job.yaml").write_text(CONNECTION.format(**fields) + JOB.replace(CSV, SLOW))
+        told = [sys.executable, "-m", "datarecs_cli", "compare", "job.yaml", "--out", "out"]
+        with subprocess.Popen(told, stderr=subprocess.PIPE, text=True) as comparing:
+            while session.execute(working).fetchall() != [(1,)]:
+                assert comparing.poll() is None
+                Event().wait(0.05)
+            began = time.monotonic()
+            comparing.send_signal(signal.SIGINT)
+            while session.execute(working).fetchall() != [(0,)]:
+                assert time.monotonic() < began + 2
+            assert comparing.wait(10) == ExitCode.INTERRUPTED

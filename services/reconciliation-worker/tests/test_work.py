@@ -14,6 +14,7 @@ import pytest
 from datarecs_application.child_frames import BadFrameError
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_application.ports.outside import Wake
+from datarecs_application.stopping import Stopping
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.catalog.layout import digests, run_document
@@ -221,3 +222,21 @@ def test_a_defect_is_an_errored_run_without_its_words(child: Child) -> None:
 def test_a_frame_that_is_not_the_supervisors_is_refused(child: Child) -> None:
     with pytest.raises(BadFrameError):
         read_assignment(child.frame(attempt="one"))
+
+
+def test_a_stop_ends_the_reading_of_files_between_two_batches(child: Child) -> None:
+    child.exports("id,amount\n1,1.1\n2,2.20\n")
+    stop = Stopping()
+    stop.set()
+    result = child.work(child.tools(stop=stop))
+    (node,) = result["nodes"]
+    assert (node["name"], node["detail_code"]) == ("extract-0", "STOPPED")
+
+
+def test_a_java_that_ended_is_part_of_what_the_result_file_says(child: Child) -> None:
+    def lost(_plan: ComparisonPlan, _key: bytes, _directory: Path) -> Engine:
+        raise ConnectionRefusedError
+
+    child.exports("id,amount\n1,1.1\n2,2.20\n")
+    result = child.work(child.tools(engine=lost, java_exit=lambda: -9))
+    assert result["jvm_exit"] == -9

@@ -22,7 +22,8 @@ from datarecs_application.opening import (
 )
 from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Progress, Read
 from datarecs_application.ports.outside import Clock, Wake
-from datarecs_application.reading import Reading, ignore, rows_of
+from datarecs_application.reading import Reading, rows_of
+from datarecs_application.stopping import StoppedError
 from datarecs_core.comparison.confirming import delivers_alike, is_same_read, only_groups
 from datarecs_core.comparison.logical import QUERY_KINDS, query_source
 from datarecs_core.comparison.payload import ComparisonPayload, comparison_payload
@@ -109,7 +110,8 @@ class Means:
     pins: Mapping[str, Pin] = field(default_factory=dict)
     """Pins somebody else holds, by source; the others are taken here."""
     stop: Wake | None = None
-    """Set when nobody waits for the answer any more: ends a wait before a second look."""
+    """Set when nobody waits for the answer any more: ends reads between two batches, and a wait
+    before a second look."""
     progress_every: timedelta = PROGRESS_EVERY
     """Between two reports of one read or stage, at least; the last of a stage always comes."""
 
@@ -280,7 +282,7 @@ class _Stages:
         for opened, scan in zip(self.sources, stage.queries, strict=False):
             with Extraction(scan.index, opened.source):
                 directory = f"{self.means.extracts}/{stage.index}-{scan.index}"
-                queries.append(opened.connector.extract(scan, directory, ignore))
+                queries.append(opened.connector.extract(scan, directory, self._check_stop))
         return replace(stage, queries=tuple(queries), scans=tuple(queries) or stage.scans)
 
     def _read(self, scan: Scan, folder: str, stage: str | None) -> Scan:
@@ -295,6 +297,7 @@ class _Stages:
         self.last_told = self.means.clock.monotonic()
 
         def progress(read: Read) -> None:
+            self._check_stop(read)
             if self._is_due():
                 self.told.extraction_progressed(index, read.rows, stage)
 
@@ -307,6 +310,11 @@ class _Stages:
             raise ExtractionFailedError(index, scan.source) from error
         self.told.extraction_completed(index, rows, stage)
         return extracted
+
+    def _check_stop(self, _read: Read) -> None:
+        """Between two batches, of whatever kind of source: nobody waits for the rest."""
+        if self.means.stop is not None and self.means.stop.is_set():
+            raise StoppedError
 
     def _compared(self, stage: StagePlan, engine: Engine) -> StageOutcome:
         self.told.comparison_started(stage.name, len(stage.scans))

@@ -8,7 +8,7 @@ The address is checked before it is dialled, and the checked one is dialled.
 import socket
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -18,6 +18,7 @@ from psycopg import sql
 from psycopg.rows import dict_row, tuple_row
 
 from datarecs_application.ports.comparing import ProbeStep, Read
+from datarecs_application.stopping import StoppedError, Stopping
 from datarecs_connectors.errors import (
     ColumnMissingError,
     ConnectionFailedError,
@@ -87,6 +88,8 @@ class PostgresConnector:
     config: PostgresConfig
     password: str
     policy: Policy
+    stop: Stopping = field(default_factory=Stopping)
+    """Ends what its sessions wait for."""
 
     def pin(self, source: Source) -> HeldSnapshot:
         limit = source.limits.statement_timeout
@@ -295,6 +298,7 @@ class PostgresConnector:
             ) from cause
 
     def _session(self, statement_timeout: timedelta) -> Session:
+        self.stop.check()
         config, address = self.config, self._address()
         login = login_parameters(self.source, config, address=address, password=self.password)
         try:
@@ -324,13 +328,14 @@ class PostgresConnector:
     @contextmanager
     def _timed(self, session: Session, limit: timedelta) -> Iterator[None]:
         """Statements that end by this process's clock, too; their errors in the product's words."""
-        with deadline(session, limit) as late:
+        with deadline(session, limit, self.stop) as late:
             try:
                 # A killed reader leaves no query behind. Older servers, and some systems, cannot.
                 with suppress(psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
                     session.execute("SET client_connection_check_interval = '5s'")
                 yield
             except (psycopg.Error, SnapshotLostError) as cause:
+                self._check_stopped(cause)
                 if late.is_set():
                     raise self._too_long() from cause
                 if isinstance(cause, SnapshotLostError):
@@ -338,6 +343,11 @@ class PostgresConnector:
                 raise self._told(cause) from cause
             if late.is_set():  # what asks for statistics alone goes on without them
                 raise self._too_long()
+
+    def _check_stopped(self, cause: Exception) -> None:
+        """A statement that a stop ended has no fault of its own."""
+        if self.stop.is_set():
+            raise StoppedError from cause
 
     @contextmanager
     def _looking(self) -> Iterator[Session]:

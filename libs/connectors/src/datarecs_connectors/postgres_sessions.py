@@ -14,6 +14,7 @@ from threading import Event, Lock, Thread
 
 import psycopg
 
+from datarecs_application.stopping import Stopping
 from datarecs_connectors.errors import SnapshotLostError
 from datarecs_core.comparison.scan import ExportedSnapshot
 
@@ -21,6 +22,8 @@ Session = psycopg.Connection[tuple[object, ...]]
 _GONE_WITHIN_S = 5
 _OBEYS_WITHIN_S = 5
 """The server a timeout of its own."""
+_CANCELS, _CANCEL_S, _CANCEL_AGAIN_S = 6, 1.0, 0.2
+"""Requests to cancel after a stop, and the seconds that each may take and is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +61,17 @@ def ending(session: Session) -> Iterator[Session]:
         hang_up(session)
 
 
+NEVER_STOPPED = Stopping()
+"""For statements that are over at once."""
+
+
 @contextmanager
-def deadline(session: Session, limit: timedelta) -> Iterator[Event]:
+def deadline(session: Session, limit: timedelta, stop: Stopping = NEVER_STOPPED) -> Iterator[Event]:
     """A statement that this process ends by its own clock; the event is set once it had to.
 
     The server has its own `statement_timeout` and is given the time to obey it, then asked to
-    cancel, and then the line is cut: it may have been told to forget the time, or be lost.
+    cancel, and then the line is cut: it may have been told to forget the time, or be lost. A stop
+    asks it to cancel at once.
     """
     done, late = Event(), Event()
 
@@ -79,10 +87,24 @@ def deadline(session: Session, limit: timedelta) -> Iterator[Event]:
     watching = Thread(target=watch, name="deadline", daemon=True)
     watching.start()
     try:
-        yield late
+        with stop.interrupting(lambda: _cancel(session, done)):
+            yield late
     finally:
         done.set()
         watching.join()
+
+
+def _cancel(session: Session, done: Event) -> None:
+    """Ask the server to cancel until the work is done, and cut the line when that does not help.
+
+    A request that comes between two statements is lost, so it is repeated.
+    """
+    for _ in range(_CANCELS):
+        with suppress(psycopg.Error):
+            session.cancel_safe(timeout=_CANCEL_S)
+        if done.wait(_CANCEL_AGAIN_S):
+            return
+    _cut(session)
 
 
 def _cut(session: Session) -> None:

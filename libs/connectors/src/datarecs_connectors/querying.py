@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from datarecs_application.ports.comparing import Connector, HeldPin, ProbeStep, Read
+from datarecs_application.stopping import Stopping
 from datarecs_connectors.errors import QueryFailedError, SourceLimitError
 from datarecs_connectors.extracted import typed_rows
 from datarecs_connectors.extracting import Batches, write_extract
@@ -34,6 +35,8 @@ class QueriedFiles:
     """Port Connector over a file source: its rows, or what a query makes of them."""
 
     files: Readable
+    stop: Stopping = field(default_factory=Stopping)
+    """Ends a query, and the loading of its rows."""
     _schemas: dict[Pin, SourceSchema] = field(default_factory=dict)
     """By pin: some formats read every value to know them."""
 
@@ -52,7 +55,7 @@ class QueriedFiles:
             return schema
         from datarecs_connectors.walled_query import WalledQuery  # noqa: PLC0415 - as said above
 
-        asked = WalledQuery(source.name, source.query, source.limits.statement_timeout)
+        asked = WalledQuery(source.name, source.query, source.limits.statement_timeout, self.stop)
         with TemporaryDirectory() as scratch, asked.database(scratch, schema) as database:
             columns = asked.columns(database)
         return SourceSchema(columns=columns)
@@ -112,7 +115,7 @@ class QueriedFiles:
             plain_column,
         )
 
-        asked = WalledQuery(scan.source, scan.query or "", scan.limits.statement_timeout)
+        asked = WalledQuery(scan.source, scan.query or "", scan.limits.statement_timeout, self.stop)
         schema = self._schema(Source(name=scan.source, kind=scan.kind), scan.pin)
         wanted = [column.physical or "" for column in scan.columns]
         labels = [column.name for column in scan.columns]
@@ -134,6 +137,7 @@ class QueriedFiles:
         own = replace(scan, query=None, schema=self._schemas[scan.pin], columns=columns)
         rows = size = 0
         for batch, invalid in self._batches(own):
+            self.stop.check()
             if invalid:
                 raise QueryFailedError(
                     scan.source,

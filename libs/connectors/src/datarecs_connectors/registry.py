@@ -7,7 +7,7 @@ two files needs neither a driver of databases nor another format's reader.
 # ruff: noqa: PLC0415 - as said above
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +15,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from datarecs_application.ports.comparing import Connector
+from datarecs_application.stopping import Stopping
 from datarecs_connectors.confinement import SYSTEM_FOLDERS, FileId, file_ids
 from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
 from datarecs_connectors.file_tree import Allowed, FileTree
@@ -47,6 +48,8 @@ class Surroundings:
     """`datarecs compare`: file sources without a connection, with the user's own rights."""
     excluded: tuple[Path, ...] = ()
     """Folders and files of the platform, which no source reads wherever the roots lie."""
+    stop: Stopping = field(default_factory=Stopping)
+    """Ends reads that are under way."""
 
     @property
     def excluded_ids(self) -> frozenset[FileId]:
@@ -73,6 +76,7 @@ def open_connector(
         SourceUnsupportedError: no connector for the kind, or bad options.
         ConnectionFailedError: the connection does not serve the source.
     """
+    stop = surroundings.stop
     match source.kind:
         case SourceKind.POSTGRES:
             if connection is None or not isinstance(connection.config, PostgresConfig):
@@ -84,27 +88,28 @@ def open_connector(
                 config=connection.config,
                 password=secrets.get("password", ""),
                 policy=surroundings.policy,
+                stop=stop,
             )
         case SourceKind.PARQUET:
             from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
 
             options = _options(source, ParquetOptions)
             tree = _tree(source, connection, surroundings)
-            return QueriedFiles(ParquetConnector(tree=tree, options=options))
+            return QueriedFiles(ParquetConnector(tree=tree, options=options), stop)
         case SourceKind.CSV:
             from datarecs_connectors.csv import CsvConnector, CsvOptions
 
             text = _options(source, CsvOptions)
             tree = _tree(source, connection, surroundings)
-            return QueriedFiles(CsvConnector(tree=tree, options=text))
+            return QueriedFiles(CsvConnector(tree=tree, options=text), stop)
         case SourceKind.JSON:
             from datarecs_connectors.json_lines import JsonConnector, JsonOptions
 
             lines = _options(source, JsonOptions)
             tree = _tree(source, connection, surroundings)
-            return QueriedFiles(JsonConnector(tree=tree, options=lines))
+            return QueriedFiles(JsonConnector(tree=tree, options=lines), stop)
         case SourceKind.ICEBERG:
-            return QueriedFiles(_iceberg(source, connection, secrets, surroundings))
+            return QueriedFiles(_iceberg(source, connection, secrets, surroundings), stop)
         case _:
             raise SourceUnsupportedError(source.name, f"{source.kind} sources cannot be read yet")
 

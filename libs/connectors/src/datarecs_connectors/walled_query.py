@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.types as pat
 
+from datarecs_application.stopping import StoppedError, Stopping
 from datarecs_connectors.arrow_types import canonical_type
 from datarecs_connectors.errors import (
     QueryFailedError,
@@ -54,6 +55,7 @@ class WalledQuery:
     source: str
     text: str
     deadline: timedelta
+    stop: Stopping = field(default_factory=Stopping)
 
     @contextmanager
     def database(
@@ -139,7 +141,8 @@ class WalledQuery:
         timer.daemon = True
         timer.start()
         try:
-            yield
+            with self.stop.interrupting(database.interrupt):
+                yield
         finally:
             timer.cancel()
 
@@ -149,6 +152,8 @@ class WalledQuery:
         try:
             yield
         except duckdb.InterruptException as cause:
+            if self.stop.is_set():
+                raise StoppedError from cause
             raise StatementTimeoutError(
                 self.source, "its query took longer than limits.statement_timeout"
             ) from cause

@@ -19,7 +19,7 @@ from datarecs_postgres import json_text
 from datarecs_postgres.history import NewEntry, RunHistory
 from datarecs_postgres.run_rows import DEFAULTS, changes, from_row, to_row
 from datarecs_postgres.run_writes import LockedRow, RunWrites
-from datarecs_postgres.session import Session
+from datarecs_postgres.session import Session, Woken
 from datarecs_postgres.tables.runs import RUN
 
 _OF_RUN = (RUN.c.tenant_id == bindparam("of_tenant"), RUN.c.run_id == bindparam("of_run"))
@@ -83,6 +83,8 @@ class PostgresRuns:
         self._session.touch_run(run.run_id)
         if "next_reconcile_at" in changed:
             self._session.wake()
+        if "cancel_requested" in changed:
+            self._session.wake(Woken.CANCELS)
 
     def record(self, run_id: RunId, entry: HistoryEntry) -> int:
         known = self._known(run_id, entry)

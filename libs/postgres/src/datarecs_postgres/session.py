@@ -28,6 +28,8 @@ class Woken(StrEnum):
     """Relays."""
     LEASES = "leases"
     """Workers' slots."""
+    CANCELS = "cancels"
+    """Workers that hold a run."""
     WORK = "work"
     """Loops that submit runs, send mails or deliver webhooks."""
 

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
+from datarecs_core.runs.deaths import Exits, cause_of_death
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """Everything that a Spark action may raise by itself."""
@@ -23,15 +24,14 @@ SparkFailure = (PySparkException, Py4JError, ConnectionError)
 class SparkStartError(DatarecsError):
     """The Java machine did not start."""
 
-    code = RunDetail.DRIVER_LOST
-
-    def __init__(self, java_home: str | None, reason: str) -> None:
+    def __init__(self, java_home: str | None, reason: str, java_exit: int | None = None) -> None:
+        self.code: RunDetail = cause_of_death(Exits(java_exit=java_exit)) or RunDetail.DRIVER_LOST
         place = java_home or "JAVA_HOME or `java` of the path"
         super().__init__(
             f"Spark did not start with {place}: {reason}; it needs Java 17 to 23 (21 preferred) "
             "and the memory of its setting"
         )
-        self.java_home, self.reason = java_home, reason
+        self.java_home, self.reason, self.java_exit = java_home, reason, java_exit
 
 
 class ClusterUnfitError(DatarecsError):
@@ -96,6 +96,8 @@ UNKNOWN_SOURCE = "?"
 """Named where a file lies below the directory of no source."""
 _RAISED = "USER_RAISED_EXCEPTION"
 _OVERFLOWS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "NUMERIC_OUT_OF_SUPPORTED_RANGE")
+_MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
+"""Classes; Java ends itself by the first, unless Java code throws it."""
 _FILES: Mapping[str, tuple[RunDetail, str]] = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": (RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"),
     "PATH_NOT_FOUND": (RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"),
@@ -130,6 +132,8 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     told = " ".join(cause.message for cause in causes)
     if any(cause.condition.startswith(_OVERFLOWS) for cause in causes):
         return RunDetail.OVERFLOW, "a number has more than 38 digits; cast the column to fewer"
+    if any(cause.java_class in _MEMORY for cause in causes):
+        return RunDetail.OUT_OF_MEMORY, "Spark ran out of memory"
     if FULL_DISK in told:
         return RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"
     if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):

@@ -21,6 +21,9 @@ STARTED = "datarecs: started"
 _STANDARD_ERROR = 2
 _GREETINGS = ("WARNING: Using incubator modules", "Setting default log", "To adjust logging level")
 """How every Java with Spark begins; no news to anybody."""
+MEMORY_EXIT = 3
+_NO_MEMORY = ("OutOfMemoryError", "Could not reserve enough space", "insufficient memory for")
+"""How Java itself says that memory is missing."""
 _MOST_WORDS, _WORDS_LIMIT_S = 3, 2.0
 """Lines that the error of a Java which did not start repeats, and how long they may take."""
 
@@ -63,6 +66,11 @@ class JavaVoice:
         """What it said before it ended, for which this waits; may be empty."""
         self._listener.join(_WORDS_LIMIT_S)
         return "; ".join(self._kept[:_MOST_WORDS])
+
+    def memory_exit(self) -> int | None:
+        """The exit code of a Java without memory, where it said before its end that it is one."""
+        lacks = any(words in line for line in self._kept for words in _NO_MEMORY)
+        return MEMORY_EXIT if lacks else None
 
     def _listen(self, heard: int) -> None:
         with os.fdopen(heard, errors="replace") as lines:

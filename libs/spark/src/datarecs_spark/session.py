@@ -31,7 +31,7 @@ from datarecs_spark.cluster import (
 )
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import ClusterUnfitError, SparkFailure, SparkStartError, cause_name
-from datarecs_spark.java_end import JavaEnd, WatchedEngine
+from datarecs_spark.java_end import END_LIMIT_S, JavaEnd, WatchedEngine
 from datarecs_spark.java_process import (
     STARTED,
     JavaVoice,
@@ -142,7 +142,7 @@ class SparkRuntime:
                 gateway.jvm.System.err.println(STARTED)
                 unfinished.pop_all()
             except Exception as cause:
-                raise _start_error(settings, cause, said.why()) from cause
+                raise _start_error(settings, cause, said.why(), said.memory_exit()) from cause
         if warm:
             runtime._warm()
         return runtime
@@ -214,12 +214,17 @@ class SparkRuntime:
             self.close()
             raise
         except SparkFailure as cause:
-            raise _start_error(self.settings, cause) from cause
+            raise _start_error(
+                self.settings, cause, java_exit=self.java.within(END_LIMIT_S)
+            ) from cause
 
 
-def _start_error(settings: SparkSettings, cause: Exception, said: str = "") -> DatarecsError:
+def _start_error(
+    settings: SparkSettings, cause: Exception, said: str = "", java_exit: int | None = None
+) -> DatarecsError:
     if settings.cluster is None:
-        return SparkStartError(settings.java_home, said or " ".join(str(cause).splitlines()[:2]))
+        reason = said or " ".join(str(cause).splitlines()[:2])
+        return SparkStartError(settings.java_home, reason, java_exit)
     return ClusterUnfitError(
         f"{settings.master} gives no working session ({said or cause_name(cause)}); its processes "
         "need the secret of DATARECS_SPARK__SECRET, `spark.network.crypto.enabled`, a way back to "

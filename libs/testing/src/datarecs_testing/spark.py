@@ -60,27 +60,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_runtime(
+def found_java(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkRuntime]:
-    """The session's Spark; tests that use it are marked `spark`."""
+) -> java.Java:
+    """The Java of tests that start Spark themselves; they are marked `spark`."""
     from datarecs_testing.plugin import lacking  # noqa: PLC0415 - the plugin loads this module
 
-    folder = tmp_path_factory.mktemp("spark")
     try:
-        found = java.find_java(
+        return java.find_java(
             process_environment(),
-            shim_home=folder / "java",
+            shim_home=tmp_path_factory.mktemp("java") / "java",
             places=java.Places(packaged=java.packaged_home()),
         )
     except (JavaMissingError, JavaUnusableError) as failure:
         lacking(request.config, "spark", str(failure))
+
+
+@pytest.fixture(scope="session")
+def spark_runtime(
+    found_java: java.Java, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkRuntime]:
+    """The session's Spark; tests that use it are marked `spark`."""
+    folder = tmp_path_factory.mktemp("spark")
     runtime = SparkRuntime.start(
         SparkSettings(
             master=process_environment().get("DATARECS_TEST_MASTER", "local[2]"),
             driver_memory="1g",
-            java_home=str(found.home),
-            java_options=classes.of_spark(found, SHORT_LIVED),
+            java_home=str(found_java.home),
+            java_options=classes.of_spark(found_java, SHORT_LIVED),
             scratch=folder / "scratch",
         )
     )

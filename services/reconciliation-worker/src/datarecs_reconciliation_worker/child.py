@@ -9,8 +9,8 @@ whatever it does at that time.
 import os
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -25,6 +25,7 @@ from datarecs_application.child_frames import (
     STOP,
     Reader,
 )
+from datarecs_application.stopping import Stopping
 from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
@@ -53,9 +54,10 @@ def main() -> int:
     if hello is None:
         return 0
     spark = SparkRuntime.start(spark_settings_of(Reader(hello)))
-    spark.java.watch(lambda code: _leave_without_java(channel, code))
-    stopped = threading.Event()
-    tools = replace(tools_of(Reader(hello), spark), stop=stopped)
+    java = _JavaNeed(channel)
+    spark.java.watch(java.ended)
+    stopped = Stopping()
+    tools = replace(tools_of(Reader(hello), spark, stopped), needs_no_java=java.not_needed)
     otel = Otel(endpoint=Reader(hello).maybe("otel_endpoint", str))
     tracing = tracing_of(otel, f"{Service.RECONCILIATION_WORKER}-child")
     channel.send({"type": READY})
@@ -76,9 +78,7 @@ def main() -> int:
 class _Inbox:
     """Frames of the supervisor, heard while a run is worked on."""
 
-    def __init__(
-        self, channel: SupervisorChannel, spark: SparkRuntime, stopped: threading.Event
-    ) -> None:
+    def __init__(self, channel: SupervisorChannel, spark: SparkRuntime, stopped: Stopping) -> None:
         self._channel, self._spark, self.stopped = channel, spark, stopped
         self._runs: list[Mapping[str, object] | None] = []
         self._arrived = threading.Condition()
@@ -107,12 +107,29 @@ class _Inbox:
             self._arrived.notify()
 
 
-def _leave_without_java(channel: SupervisorChannel, java_exit: int) -> None:
-    """Report how Java ended, then end this process in the middle of its work."""
-    with suppress(OSError):  # the supervisor is gone, too
-        channel.send({"type": JAVA_ENDED, "exit": java_exit})
-    threading.Event().wait(LAST_WORDS_S)
-    os._exit(EXIT_BROKEN)
+class _JavaNeed:
+    """Ends this process once Java has ended, in the middle of whatever needs Java."""
+
+    def __init__(self, channel: SupervisorChannel) -> None:
+        self._channel, self._needed = channel, threading.Event()
+        self._needed.set()
+
+    @contextmanager
+    def not_needed(self) -> Iterator[None]:
+        """Results that are complete are stored to their end."""
+        self._needed.clear()
+        try:
+            yield
+        finally:
+            self._needed.set()
+
+    def ended(self, java_exit: int) -> None:
+        """Report how Java ended, then leave."""
+        self._needed.wait()
+        with suppress(OSError):  # the supervisor is gone, too
+            self._channel.send({"type": JAVA_ENDED, "exit": java_exit})
+        threading.Event().wait(LAST_WORDS_S)
+        os._exit(EXIT_BROKEN)
 
 
 def _ping(channel: SupervisorChannel) -> None:
@@ -156,7 +173,7 @@ def egress_policy_of(hello: Reader) -> Policy:
     )
 
 
-def surroundings_of(hello: Reader, tenant: TenantId) -> Surroundings:
+def surroundings_of(hello: Reader, tenant: TenantId, stop: Stopping) -> Surroundings:
     """What a run of the tenant may open."""
     owner = hello.maybe("files_owner", str)
     roots = TenantRoots(
@@ -168,18 +185,20 @@ def surroundings_of(hello: Reader, tenant: TenantId) -> Surroundings:
         policy=egress_policy_of(hello),
         now=SystemClock().now,
         excluded=tuple(Path(path) for path in hello.of("excluded", list)),
+        stop=stop,
     )
 
 
-def tools_of(hello: Reader, spark: SparkRuntime) -> Tools:
+def tools_of(hello: Reader, spark: SparkRuntime, stop: Stopping) -> Tools:
     return Tools(
         connect=lambda tenant, source, connection, secrets: open_connector(
-            source, connection, secrets, surroundings=surroundings_of(hello, tenant)
+            source, connection, secrets, surroundings=surroundings_of(hello, tenant, stop)
         ),
         engine=lambda plan, key, directory: spark.engine(plan, key=key, directory=directory),
         blobs=open_blob_stores(hello.of("blob_url", str)),
         clock=SystemClock(),
         versions=spark.versions(),
+        stop=stop,
         java_exit=lambda: spark.java.within(0),
     )
 

@@ -71,7 +71,8 @@ def build(settings: Settings) -> Process:
     )
     database.refuse_unsafe_login()
     pulse = Database(url, limits=Limits(pool_size=1), application="heartbeat")
-    heartbeat = _heartbeat(pulse, ttl, metrics)
+    beat_now = Latch()
+    heartbeat = _heartbeat(pulse, ttl, metrics, beat_now)
     tracing = tracing_of(settings.otel, Service.RECONCILIATION_WORKER)
     unit = ObservedUnit(
         unit=PostgresUnitOfWork(database, ids), metrics=metrics, clock=clock, tracing=tracing
@@ -107,12 +108,14 @@ def build(settings: Settings) -> Process:
     def heard(_channel: str, payload: str) -> None:
         for wake in wakes if concerns(payload, Woken.LEASES) else ():
             wake.set()
+        if concerns(payload, Woken.CANCELS):
+            beat_now.set()
 
     return Process(
         name=Service.RECONCILIATION_WORKER,
         loops=(Listener(url, heard, channels=("datarecs_wake",)), heartbeat, *supervisors),
         ready_when={"database": database.ready, "spark": children[0].ready},
-        wakes=wakes,
+        wakes=[*wakes, beat_now],
         closing=(database.close, pulse.close, tracing.close),
         grace=timedelta(seconds=settings.worker.drain_s + 40),
         side=settings.side,
@@ -120,13 +123,16 @@ def build(settings: Settings) -> Process:
     )
 
 
-def _heartbeat(pulse: Database, ttl: timedelta, metrics: PrometheusMetrics) -> Heartbeat:
+def _heartbeat(
+    pulse: Database, ttl: timedelta, metrics: PrometheusMetrics, wake: Latch
+) -> Heartbeat:
     """Over a connection of its own, which no work can hold up."""
     return Heartbeat(
         finder=PostgresWorkFinder(pulse, lease_ttl=ttl),
         clock=SystemClock(),
         metrics=metrics,
         every=ttl / 3,
+        wake=wake,
     )
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -59,6 +60,8 @@ class Tools:
     """Set when the supervisor asks the child to stop."""
     java_exit: Callable[[], int | None] = lambda: None
     """Exit code of Spark's Java process; None while it runs, and without one."""
+    needs_no_java: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Around what goes on without Java: its end inside is no end of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +126,14 @@ def work(assigned: Assigned, tools: Tools, told: FrameTold) -> None:
     """Do the run and leave its result file; failures are in the file, not raised."""
     try:
         found = answer(assigned.question, _means(assigned, tools), told)
-        store(assigned, tools, found)
+        with tools.needs_no_java():
+            store(assigned, tools, found)
+            _write_result(assigned, _completed(assigned, tools, found))
     except (ExtractionFailedError, StageFailedError) as failed:
         error = failed.__cause__ if isinstance(failed.__cause__, Exception) else failed
         _fail(assigned, tools, str(failed), error)
     except Exception as error:  # noqa: BLE001  the child's entry: every failure becomes a node
         _fail(assigned, tools, "comparison", error)
-    else:
-        _write_result(assigned, _completed(assigned, tools, found))
 
 
 def _means(assigned: Assigned, tools: Tools) -> Means:

@@ -49,6 +49,8 @@ class Heartbeat:
     metrics: Metrics
     every: timedelta
     """A third of the lease's ttl."""
+    wake: Wake | None = None
+    """Set when a lease may have to stop, and when the process ends."""
     _held: dict[RunId, Standing] = field(default_factory=dict, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
@@ -76,10 +78,13 @@ class Heartbeat:
             return self._held[run_id]
 
     def run(self, stop: Wake) -> None:
+        wake = stop if self.wake is None else self.wake
         while not stop.is_set() or self._held:
+            if wake is not stop:
+                wake.clear()
             self.beat()
             # At stop the leases are held on until their supervisors have let go of them.
-            self.clock.wait(self.every if not stop.is_set() else self.every / 10, until=stop)
+            self.clock.wait(self.every if not stop.is_set() else self.every / 10, until=wake)
 
     def beat(self) -> None:
         """One renewal of everything held."""

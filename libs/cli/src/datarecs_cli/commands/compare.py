@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
 ENGINES = "auto, spark or reference"
+_LEAST_MEMORY, _MOST_MEMORY = 512 * 1024**2, 256 * 1024**3
+"""As a job's execution.memory."""
 
 
 Sources = Annotated[
@@ -50,6 +52,10 @@ def compare(
         Gate | None, typer.Option(help="acceptance: the job's `accept` limits decide the exit code")
     ] = None,
     engine: Annotated[str, typer.Option(help=ENGINES)] = "auto",
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="instead of the job's execution.memory, such as 4GiB"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="folder for run.json, report.html and differences")
     ] = None,
@@ -66,6 +72,7 @@ def compare(
 
     invocation, clock = current(), SystemClock()
     _refuse_unknown_form(invocation)
+    memory_bytes = None if memory is None else _memory_bytes(memory)
     flags = flags_of(sources, key, measure, left_out, param)
     found = asked(flags, now=clock.now(), invocation=invocation)
     if found is None:
@@ -75,6 +82,7 @@ def compare(
         run_id=str(UuidV7Ids().new()),
         out=OutFolder(out or DEFAULT / found.question.job.name),
         engine=_engine(engine),
+        memory_bytes=memory_bytes,
         told=told,
         clock=clock,
     )
@@ -129,6 +137,15 @@ def _errored(job: str, error: DatarecsError, junit: Path | None) -> None:
     if junit is not None and not isinstance(error, QuestionRefusedError):
         run = {"job": job, "status": "ERRORED", "error": failure_words(error)}
         save(junit, ending_junit(run))
+
+
+def _memory_bytes(text: str) -> int:
+    from datarecs_core.notation import parse_size
+
+    found = parse_size(text)
+    if found is None or not _LEAST_MEMORY <= found <= _MOST_MEMORY:
+        raise UsageFault(f"--memory {text}: a size from 512MiB to 256GiB is needed, such as 4GiB")
+    return found
 
 
 def _engine(name: str) -> "EngineChoice":

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datarecs_application.ports.comparing import Engine
+from datarecs_cli.local.faults import SparkEndedError
 from datarecs_cli.local.folder import OutFolder
 from datarecs_core.comparison.differences import COMPARE_KEY
 from datarecs_core.comparison.grouping import MAX_ROWS
 from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.results import Difference
 from datarecs_core.comparison.scan import FileList, Scan
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import stored_below
@@ -61,6 +64,8 @@ class Engines:
     """Of the data that rules depend on, as the engine used them."""
     spark: "SparkRuntime | None" = None
     """Once it was started."""
+    _oom_kills: int = 0
+    """Processes that the kernel had ended for lack of memory before Spark was started."""
 
     def engine(self, plan: ComparisonPlan) -> Engine:
         """The engine for the plan, whose sources have been read."""
@@ -83,6 +88,22 @@ class Engines:
             self.spark.abandon()
             logging.disable()  # py4j tells of every call that finds no Java
 
+    def end_of_java(self, cause: BaseException | None) -> DatarecsError | None:
+        """What to tell the user where Java ended or lacked memory; None for other causes."""
+        if self.used is EngineChoice.REFERENCE:
+            return None
+        from datarecs_runtime.tree import oom_kills
+        from datarecs_spark.errors import ComparisonFailedError, SparkStartError
+        from datarecs_spark.java_end import JavaEndedError
+
+        if not isinstance(cause, ComparisonFailedError | JavaEndedError | SparkStartError):
+            return None
+        is_killed = isinstance(cause, JavaEndedError) and oom_kills() > self._oom_kills
+        code = RunDetail.OUT_OF_MEMORY if is_killed else cause.code
+        if isinstance(cause, ComparisonFailedError) and code is not RunDetail.OUT_OF_MEMORY:
+            return None
+        return SparkEndedError(cause, code, heap_of(self.memory_bytes))
+
     def _store(self, stage: StagePlan, rows: Sequence[Difference]) -> str:
         with self.out.storing():
             return stored_below(self.out.differences)(stage, rows)
@@ -90,8 +111,10 @@ class Engines:
     def _spark(self, plan: ComparisonPlan) -> "SparkRuntime":
         from datarecs_cli.stack import classes
         from datarecs_cli.stack.java import Places, find_java, packaged_home
+        from datarecs_runtime.tree import oom_kills
         from datarecs_spark.session import SparkRuntime, SparkSettings
 
+        self._oom_kills = oom_kills()
         environment = process_environment()
         java = find_java(
             environment,

@@ -63,10 +63,28 @@ class TooLittleMemoryError(DatarecsError):
     """The comparison did not fit into memory."""
 
     code = RunDetail.OUT_OF_MEMORY
-    fix = "compare with --engine spark, which spills to disk"
+    fix = "compare with --engine spark, which spills to disk, and raise execution.memory (--memory)"
 
     def __init__(self) -> None:
         super().__init__("the comparison needs more memory than this machine gives")
+
+
+class SparkEndedError(DatarecsError):
+    """Spark's Java process ended before the comparison did."""
+
+    def __init__(self, cause: DatarecsError, code: ErrorCode, heap: str) -> None:
+        super().__init__(f"{cause}; its heap was {heap}")
+        self.code = code
+        self.fix = _MORE_MEMORY if code is RunDetail.OUT_OF_MEMORY else _WHO_KILLED
+
+
+_MORE_MEMORY = (
+    "raise execution.memory in the job (--memory on the command line); half of it is Java's heap"
+)
+_WHO_KILLED = (
+    "run again; if the system ended it for lack of memory (see its log), lower execution.memory "
+    "(--memory) or free memory, and if it ended by itself, raise execution.memory"
+)
 
 
 class DeadlineExceededError(DatarecsError):

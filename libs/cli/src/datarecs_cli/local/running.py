@@ -57,6 +57,8 @@ class Local:
     run_id: str
     out: OutFolder
     engine: EngineChoice
+    memory_bytes: int | None = None
+    """Instead of the job's `execution.memory`."""
     told: LocalTold
     clock: Clock
 
@@ -75,8 +77,7 @@ def compare_locally(asked: Asked, local: Local) -> Mapping[str, object]:
         with ExitStack() as open_things:
             scratch = open_things.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-"))
             work = _Work(asked, local, Path(scratch), open_things)
-            with ends_after(asked.question.job.execution.deadline, abandon=work.engines.abandon):
-                found = answer(asked.question, work.means(), local.told)
+            found = _answered(asked, work, local.told)
             return _stored(asked, local, started, found, work.engines)
     except PlanRefusedError as refused:
         local.out.forget()
@@ -88,6 +89,17 @@ def compare_locally(asked: Asked, local: Local) -> Mapping[str, object]:
     except DatarecsError as error:
         _store_error(asked, local, started, error)
         raise
+
+
+def _answered(asked: Asked, work: "_Work", told: LocalTold) -> Answer:
+    try:
+        with ends_after(asked.question.job.execution.deadline, abandon=work.engines.abandon):
+            return answer(asked.question, work.means(), told)
+    except StageFailedError as failed:
+        ended = work.engines.end_of_java(failed.__cause__)
+        if ended is None:
+            raise
+        raise ended from failed
 
 
 def _named(error: BaseException) -> Exception:
@@ -114,7 +126,7 @@ class _Work:
             rows=self._sources.rows,
             out=local.out,
             scratch=scratch,
-            memory_bytes=asked.question.job.execution.memory,
+            memory_bytes=local.memory_bytes or asked.question.job.execution.memory,
             say=local.told.say,
             open_things=open_things,
         )

@@ -61,6 +61,8 @@ def reported(node: ReportedNode) -> Suspect:
 def _reported_code(node: ReportedNode) -> RunErrorCode:
     detail = RunDetail.__members__.get(node.detail_code or "")
     own = detail.run_code if detail else None
+    if detail is RunDetail.STOPPED:
+        return RunErrorCode.UNKNOWN
     if own is RunErrorCode.CRASHED or node.code == RunErrorCode.CRASHED:
         return RunErrorCode.CRASHED
     if node.name.startswith(EXTRACTION) or node.code == RunErrorCode.QUERY_FAILED:

@@ -1,0 +1,74 @@
+"""The wish to end a run's work: checked between batches, and acted on by whoever waits elsewhere.
+
+A flag alone does not end a query that a database works on. So readers name an act that does, for
+as long as they wait; the wish starts all of them at once.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
+
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.run import RunDetail
+
+
+class StoppedError(DatarecsError):
+    """The run was cancelled, its deadline passed, or its worker stops."""
+
+    code = RunDetail.STOPPED
+
+    def __init__(self) -> None:
+        super().__init__("the run was stopped on request")
+
+
+class Stopping:
+    """Port Wake, with acts; safe to use from several threads. Not for signal handlers."""
+
+    def __init__(self) -> None:
+        self._event, self._lock = Event(), Lock()
+        self._acts: dict[int, Callable[[], object]] = {}
+        self._next = 0
+
+    def set(self) -> None:
+        """Stop: every act runs in a thread of its own."""
+        with self._lock:
+            self._event.set()
+            acts = tuple(self._acts.values())
+        for act in acts:
+            _start(act)
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._event.wait(timeout)
+
+    def check(self) -> None:
+        """Raises StoppedError once it is set."""
+        if self.is_set():
+            raise StoppedError
+
+    @contextmanager
+    def interrupting(self, act: Callable[[], object]) -> Iterator[None]:
+        """Call the act if a stop comes, or came already, while the work inside goes on.
+
+        It may run until after the work has ended, so it checks that by itself.
+        """
+        with self._lock:
+            self._next += 1
+            number = self._next
+            self._acts[number] = act
+        if self.is_set():
+            _start(act)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._acts[number]
+
+
+def _start(act: Callable[[], object]) -> None:
+    Thread(target=act, name="stop", daemon=True).start()

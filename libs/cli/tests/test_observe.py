@@ -42,3 +42,17 @@ def test_without_its_supervisor_a_platform_is_stopped_whatever_the_file_says(
     save(layout.state_file, State(phase=Phase.READY, supervisor=gone, expected=("postgres",)))
     seen = view(layout)
     assert (seen.phase, seen.parts, seen.is_ready) == (Phase.STOPPED, (), False)
+
+
+def test_a_part_that_was_started_again_says_how_it_ended(layout: Layout) -> None:
+    me = Identity(pid=os.getpid(), started=start_time(os.getpid()) or "")
+    words = "kafka ended with signal 9; restart 1 in 1 s"
+    state = State(
+        phase=Phase.STARTING,
+        supervisor=me,
+        ports={"postgres": 1, "kafka": 2},
+        expected=("postgres", "kafka"),
+        restarts={"kafka": words},
+    )
+    save(layout.state_file, state)
+    assert [part.restarted for part in view(layout).parts] == [None, words]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from datarecs_cli.stack.failures import PartKeepsDyingError, PartNotReadyError
-from datarecs_cli.stack.part import Part
+from datarecs_cli.stack.part import Part, tail
 from datarecs_cli.stack.process import Command, Identity
-from datarecs_cli.stack.restarts import RestartPolicy
+from datarecs_cli.stack.restarts import Restart, RestartPolicy
 from datarecs_cli.stack.supervisor import Supervisor
 
 FAST = RestartPolicy(first_s=0.01, longest_s=0.05)
@@ -22,8 +22,11 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.started: list[dict[str, Identity]] = []
+        self.restarts: list[Restart] = []
         self.supervisor = Supervisor(
-            changed=lambda parts: self.started.append(dict(parts)), policy=FAST
+            changed=lambda parts: self.started.append(dict(parts)),
+            restarting=self.restarts.append,
+            policy=FAST,
         )
 
     def log(self, name: str) -> Path:
@@ -122,6 +125,8 @@ def test_a_killed_part_is_started_again_and_written_down(place: Place) -> None:
 
     place.watch_while(kill_and_wait)
     assert place.started[-1]["broker"] != first
+    (restart,) = place.restarts
+    assert restart.words == "broker ended with signal 9; restart 1 in 0.01 s"
 
 
 @pytest.mark.case("K19")
@@ -178,3 +183,48 @@ def test_stopping_twice_is_stopping_once(place: Place) -> None:
     place.supervisor.start([place.part("database")])
     place.supervisor.stop()
     assert place.supervisor.stop() == ()
+
+
+def test_a_part_that_logs_on_is_waited_for_beyond_its_limit(place: Place) -> None:
+    slow = "for step in 1 2 3 4 5; do echo step $step; sleep 0.2; done; echo up; sleep 60"
+    place.supervisor.start([place.part("busy", slow, ready_limit_s=0.5)])
+    place.supervisor.until_ready()
+    assert "step 5" in place.said("busy")
+
+
+def test_a_part_whose_answer_changes_is_waited_for_beyond_its_limit(place: Place) -> None:
+    reasons = iter([*(f"{left} tasks are left" for left in range(20, 0, -1)), None])
+    silent = replace(place.part("busy", "sleep 60", ready_limit_s=0.3), probe=lambda: next(reasons))
+    place.supervisor.start([silent])
+    place.supervisor.until_ready()
+
+
+def test_a_part_that_logs_for_ever_is_late_in_the_end(place: Place) -> None:
+    endless = "while :; do echo waiting; sleep 0.02; done"
+    place.supervisor.start([place.part("stuck", endless, ready_limit_s=0.1)])
+    with pytest.raises(PartNotReadyError, match="has not said up"):
+        place.supervisor.until_ready()
+
+
+def test_the_log_tail_of_a_failure_is_of_this_start_alone(place: Place) -> None:
+    place.log("broker").write_text("a fault of yesterday\n")
+    place.supervisor.start([place.part("broker", "echo thinking; sleep 60", ready_limit_s=0.3)])
+    with pytest.raises(PartNotReadyError) as late:
+        place.supervisor.until_ready()
+    assert late.value.log_tail == "thinking\n"
+
+
+def test_the_log_tail_of_a_part_that_keeps_dying_is_of_this_start_alone(place: Place) -> None:
+    place.log("service").write_text("a fault of yesterday\n")
+    place.supervisor.start([place.part("service", "echo no key; exit 7")])
+    with pytest.raises(PartKeepsDyingError) as stopped:
+        place.supervisor.until_ready()
+    assert "yesterday" not in stopped.value.log_tail
+    assert [one.number for one in place.restarts] == [1, 2, 3, 4]
+    assert {one.exit_code for one in place.restarts} == {7}
+
+
+def test_of_a_log_that_was_cut_meanwhile_the_rest_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "part.log"
+    log.write_text("new\n")
+    assert tail(log, since=1000) == "new\n"

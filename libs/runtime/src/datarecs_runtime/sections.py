@@ -459,3 +459,10 @@ class Java(Section):
 class Jars(Section):
     mirror: str | None = None
     """Maven mirror for the broker's jars. None: Maven Central."""
+
+
+class Up(Section):
+    ready_timeout_s: Annotated[float, Field(ge=1, le=86_400)] | None = None
+    """Seconds that a part of `datarecs up` may start without progress: its log does not grow and
+    its answer stays the same. None: 15 for PostgreSQL, 60 for Kafka, 120 for the worker, 30 for the
+    others; ten times as long a part may log on without becoming ready."""

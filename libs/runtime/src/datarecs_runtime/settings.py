@@ -57,6 +57,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "webhook": sections.Webhook,
     "java": sections.Java,
     "jars": sections.Jars,
+    "up": sections.Up,
 }
 """Every section of the platform under the name that services give its field."""
 

@@ -21,6 +21,7 @@ from datarecs_cli.stack.runner import Platform, prepare_folders
 from datarecs_cli.stack.services import SERVICES
 from datarecs_cli.stack.shutdown import stop_platform, wipe
 from datarecs_cli.stack.state import Phase
+from datarecs_core.errors.base import DatarecsError
 from datarecs_runtime.environment import process_environment
 
 LOG_FORMATS = {"json": "json", "text": "console"}
@@ -48,6 +49,12 @@ def up(
     only: Annotated[
         list[str] | None, typer.Option(help="parts to start, such as postgres,kafka")
     ] = None,
+    ready_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=1, metavar="SECONDS", help="how long a part may start without progress; else 15-120"
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="leave it running behind")] = False,
 ) -> ExitCode:
     """Start PostgreSQL, Kafka and the services on this machine, without Docker."""
@@ -66,6 +73,7 @@ def up(
         jars_from=jars_from,
         log_format=LOG_FORMATS[log_format],
         only=_parts(only),
+        ready_timeout_s=ready_timeout,
     )
     _refuse_without_database(options)
     if detach:
@@ -150,6 +158,7 @@ def _supervise(platform: Platform) -> ExitCode:
     signal.signal(signal.SIGHUP, on_signal)
     try:
         platform.bring_up()
+        _correct_demo(platform)
         print(_banner(platform), flush=True)
         platform.watch()
     except KeyboardInterrupt:
@@ -158,6 +167,25 @@ def _supervise(platform: Platform) -> ExitCode:
             return ExitCode.INTERRUPTED
     current().say("stopped")
     return ExitCode.DONE
+
+
+def _correct_demo(platform: Platform) -> None:
+    """A demo of an earlier start finds its ledger although the database's port moved."""
+    from datarecs_cli.client import Api
+    from datarecs_cli.config import Access
+    from datarecs_cli.demo.moved_port import correct_port
+    from datarecs_cli.stack.credentials import read_credentials
+
+    credentials = read_credentials(platform.layout.credentials_file)
+    if credentials is None or not {"postgres", "core-api"} <= set(platform.options.expected):
+        return
+    port = platform.ports["postgres"]
+    try:
+        with Api(Access(server=platform.base_url, api_key=credentials.api_key)) as api:
+            if correct_port(api, port):
+                _note(f"the demo's connection now names port {port}")
+    except DatarecsError as failure:
+        _note(f"the demo's connection may name another port than {port}: {failure}")
 
 
 def _banner(platform: Platform) -> str:
@@ -184,6 +212,8 @@ def _detached(options: Options) -> ExitCode:
         arguments += ["--port", str(options.port)]
     if options.jars_from is not None:
         arguments += ["--jars-from", str(options.jars_from.absolute())]
+    if options.ready_timeout_s is not None:
+        arguments += ["--ready-timeout", f"{options.ready_timeout_s:g}"]
     if options.only is not None:
         arguments += ["--only", ",".join(sorted(options.only))]
     code = start_in_background(
@@ -235,6 +265,7 @@ def _as_data(seen: PlatformView) -> dict[str, object]:
                 "address": part.address,
                 "ready": part.silence is None,
                 "reason": part.silence,
+                "restarted": part.restarted,
             }
             for part in seen.parts
         ],
@@ -246,6 +277,7 @@ def _as_table(seen: PlatformView) -> str:
         return "no platform runs here; start it with: datarecs up"
     rows = [
         f"{part.name:24}{part.address:20}{part.pid or '-':>8}  {part.silence or 'ready'}"
+        + (f" ({part.restarted})" if part.restarted else "")
         for part in seen.parts
     ]
     return "\n".join([f"{'PART':24}{'ADDRESS':20}{'PID':>8}  {seen.phase}", *rows])

@@ -12,6 +12,7 @@ from datarecs_cli.demo.books import LedgerPlace
 from datarecs_events.event_types import DataRecsEventType
 
 JOB = "ledger-vs-exports"
+LEDGER_CONNECTION = "demo-ledger"
 EXPORTS = "exports.parquet"
 JOB_FILE = "ledger.recon.yaml"
 SURROUNDINGS_FILE = "platform.yaml"
@@ -30,7 +31,7 @@ spec:
   description: Sums by account, ledger against exports
   owner: finance
   sources:
-    - {{name: ledger, kind: postgres, connection: demo-ledger, relation: demo.ledger}}
+    - {{name: ledger, kind: postgres, connection: {LEDGER_CONNECTION}, relation: demo.ledger}}
     - {{name: exports, kind: parquet, connection: demo-files, path: {EXPORTS}}}
   reference: ledger
   stages:
@@ -68,7 +69,7 @@ def surroundings_text(places: Places) -> str:
 # Written by `datarecs demo`, which writes it anew each time.
 apiVersion: datarecs.io/v1
 kind: Connection
-metadata: {{name: demo-ledger}}
+metadata: {{name: {LEDGER_CONNECTION}}}
 spec:
   type: postgres
   config:

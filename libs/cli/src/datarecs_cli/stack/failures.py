@@ -106,7 +106,9 @@ class PartNotReadyError(PlatformError):
     code = PlatformCode.PART_NOT_READY
 
     def __init__(self, *, part: str, limit_s: float, reason: str, log_tail: str) -> None:
-        super().__init__(f"{part} was not ready within {limit_s:.0f} s: {reason}\n{log_tail}")
+        super().__init__(
+            f"{part} is not ready and made no progress for {limit_s:.0f} s: {reason}\n{log_tail}"
+        )
         self.part, self.limit_s, self.reason, self.log_tail = part, limit_s, reason, log_tail
 
 

@@ -18,6 +18,8 @@ class PartView:
     address: str
     silence: str | None
     """Why it does not answer; None when it is ready."""
+    restarted: str | None = None
+    """How it ended last and which restart followed; None when it did not die."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ def _part(name: str, state: State, probes: Mapping[str, Callable[[], str | None]
         pid=identity.pid if identity else None,
         address=_address(name, state),
         silence=silence,
+        restarted=state.restarts.get(name),
     )
 
 

@@ -14,6 +14,7 @@ SERVERS = ("postgres", "kafka")
 POSTGRES_PORT = 54_329
 BROKER_PORT = 29_092
 CONTROLLER_PORT = 29_093
+READY_TIMEOUT = "DATARECS_UP__READY_TIMEOUT_S"
 HANDED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TZ")
 
 
@@ -34,6 +35,8 @@ class Options:
     log_format: str = "json"
     only: frozenset[str] | None = None
     """Names of parts; None means all."""
+    ready_timeout_s: float | None = None
+    """Flag: how long any part may start without progress; None = the setting, or its own limit."""
     services: tuple[Service, ...] = SERVICES
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     spare_root: Path = placement.SPARE_ROOT
@@ -41,6 +44,12 @@ class Options:
 
     def wants(self, part: str) -> bool:
         return self.only is None or part in self.only
+
+    @property
+    def ready_limit_s(self) -> float | None:
+        """The flag, else the setting; None when each part has its own limit."""
+        written = self.environment.get(READY_TIMEOUT)
+        return self.ready_timeout_s or (float(written) if written else None)
 
     @property
     def server_environment(self) -> dict[str, str]:

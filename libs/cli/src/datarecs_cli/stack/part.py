@@ -23,6 +23,7 @@ class Part:
     probe: Callable[[], str | None]
     """None when the part is ready, else why it is not. Called again until then; never raises."""
     ready_limit_s: float
+    """Without progress; see `progress.py`."""
     stop_signal: Signals
     stop_limit_s: float
     may_start: Callable[[], bool] = lambda: True
@@ -36,17 +37,18 @@ def start_ready(part: Part) -> Running:
     Raises:
         PartNotReadyError: it ended, or did not answer within its limit.
     """
+    log_from = size_of(part.command.log)
     running = start(part.command)
     try:
-        await_ready(part, running)
+        await_ready(part, running, log_from=log_from)
     except BaseException:
         running.kill_group()
         raise
     return running
 
 
-def await_ready(part: Part, running: Running) -> None:
-    """Raises PartNotReadyError when it ends first or the limit passes."""
+def await_ready(part: Part, running: Running, *, log_from: int = 0) -> None:
+    """Raises PartNotReadyError when it ends first or the limit passes; for tests and tools."""
     deadline = monotonic() + part.ready_limit_s
     reason = part.probe()
     while reason is not None:
@@ -56,15 +58,28 @@ def await_ready(part: Part, running: Running) -> None:
                 part=part.name,
                 limit_s=part.ready_limit_s,
                 reason=reason if code is None else f"it ended with exit code {code}",
-                log_tail=tail(part.command.log),
+                log_tail=tail(part.command.log, since=log_from),
             )
         reason = part.probe()
 
 
-def tail(log: Path, lines: int = TAIL_LINES) -> str:
-    """The last lines of a log; empty when there is none."""
+def size_of(log: Path) -> int:
+    """In bytes; 0 when there is no log yet."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def tail(log: Path, lines: int = TAIL_LINES, *, since: int = 0) -> str:
+    """The last lines of a log from that byte on; empty when there are none.
+
+    A log that was cut since then is taken from its beginning.
+    """
+    start = since if since <= size_of(log) else 0
     try:
         with log.open(encoding="utf-8", errors="replace") as content:
+            content.seek(start)
             return "".join(f"{line.rstrip()[:TAIL_CHARACTERS]}\n" for line in deque(content, lines))
     except OSError:
         return ""

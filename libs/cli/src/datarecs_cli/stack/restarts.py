@@ -5,6 +5,24 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """A part that died and is started again."""
+
+    part: str
+    number: int
+    """1 for the first since `up`."""
+    exit_code: int
+    """Of the process that died; negative for a signal."""
+    pause_s: float
+    """Until it is started."""
+
+    @property
+    def words(self) -> str:
+        how = f"exit code {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
+        return f"{self.part} ended with {how}; restart {self.number} in {self.pause_s:g} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
     first_s: float = 1.0
     longest_s: float = 30.0

@@ -35,7 +35,9 @@ from datarecs_cli.stack.options import (
     Options,
     Report,
 )
+from datarecs_cli.stack.part import Part
 from datarecs_cli.stack.process import Identity, start_time
+from datarecs_cli.stack.restarts import Restart
 from datarecs_cli.stack.services import API_PORT, Service, Surroundings
 from datarecs_cli.stack.shutdown import end_leftovers
 from datarecs_cli.stack.state import DirectoryLock, Phase, State, load, save
@@ -64,7 +66,9 @@ class Platform:
         self._java: java.Java | None = None
         self._tenant_id = ""
         self._broker_password: str | None = None
-        self.supervisor = Supervisor(changed=self._remember_parts, policy=options.policy)
+        self.supervisor = Supervisor(
+            changed=self._remember_parts, restarting=self._tell_restart, policy=options.policy
+        )
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -140,6 +144,7 @@ class Platform:
             supervisor=me,
             expected=self.options.expected,
             parts={},
+            restarts={},
         )
 
     def _remember(self, **changes: object) -> None:
@@ -148,6 +153,17 @@ class Platform:
 
     def _remember_parts(self, parts: Mapping[str, Identity]) -> None:
         self._remember(parts=parts)
+
+    def _tell_restart(self, restart: Restart) -> None:
+        self._report.note(restart.words)
+        self._remember(restarts={**self._state.restarts, restart.part: restart.words})
+
+    def _start(self, parts: Sequence[Part], *, beside: bool = False) -> None:
+        """With the limit that the user named instead of their own."""
+        limit_s = self.options.ready_limit_s
+        if limit_s is not None:
+            parts = [replace(part, ready_limit_s=limit_s) for part in parts]
+        self.supervisor.start(parts, beside=beside)
 
     @contextmanager
     def _step(self, text: Callable[[], str]) -> Iterator[None]:
@@ -206,7 +222,7 @@ class Platform:
             )
             environment = self.options.server_environment
             postgres.prepare(node, environment)
-            self.supervisor.start(
+            self._start(
                 [postgres.part(node, environment=environment, log=self.layout.log("postgres"))]
             )
             self.supervisor.until_ready()
@@ -300,9 +316,7 @@ class Platform:
             )
             environment = self.options.server_environment
             kafka.prepare(node, environment)
-            self.supervisor.start(
-                [kafka.part(node, environment=environment, log=self.layout.log("kafka"))]
-            )
+            self._start([kafka.part(node, environment=environment, log=self.layout.log("kafka"))])
             meanwhile()
             self.supervisor.until_ready("kafka")
         self._broker_password = node.password
@@ -342,6 +356,6 @@ class Platform:
             ),
             log_format=self.options.log_format,
         )
-        self.supervisor.start(
+        self._start(
             [catalogue.part_of(service, around) for service in services], beside=bool(bootstrap)
         )

@@ -7,7 +7,7 @@ stand in files, and `datarecs.toml` counts. The result is handed on as an enviro
 import json
 from collections.abc import Mapping
 
-from datarecs_runtime.sections import Database, Jars, Java, Kafka, Secrets
+from datarecs_runtime.sections import Database, Jars, Java, Kafka, Secrets, Up
 from datarecs_runtime.settings import ServiceSettings, load
 
 
@@ -22,6 +22,8 @@ class StackSettings(ServiceSettings):
     """Where jars are fetched."""
     secrets: Secrets = Secrets()
     """Which service sends which secret of a tenant."""
+    up: Up = Up()
+    """How `datarecs up` starts."""
 
 
 def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -45,5 +47,6 @@ def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
         "DATARECS_SECRETS__USES": json.dumps(settings.secrets.uses)
         if settings.secrets.uses
         else "",
+        "DATARECS_UP__READY_TIMEOUT_S": str(settings.up.ready_timeout_s or ""),
     }
     return dict(environment) | {name: value for name, value in found.items() if value}

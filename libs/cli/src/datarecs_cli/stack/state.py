@@ -38,6 +38,8 @@ class State:
     """Names of the parts that should run, in the order of their start."""
     parts: Mapping[str, Identity] = field(default_factory=dict)
     """Running parts by name, in the order in which they were started."""
+    restarts: Mapping[str, str] = field(default_factory=dict)
+    """By part that died since `up`: how it ended last, and which restart followed."""
     cluster_id: str | None = None
     java: Mapping[str, str] = field(default_factory=dict)
     postgres: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +60,7 @@ def load(path: Path) -> State:
         ports=written.get("ports", {}),
         expected=tuple(written.get("expected", ())),
         parts={name: Identity(**one) for name, one in written.get("parts", {}).items()},
+        restarts=written.get("restarts", {}),
         cluster_id=written.get("cluster_id"),
         java=written.get("java", {}),
         postgres=written.get("postgres", {}),
@@ -73,6 +76,7 @@ def save(path: Path, state: State) -> None:
         "ports": dict(state.ports),
         "expected": list(state.expected),
         "parts": {name: _written(identity) for name, identity in state.parts.items()},
+        "restarts": dict(state.restarts),
         "cluster_id": state.cluster_id,
         "java": dict(state.java),
         "postgres": dict(state.postgres),

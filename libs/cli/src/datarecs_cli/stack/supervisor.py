@@ -11,9 +11,10 @@ from time import monotonic
 
 from datarecs_cli.stack.failures import PartKeepsDyingError, PartNotReadyError
 from datarecs_cli.stack.logs import rotate
-from datarecs_cli.stack.part import Part, tail
+from datarecs_cli.stack.part import Part, size_of, tail
 from datarecs_cli.stack.process import Identity, Running, start
-from datarecs_cli.stack.restarts import RestartPolicy
+from datarecs_cli.stack.progress import Progress
+from datarecs_cli.stack.restarts import Restart, RestartPolicy
 
 BUSY_PAUSE_S = 0.05
 IDLE_PAUSE_S = 0.5
@@ -30,12 +31,14 @@ class _Kept:
     part: Part
     _: KW_ONLY
     running: Running | None = None
-    since: float = 0.0
-    """Monotonic time of the last start."""
     is_ready: bool = False
     was_ready: bool = False
     """Ready at least once: before that a late part stops the start-up."""
     deaths: list[float] = field(default_factory=list)
+    restarts: int = 0
+    progress: Progress = field(default_factory=Progress)
+    log_from: int = 0
+    """Where the log began when this supervisor first started the part."""
     start_at: float = 0.0
     """Monotonic time of the next start, while it does not run."""
     wanted_since: float = 0.0
@@ -48,10 +51,17 @@ class Supervisor:
         self,
         *,
         changed: Callable[[Mapping[str, Identity]], None] = lambda _parts: None,
+        restarting: Callable[[Restart], None] = lambda _restart: None,
         policy: RestartPolicy | None = None,
     ) -> None:
-        """`changed` hears of every started process; it writes them down for `status` and `down`."""
-        self._changed = changed
+        """Make a supervisor that runs nothing yet.
+
+        Args:
+            changed: called after every start and end; writes processes down for `status`, `down`.
+            restarting: called when a part died and is going to be started again.
+            policy: of restarts.
+        """
+        self._changed, self._restarting = changed, restarting
         self._policy = policy or RestartPolicy()
         self._groups: list[dict[str, _Kept]] = []
         self._stop_wanted = Event()
@@ -66,7 +76,10 @@ class Supervisor:
         """
         if not beside:
             self._groups.append({})
-        group = {part.name: _Kept(part, wanted_since=monotonic()) for part in parts}
+        group = {
+            part.name: _Kept(part, wanted_since=monotonic(), log_from=size_of(part.command.log))
+            for part in parts
+        }
         self._groups[-1] |= group
         for kept in group.values():
             self._launch(kept)
@@ -130,8 +143,8 @@ class Supervisor:
             kept.start_at = monotonic() + POSTPONED_S
             return
         kept.running = start(kept.part.command)
-        kept.since = monotonic()
         kept.is_ready = False
+        kept.progress = Progress()
         self._changed(self.running())
 
     def _tick(self) -> None:
@@ -146,21 +159,26 @@ class Supervisor:
                 self._ask(kept)
         if now >= self._rotated_at + ROTATE_EVERY_S:
             self._rotated_at = now
-            for kept in self._all():
-                rotate(kept.part.command.log)
+            self._rotate_logs()
+
+    def _rotate_logs(self) -> None:
+        for kept in self._all():
+            if rotate(kept.part.command.log):
+                kept.log_from = 0
 
     def _ask(self, kept: _Kept) -> None:
         """A part that was ready once may take its time: killing it again would not help it."""
-        reason = kept.part.probe()
-        late = monotonic() >= kept.since + kept.part.ready_limit_s
+        reason, limit_s = kept.part.probe(), kept.part.ready_limit_s
         if reason is None:
             kept.is_ready = kept.was_ready = True
-        elif late and not kept.was_ready:
+            return
+        kept.progress.note(size_of(kept.part.command.log), reason, now=monotonic())
+        if kept.progress.is_over(limit_s, now=monotonic()) and not kept.was_ready:
             raise PartNotReadyError(
                 part=kept.part.name,
-                limit_s=kept.part.ready_limit_s,
+                limit_s=limit_s,
                 reason=reason,
-                log_tail=tail(kept.part.command.log),
+                log_tail=tail(kept.part.command.log, since=kept.log_from),
             )
 
     def _bury(self, kept: _Kept, running: Running) -> None:
@@ -173,9 +191,18 @@ class Supervisor:
                 part=kept.part.name,
                 died_with=running.exit_code() or 0,
                 log=kept.part.command.log,
-                log_tail=tail(kept.part.command.log),
+                log_tail=tail(kept.part.command.log, since=kept.log_from),
             )
         kept.start_at = kept.wanted_since = kept.deaths[-1] + pause_s
+        kept.restarts += 1
+        self._restarting(
+            Restart(
+                part=kept.part.name,
+                number=kept.restarts,
+                exit_code=running.exit_code() or 0,
+                pause_s=pause_s,
+            )
+        )
         self._changed(self.running())
 
 

@@ -1,0 +1,53 @@
+"""The demo's connection follows the platform's database when its port moves at a restart.
+
+A busy port moves, and what the demo declared names the old one. Apart from the demo, because `up`
+does this and the demo itself declares everything anew.
+"""
+
+from typing import TYPE_CHECKING
+
+from datarecs_cli.demo.declarations import LEDGER_CONNECTION
+
+if TYPE_CHECKING:
+    from datarecs_cli.client import Api
+
+LOOPBACK = "127.0.0.1"
+
+
+def correct_port(api: "Api", port: int) -> bool:
+    """Write the port into the demo's connection; True where it was another.
+
+    Nothing is done without a demo, and for a ledger in somebody else's database.
+
+    Raises:
+        RefusedError: the key may not.
+        ServerUnreachableError: nobody answers.
+    """
+    from datarecs_cli.client import Ask, path_of
+    from datarecs_cli.refusals import RefusedError
+
+    path = path_of("connections", LEDGER_CONNECTION)
+    try:
+        stored = api.ask(Ask(method="GET", path=path)).json()
+    except RefusedError as refused:
+        if refused.status == _NOT_FOUND:
+            return False
+        raise
+    spec = stored["spec"]
+    config = spec.get("config") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(config, dict):
+        return False
+    if config.get("host") != LOOPBACK or int(str(config.get("port"))) == port:
+        return False
+    body = {
+        "apiVersion": stored["apiVersion"],
+        "kind": stored["kind"],
+        "metadata": {"name": LEDGER_CONNECTION},
+        "spec": {**spec, "config": {**config, "port": port}},
+    }
+    headers = {"If-Match": "*"}
+    api.ask(Ask(method="PUT", path=path, params={"apply": "true"}, headers=headers, body=body))
+    return True
+
+
+_NOT_FOUND = 404

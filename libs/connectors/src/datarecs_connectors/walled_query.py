@@ -8,7 +8,7 @@ that equal files give equal answers.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Timer
 
@@ -152,11 +152,7 @@ class WalledQuery:
         try:
             yield
         except duckdb.InterruptException as cause:
-            if self.stop.is_set():
-                raise StoppedError from cause
-            raise StatementTimeoutError(
-                self.source, "its query took longer than limits.statement_timeout"
-            ) from cause
+            raise self._interrupted() from cause
         except duckdb.PermissionException as cause:
             raise QueryFailedError(
                 self.source, f"its query may read nothing but the table {self.source!r}"
@@ -183,6 +179,13 @@ class WalledQuery:
             raise QueryFailedError(
                 self.source, f"its query failed on some row ({type(cause).__name__})"
             ) from cause
+
+    def _interrupted(self) -> StatementTimeoutError | StoppedError:
+        if self.stop.is_set():
+            return StoppedError()
+        return StatementTimeoutError(
+            self.source, "its query took longer than limits.statement_timeout"
+        )
 
 
 def is_single(column: SourceColumn, schema: SourceSchema) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from datarecs_application.child_frames import FINISHED, JAVA_ENDED, READY
 from datarecs_application.warm_child import WarmChild
+from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.process import ChildStartError
+from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.model import Run, RunStatus
 from datarecs_core.runs.result_file import NAME
 from datarecs_postgres.run_queue import QueueLauncher
@@ -211,3 +214,55 @@ def test_a_child_that_cannot_be_replaced_keeps_the_result_of_the_run_before(made
     for run in (first, second):
         here.close_ended(run)
         assert (here.now(run).status, here.now(run).attempt) == (RunStatus.COMPLETED, 1)
+
+
+def begun(act: Callable[[Mapping[str, object], ChildSide], int]) -> Script:
+    """A child that acts once it has a run."""
+
+    def script(_hello: Mapping[str, object], side: ChildSide) -> int:
+        side.send({"type": READY})
+        frame = side.receive()
+        assert frame is not None
+        return act(frame, side)
+
+    return script
+
+
+CRASHES: Mapping[str, Script] = {
+    "KILLED": begun(lambda _, side: is_killed(side)),
+    "TERMINATED": begun(lambda _, side: leaves(side)),
+    "DRIVER_LOST": without_java(KILLED, file=False, then=lives_on),
+}
+
+
+@pytest.mark.case("L29")
+@pytest.mark.parametrize("detail", CRASHES)
+def test_each_way_to_crash_has_its_code(made: Made, detail: str) -> None:
+    assert the_error(supervised(made(CRASHES[detail], matches))) == ("CRASHED", detail)
+
+
+def test_a_child_above_its_memory_limit_is_out_of_memory(made: Made) -> None:
+    here = made(begun(lambda _, side: lives_on(side)), matches)
+    run, slot = here.trigger(), here.supervisor()
+    slot.limits = replace(slot.limits, memory_bytes=0)
+    here.launching.step()
+    assert slot.step(here.stop)
+    here.close_ended(run)
+    assert the_error(here.now(run)) == ("CRASHED", "OUT_OF_MEMORY")
+
+
+def test_a_child_that_gives_no_sign_of_life_is_unresponsive(made: Made) -> None:
+    def is_silent(_frame: Mapping[str, object], side: ChildSide) -> int:
+        for _ in range(5):  # the lease is renewed meanwhile
+            here.clock.advance(timedelta(seconds=30))
+            here.heartbeat.beat()
+        return lives_on(side)
+
+    here = made(begun(is_silent), matches)
+    assert the_error(supervised(here)) == ("CRASHED", "UNRESPONSIVE")
+
+
+def test_every_code_of_a_crash_is_raised_by_a_test_here() -> None:
+    """LEASE_EXPIRED is the controller's, in `test_runs.py`."""
+    raised = {*CRASHES, "OUT_OF_MEMORY", "UNRESPONSIVE", "LEASE_EXPIRED"}
+    assert raised == {one.name for one in RunDetail if one.run_code is RunErrorCode.CRASHED}

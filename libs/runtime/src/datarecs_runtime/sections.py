@@ -463,6 +463,7 @@ class Jars(Section):
 
 class Up(Section):
     ready_timeout_s: Annotated[float, Field(ge=1, le=86_400)] | None = None
-    """Seconds that a part of `datarecs up` may start without progress: its log does not grow and
-    its answer stays the same. None: 15 for PostgreSQL, 60 for Kafka, 120 for the worker, 30 for the
-    others; ten times as long a part may log on without becoming ready."""
+    """Seconds that a part of `datarecs up` may start without progress: its log does not grow, its
+    answer stays the same and it hardly uses a processor. None: 15 for PostgreSQL, 60 for Kafka, 120
+    for the worker, 30 for the others. Ten times as long a part may work on without becoming
+    ready."""

@@ -67,6 +67,10 @@ class Running:
         """None while it runs; a process ended by a signal has the negative number."""
         return self._popen.poll()
 
+    def worked_s(self) -> float:
+        """Processor time of it and of everything it started that lives; 0 where it is unknown."""
+        return tree_work_s(self.pid)
+
     def wait(self, timeout_s: float) -> int | None:
         """Wait for its end, at most that long; None when it still runs."""
         try:
@@ -142,6 +146,30 @@ def start_time(pid: int) -> str | None:
         check=False,
     ).stdout.strip()
     return None if not shown or shown.startswith("Z") else shown.partition(" ")[2].strip()
+
+
+def tree_work_s(pid: int) -> float:
+    """Seconds that a process and all below it have used of processors; Linux only, else 0."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat") if LEASH_BY_KERNEL else ():
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        number = int(stat.parent.name)
+        parents[number], ticks[number] = int(fields[1]), sum(map(int, fields[11:15]))
+    below = {number for number in parents if pid in _line(number, parents)}
+    return sum(ticks[number] for number in below) / os.sysconf("SC_CLK_TCK")
+
+
+def _line(pid: int, parents: Mapping[int, int]) -> set[int]:
+    """The process and everybody above it."""
+    line: set[int] = set()
+    while pid in parents and pid not in line:
+        line.add(pid)
+        pid = parents[pid]
+    return line
 
 
 def kill_group(pid: int) -> None:

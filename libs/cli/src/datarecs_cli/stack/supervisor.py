@@ -156,7 +156,7 @@ class Supervisor:
             elif kept.running.exit_code() is not None:
                 self._bury(kept, kept.running)
             elif not kept.is_ready:
-                self._ask(kept)
+                self._ask(kept, kept.running)
         if now >= self._rotated_at + ROTATE_EVERY_S:
             self._rotated_at = now
             self._rotate_logs()
@@ -166,13 +166,15 @@ class Supervisor:
             if rotate(kept.part.command.log):
                 kept.log_from = 0
 
-    def _ask(self, kept: _Kept) -> None:
+    def _ask(self, kept: _Kept, running: Running) -> None:
         """A part that was ready once may take its time: killing it again would not help it."""
         reason, limit_s = kept.part.probe(), kept.part.ready_limit_s
         if reason is None:
             kept.is_ready = kept.was_ready = True
             return
-        kept.progress.note(size_of(kept.part.command.log), reason, now=monotonic())
+        kept.progress.note(
+            size_of(kept.part.command.log), reason, worked_s=running.worked_s, now=monotonic()
+        )
         if kept.progress.is_over(limit_s, now=monotonic()) and not kept.was_ready:
             raise PartNotReadyError(
                 part=kept.part.name,

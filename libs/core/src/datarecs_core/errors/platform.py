@@ -88,7 +88,7 @@ class PlatformCode(ErrorCode):
     )
     PART_NOT_READY = Entry(
         docs_id="DR5012",
-        meaning="A part of the platform was not ready within its limit.",
+        meaning="A part of the platform was not ready and made no progress for its limit.",
         causes="A slow or loaded machine, or the part waits for something that the reason names.",
         remedy="Read the reason and the log lines; start again when the machine is quieter.",
         retryable=True,

@@ -18,9 +18,10 @@ class ProcessCode(ErrorCode):
     CHILD_NOT_STARTED = Entry(
         docs_id="DR5842",
         meaning="The worker cannot start the program that does its work.",
-        causes="The program is missing or not executable, or the machine has no room for another "
-        "process.",
-        remedy="Read the cause in the message; the run is tried again by itself.",
+        causes="The program is missing or not executable, the machine has no room for another "
+        "process, or the process ended before it was ready.",
+        remedy="Read the cause in the message and the worker's log; the run is tried again by "
+        "itself, until its attempts are used up.",
         retryable=True,
     )
 

@@ -133,13 +133,15 @@ class RunDetail(ErrorCode):
     OUT_OF_MEMORY = Entry(
         docs_id="DR3016",
         meaning="The run needed more memory than its limit.",
-        causes="Very wide rows, very many groups, or a small limit.",
-        remedy="Raise the worker's memory limit, or compare in stages that narrow.",
+        causes="Very wide rows, very many groups, or a small limit or Java heap.",
+        remedy="Raise the worker's memory (DATARECS_WORKER__CHILD_MEMORY_MB) and Java heap "
+        "(DATARECS_SPARK__DRIVER_MEMORY), of `datarecs compare` execution.memory (--memory), or "
+        "compare in stages that narrow.",
         run_code=RunErrorCode.CRASHED,
     )
     KILLED = Entry(
         docs_id="DR3017",
-        meaning="Something outside killed the run's process.",
+        meaning="A signal from outside ended the run's process.",
         causes="The operating system, an operator, a node that went down.",
         remedy="Look at the machine's log at the time of the run's end, then run again.",
         retryable=True,
@@ -154,9 +156,10 @@ class RunDetail(ErrorCode):
     )
     DRIVER_LOST = Entry(
         docs_id="DR3019",
-        meaning="The run's process lost its Spark driver.",
-        causes="The Java machine died.",
-        remedy="Read the worker's log of the attempt, then run again.",
+        meaning="Spark's Java process ended during the run, or did not start.",
+        causes="A signal to it, a crash of Java, a Java that does not fit.",
+        remedy="The message says how it ended; read the worker's log of the attempt, then run "
+        "again.",
         retryable=True,
         run_code=RunErrorCode.CRASHED,
     )

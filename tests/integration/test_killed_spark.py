@@ -169,6 +169,7 @@ def hello(place: Path, java: Java) -> dict[str, JsonValue]:
         "profile": "local",
         "allowed_cidrs": [],
         "denied_cidrs": [],
+        "excluded": [],
         "blob_url": (place / "blobs").as_uri(),
     }
 

@@ -173,7 +173,7 @@ def egress_policy_of(hello: Reader) -> Policy:
     )
 
 
-def surroundings_of(hello: Reader, tenant: TenantId, stop: Stopping) -> Surroundings:
+def surroundings_of(hello: Reader, tenant: TenantId, stop: Stopping | None = None) -> Surroundings:
     """What a run of the tenant may open."""
     owner = hello.maybe("files_owner", str)
     roots = TenantRoots(
@@ -185,7 +185,7 @@ def surroundings_of(hello: Reader, tenant: TenantId, stop: Stopping) -> Surround
         policy=egress_policy_of(hello),
         now=SystemClock().now,
         excluded=tuple(Path(path) for path in hello.of("excluded", list)),
-        stop=stop,
+        stop=stop or Stopping(),
     )
 
 

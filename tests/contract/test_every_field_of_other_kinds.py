@@ -26,7 +26,7 @@ from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.notifications.evaluation import RunFacts, StoredRule, evaluate_rules
 from datarecs_core.notifications.rule import NotificationRule
-from datarecs_core.resources.connection import Connection
+from datarecs_core.resources.connection import Connection, ConnectionType
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunMode
 from datarecs_core.values import JobId, ResourceUid, RunId
@@ -37,8 +37,9 @@ from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
-from datarecs_specs.documents import decode_json
+from datarecs_specs.documents import InvalidSpecError, decode_json
 from datarecs_testing.builders import A_TENANT, NOON, an_id
+from datarecs_testing.certificates import an_authority
 from datarecs_testing.deliveries import FINALISED, a_delivery, a_message
 from datarecs_testing.fields.documents import ABSENT, Json, jobs_of, put
 from datarecs_testing.fields.documents import Probe as JobProbe
@@ -59,7 +60,18 @@ SECRET = new_secret(bytes(32))
 _PREFIX = f"DATARECS_CONN_{A_TENANT.hex.upper()}_"
 ENVIRONMENT = {
     f"{_PREFIX}{name}": value
-    for name, value in {"A": SECRET, "B": new_secret(b"b" * 32), "URL": "https://b.test/x"}.items()
+    for name, value in {
+        "A": SECRET,
+        "B": new_secret(b"b" * 32),
+        "URL": "https://a.test/x",
+        "OTHER_URL": "https://b.test/x",
+    }.items()
+}
+_USES: dict[str, tuple[str, ...]] = {
+    f"env:{name}": ("url",)
+    if name.endswith("URL")
+    else ("webhook:a.test", "signing:a.test")
+    for name in ENVIRONMENT
 }
 _A, _B = f"env:{_PREFIX}A", f"env:{_PREFIX}B"
 
@@ -76,7 +88,7 @@ def spec_of(kind: Kind, spec: Json) -> Any:  # noqa: ANN401  of whichever kind
 def sent(endpoint: WebhookEndpoint) -> object:
     """The request that an attempt makes."""
     secrets = TenantSecrets(
-        Secrets(), keyring=Keyring({"k": bytes(32)}, current="k"), environment=ENVIRONMENT
+        Secrets(uses=_USES), keyring=Keyring({"k": bytes(32)}, current="k"), environment=ENVIRONMENT
     )
     delivery = replace(_DELIVERY, endpoint_uid=_UID)
     sealed = secrets.seal(SECRET.encode(), context=secret_context(A_TENANT, _UID, "k1"))
@@ -158,7 +170,8 @@ def dialled(connection: Connection) -> object:
         asked.append(given)
         raise psycopg.OperationalError("nobody listens")
 
-    source = Source(name="s", kind=SourceKind.POSTGRES, relation="t")
+    kind = SourceKind.ICEBERG if _is_catalog(connection) else SourceKind.POSTGRES
+    source = Source(name="s", kind=kind, relation="a.t")
     policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
     around = Surroundings(roots=(), policy=policy, now=lambda: NOON)
     secrets = {"password": connection.auth.get("password", "")}
@@ -169,8 +182,12 @@ def dialled(connection: Connection) -> object:
         with pytest.raises(DatarecsError):
             opened.pin(source)
     return [{name: one for name, one in given.items() if name != "password"} for given in asked], (
-        [given["password"] for given in asked]
+        [given.get("password") for given in asked]
     )
+
+
+def _is_catalog(connection: Connection) -> bool:
+    return connection.type is ConnectionType.ICEBERG
 
 
 @pytest.fixture(scope="module")
@@ -189,14 +206,15 @@ _PG: Json = {
     "config": {"host": "127.0.0.1", "database": "d", "user": "u", "sslmode": "disable"},
 }
 _TO: Json = {"to": [{"address": "a@example.com"}]}
+_CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "url": (_URL, "https://b.test/hook", sent),
     "url_from.secret_ref": (
-        {"url_from": {"secret_ref": _A}},
-        f"env:{_PREFIX}URL",
+        {"url_from": {"secret_ref": f"env:{_PREFIX}URL"}},
+        f"env:{_PREFIX}OTHER_URL",
         sent,
     ),
     "enabled": (_URL, False, matched),
@@ -231,6 +249,7 @@ POSTGRES_PROBES: Mapping[str, object] = {
     "config.database": "other",
     "config.user": "other",
     "config.sslmode": "prefer",
+    "config.ca": an_authority().pem,
     "auth.password": "env:OTHER",
 }
 FILE_PROBES: Mapping[str, tuple[str, str, object]] = {
@@ -249,10 +268,6 @@ SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
         _CATALOGS,
         ("uri", "warehouse", "token_uri", "scope"),
     ),
-    "spec<iceberg>.config.catalog<sql>.postgres.": (
-        _CATALOGS,
-        ("host", "port", "database", "user", "sslmode"),
-    ),
     "spec<iceberg>.auth.": (_CATALOGS, ("password", "token", "credential")),
     "spec.retry.": (_SENDING, ("max_age",)),
     "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),
@@ -264,7 +279,12 @@ _ELSEWHERE = {f"{start}{name}" for start, (_, names) in SHOWN_ELSEWHERE.items() 
 def test_every_field_has_a_probe() -> None:
     probed = {
         *(f"spec.{name}" for name in (*ENDPOINT_PROBES, *RULE_PROBES)),
-        *(f"spec<postgres>.{name}" for name in POSTGRES_PROBES),
+        *(f"spec<postgres>.{name}" for name in (*POSTGRES_PROBES, "config.transport")),
+        *(
+            place.replace("config.", _CATALOG)
+            for place in (*POSTGRES_PROBES, "config.transport")
+            if place.startswith("config.")
+        ),
         *FILE_PROBES,
         *_ELSEWHERE,
         "spec<files>.auth",
@@ -289,6 +309,23 @@ def test_a_field_of_a_rule_changes_who_is_mailed(name: str) -> None:
 @pytest.mark.parametrize("name", POSTGRES_PROBES)
 def test_a_field_of_a_database_changes_what_is_dialled(name: str) -> None:
     assert _changed(Kind.CONNECTION, name, _PG, POSTGRES_PROBES[name], dialled)
+    in_catalog = name.replace("config.", "config.catalog.postgres.")
+    catalog = {"type": "sql", "name": "lake", "postgres": _PG["config"]}
+    lake = {"type": "iceberg", "config": {"catalog": catalog}}
+    assert _changed(Kind.CONNECTION, in_catalog, lake, POSTGRES_PROBES[name], dialled)
+
+
+@pytest.mark.parametrize("place", ["config", "config.catalog.postgres"])
+def test_the_transport_of_a_database_allows_what_is_refused_without_it(place: str) -> None:
+    config = {**_PG["config"], "host": "db.example.com"}
+    spec: Json = {"type": "postgres"}
+    if place != "config":
+        spec = {"type": "iceberg", "config": {"catalog": {"type": "sql", "name": "lake"}}}
+    put(spec, place, config)
+    with pytest.raises(InvalidSpecError, match="without encryption"):
+        spec_of(Kind.CONNECTION, spec)
+    put(spec, f"{place}.transport", "unencrypted-accepted")
+    assert isinstance(spec_of(Kind.CONNECTION, spec), Connection)
 
 
 def _changed(kind: Kind, name: str, spec: Json, value: object, effect: Effect) -> bool:

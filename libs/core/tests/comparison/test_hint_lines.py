@@ -27,7 +27,6 @@ from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_specs.documents import decode_yaml
-from datarecs_specs.reading import Surroundings
 from datarecs_testing.comparisons import compare
 from datarecs_testing.finished_runs import MemoryBench, document_of
 from datarecs_testing.tables import JOB_UID, NOON, Table, a_table
@@ -169,7 +168,7 @@ def decoded(job: dict[str, Any]) -> tuple[ReconciliationJob | None, set[str]]:
     """The job, and its faults as text."""
     written = io.BytesIO()
     YAML(typ="safe").dump(job, written)
-    (made,) = decode_yaml(written.getvalue(), surroundings=Surroundings(local_files=True))
+    (made,) = decode_yaml(written.getvalue())
     faults = {f"{one.code.docs_id} {one.path}" for one in made.faults}
     read = None if faults else made.require()[1]
     assert read is None or isinstance(read, ReconciliationJob)

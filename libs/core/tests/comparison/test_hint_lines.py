@@ -21,9 +21,7 @@ from datarecs_core.comparison.hints import Hint, hints
 from datarecs_core.comparison.patterns import HintRule
 from datarecs_core.comparison.plan import ComparisonPlan
 from datarecs_core.comparison.planner import PlanRequest, plan_comparison, plan_document
-from datarecs_core.comparison.scan import SourceColumn, SourceSchema
 from datarecs_core.comparison.sealed import sealed_run
-from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_specs.documents import decode_yaml
@@ -176,16 +174,7 @@ def decoded(job: dict[str, Any]) -> tuple[ReconciliationJob | None, set[str]]:
 
 
 def planned(job: ReconciliationJob, tables: Sequence[Table]) -> ComparisonPlan:
-    """With schemas as a connector gives them: expressions from those kinds alone that compute."""
-    schemas: dict[str, SourceSchema] = {}
-    for table, source in zip(tables, job.sources, strict=True):
-        written = [name for name, mapping in source.columns.items() if mapping.expr is not None]
-        own = {column.name: column.type for column in table.schema.columns}
-        expressions = tuple(
-            SourceColumn(name=name, type=own.get(name, types.TEXT)) for name in written
-        )
-        computed = expressions if source.kind in EXPRESSION_KINDS else ()
-        schemas[table.name] = replace(table.schema, expressions=computed)
+    schemas = {table.name: table.schema for table in tables}
     return plan_comparison(
         PlanRequest(
             job=job,
@@ -202,7 +191,9 @@ def with_line(job: dict[str, Any], line: str) -> dict[str, Any]:
     made = copy.deepcopy(job)
     for part in line.split("; "):
         place, _, written = part.partition(": ")
-        filled = written.replace("<zone>", "Europe/Paris").replace("<one load of lake>", "tax = 1")
+        filled = written.replace("<zone>", "Europe/Paris").replace(
+            "<one load of lake>", "amount = 1"
+        )
         value = YAML(typ="safe").load(filled)
         at: Any = made["spec"]
         *steps, last = place.replace("[", ".[").split(".")

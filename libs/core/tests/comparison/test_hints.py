@@ -206,7 +206,7 @@ def test_a_factor_is_declared_by_products_that_are_exact(
         )
         if each.rule is HintRule.CONSTANT_FACTOR
     ]
-    assert hint.declare == ", ".join(declared)
+    assert hint.declare == "; ".join(declared)
 
 
 def test_less_than_half_or_less_than_five_say_nothing() -> None:

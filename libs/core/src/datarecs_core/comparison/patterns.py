@@ -121,7 +121,7 @@ def _scaling(source: str, measure: str, ratio: Fraction) -> str:
     if "/" not in reciprocal:
         return _expr(source, measure, f"{column} * {reciprocal}")
     lines = [(source, ratio.denominator), (REFERENCE, ratio.numerator)]
-    return ", ".join(
+    return "; ".join(
         _expr(name, measure, f"{column} * {factor}") for name, factor in lines if factor != 1
     )
 

@@ -1,7 +1,10 @@
 """Expressions over files: what the evaluator answers, for every entry of the allow-list."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,8 +19,10 @@ from datarecs_core.comparison.computing import computed_column
 from datarecs_core.comparison.expressions.functions import ENTRIES
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import Call, nodes_of
+from datarecs_core.comparison.logical import expression_faults, logical_source
 from datarecs_core.comparison.scan import FileList, Scan, ScanColumn, SourceColumn, SourceSchema
 from datarecs_core.comparison.translating import canonical
+from datarecs_core.jobs.definition import ColumnMapping
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_testing.clock import NOON
@@ -109,3 +114,24 @@ def test_what_is_computed_of_an_invalid_value_is_invalid() -> None:
     kept = replace(scan, filter=None)
     first = next(iter(computed_batches(kept, with_invalid)))[0].to_pylist()[0]
     assert first == {"v": None, "$invalid.v": b"x"}
+
+
+def test_numbers_without_one_scale_are_cast_before_they_are_computed(
+    open_files: Callable[..., Any], tmp_path: Path
+) -> None:
+    # No type of a database holds 38 digits and every scale, so nothing may guess one.
+    (tmp_path / "wide.csv").write_text(f"id,v\n1,{'9' * 37}\n2,0.{'0' * 27}1\n3,2.5\n")
+    expression = "CAST(v AS decimal(6,2)) * 2"
+    opened = open_files(
+        SourceKind.CSV,
+        "wide.csv",
+        columns={"w": ColumnMapping(expr=expression)},
+        filter="LENGTH(v) < 5",
+    )
+    assert opened.types["v"] == "decimal"
+    logical = logical_source(opened.source, 0, opened.schema)
+    scan = logical.scan(opened.held.pin, frozenset({"id", "v", "w"}))
+    assert str(scan.column("w").type) == "decimal(7,2)"
+    assert list(opened.connector.rows(scan)) == [(3, "2.5", Decimal("5.00"))]
+    (fault,) = expression_faults(logical, "v * 2", ())
+    assert "it takes numbers, not text" in fault.message

@@ -222,6 +222,10 @@ def test_a_source_says_of_a_computed_column_what_its_columns_say() -> None:
     widened = computed_column("x", "n + 1", SourceSchema(columns=(unsigned,)))
     assert widened.type == types.decimal(21, 0)
     assert typed_condition("n = 1", schema).type == types.BOOL
+    assert computed_column("x", "loose", schema).type == types.TEXT  # as files hold it
+    bare = SourceColumn(name="loose", type=types.NUMERIC, native_type="numeric")
+    doubled = computed_column("x", "loose * 2", SourceSchema(columns=(bare,)))
+    assert doubled.type == types.NUMERIC
     with pytest.raises(ExpressionError, match="it is int and not bool"):
         typed_condition("n", schema)
 

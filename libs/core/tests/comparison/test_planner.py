@@ -64,6 +64,7 @@ from datarecs_testing.comparisons import (
     lasting,
     rows_by,
 )
+from datarecs_testing.expressions import REFUSED
 from datarecs_testing.tables import JOB_UID, Table, a_job, a_table, pair, plan_of
 
 D = Decimal
@@ -454,6 +455,20 @@ def test_an_expression_that_a_source_cannot_compute_is_refused(
     fault = refused(two(COLUMNS), counting(), sources={"one": fields}).faults[0]
     assert (fault.code.docs_id, fault.path[:3]) == (code, ("spec", "sources", 0))
     assert message in fault.message
+
+
+@pytest.mark.case("X36")
+@pytest.mark.parametrize("text", REFUSED)
+def test_no_plan_holds_what_is_not_on_the_allow_list(text: str) -> None:
+    where, column = aggregate_by("a", where=text), ColumnMapping(expr=text)
+    for stage, fields in (
+        (where, {}),
+        (counting(), {"filter": text}),
+        (counting(), {"columns": {"x": column}}),
+    ):
+        fault = refused(two(COLUMNS), stage, sources={"one": fields}).faults[0]
+        assert fault.code.docs_id in {"DR1031", "DR1032"}
+        assert "(character " in fault.message
 
 
 def test_a_source_gives_what_its_stages_need_together_and_nothing_else() -> None:

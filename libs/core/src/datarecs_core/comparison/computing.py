@@ -18,23 +18,29 @@ from datarecs_core.comparison.expressions.tree import (
 )
 from datarecs_core.comparison.expressions.typing import typed_expression
 from datarecs_core.comparison.scan import Scan, ScanColumn, SourceColumn, SourceSchema
-from datarecs_core.jobs.types import BOOL, CanonicalType, decimal
+from datarecs_core.jobs.types import BOOL, NUMERIC, TEXT, CanonicalType, decimal
 from datarecs_core.jobs.vocabulary import SourceKind
 
 CONDITION = "$where."
 """Begins the name of the column that holds whether a row is in a stage."""
-_UNSIGNED = "uint64"
+_UNSIGNED, _NUMERIC = "uint64", "numeric"
 _UNSIGNED_TYPE = decimal(20, 0)
 
 
 def types_of(schema: SourceSchema) -> Mapping[str, CanonicalType]:
-    """Types of the columns that an expression may name; unsigned integers need 20 digits."""
+    """Types of the columns that an expression may name.
+
+    Unsigned integers need 20 digits. Numbers without declared digits have a type in PostgreSQL
+    alone; files hold them as texts, and an expression casts them to so many digits as it needs.
+    """
     absent = dict(schema.undelivered)
-    return {
-        column.name: _UNSIGNED_TYPE if column.native_type == _UNSIGNED else column.type
-        for column in schema.columns
-        if column.name not in absent
-    }
+    return {column.name: _type_of(column) for column in schema.columns if column.name not in absent}
+
+
+def _type_of(column: SourceColumn) -> CanonicalType:
+    if column.native_type == _UNSIGNED:
+        return _UNSIGNED_TYPE
+    return TEXT if column.type == NUMERIC and column.native_type != _NUMERIC else column.type
 
 
 def typed_over(sql: str, schema: SourceSchema) -> Typed:

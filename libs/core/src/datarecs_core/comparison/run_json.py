@@ -7,6 +7,7 @@ any engine and partitioning; ids, times, places and samples stand outside it.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from datarecs_core.comparison.computing import CONDITION
 from datarecs_core.comparison.pin_json import Document, pin_document
 from datarecs_core.comparison.plan import (
     ComparisonPlan,
@@ -222,7 +223,9 @@ def _source(plan: ComparisonPlan, scan: Scan, closure: Closure) -> Document:
         "name": scan.source,
         "kind": scan.kind.value,
         "pin": pin_document(scan.pin),
-        "schema": [to_document(column) for column in scan.columns],
+        "schema": [
+            to_document(column) for column in scan.columns if not column.name.startswith(CONDITION)
+        ],
         "rules": _input_rules(plan, scan.index),
         "closure": to_document(closure),
     }

@@ -59,3 +59,12 @@ def test_operations_are_who_tells_and_who_hears(document: dict[str, Any]) -> Non
     assert found == tells | {(one.service, "receive") for one in SUBSCRIPTIONS}
     heard = document["operations"]["email-notifier-hears-datarecs-run-platform"]["messages"]
     assert [one["$ref"].rpartition("/")[2] for one in heard] == ["reconciliation-run-finalised"]
+
+
+def test_every_server_names_how_to_sign_in(document: dict[str, Any]) -> None:
+    schemes = document["components"]["securitySchemes"]
+    for server in document["servers"].values():
+        (reference,) = server["security"]
+        assert schemes[reference["$ref"].rpartition("/")[2]]["type"] == "scramSha512"
+    protocols = {one["protocol"] for one in document["servers"].values()}
+    assert protocols == {"kafka", "kafka-secure"}

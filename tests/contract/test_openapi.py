@@ -75,7 +75,7 @@ class TestAnOperation:
     ) -> None:
         statuses = set(operation["responses"])
         wanted = {"400", "500", "503"}
-        if "security" in operation:
+        if operation["security"]:
             wanted |= {"401", "429"}
             if operation["x-datarecs-permission"] != ANY_PRINCIPAL:
                 wanted |= {"403"}
@@ -97,17 +97,132 @@ class TestAnOperation:
             if status != "304":
                 assert answer["content"], (method, path, status)
             if int(status) >= 400 and path != "/readyz":
-                assert answer["content"] == {
-                    "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-                }
+                (problem,) = answer["content"].values()
+                assert [*answer["content"]] == ["application/problem+json"]
+                assert problem["schema"] == {"$ref": "#/components/schemas/Problem"}
+                assert problem["example"]["status"] == int(status)
 
     def test_needs_a_key_below_the_base_path(
         self, method: str, path: str, operation: Mapping[str, Any]
     ) -> None:
         guarded = path.startswith("/api/v1")
-        assert ("security" in operation) is guarded, method
-        if guarded:
-            assert operation["security"] == [{"apiKey": []}]
+        assert operation["security"] == ([{"apiKey": []}] if guarded else []), method
+
+    def test_names_the_headers_of_its_answers(
+        self, method: str, path: str, operation: Mapping[str, Any]
+    ) -> None:
+        for status, answer in operation["responses"].items():
+            assert "X-Request-Id" in answer["headers"], (method, path)
+            assert ("Retry-After" in answer["headers"]) >= (status in {"429", "503"})
+            for header in answer["headers"].values():
+                assert header["$ref"].rpartition("/")[2] in DOCUMENT["components"]["headers"]
+
+    def test_requires_if_match_where_428_follows_without(
+        self, method: str, path: str, operation: Mapping[str, Any]
+    ) -> None:
+        needed = [one for one in operation.get("parameters", ()) if one["name"] == "If-Match"]
+        assert [one["required"] for one in needed] == [True] * len(needed)
+        assert (
+            bool(needed)
+            is ("428" in operation["responses"])
+            is (method in {"put", "delete"} and "{name}" in path)
+        )
+        if needed:
+            assert "412" in operation["responses"]
+
+
+def test_says_whose_it_is_and_where() -> None:
+    assert DOCUMENT["servers"] == [
+        {"url": "/", "description": "The server that gave this document."}
+    ]
+    assert DOCUMENT["info"]["license"] == {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+    assert DOCUMENT["info"]["contact"]["name"]
+    described = {one["name"] for one in DOCUMENT["tags"] if one["description"]}
+    assert {tag for *_, operation in OPERATIONS for tag in operation["tags"]} == described
+
+
+FREE = {
+    # headers as long as the server reads
+    ("get", "if-none-match"),
+    ("get", "accept"),
+    ("get", "last-event-id"),
+    ("post", "Prefer"),
+}
+"""Parameters without a bound: a text of any length is read, or means nothing."""
+FREE_FIELDS = {
+    # as long as the request that they speak of
+    *(("FaultOut", name) for name in ("pointer", "message", "hint")),
+    *(("Problem", name) for name in ("detail", "instance")),
+    # as long as a receiver's answer, of which 64 KiB are kept, or as a declared URL
+    *(("AttemptOut", name) for name in ("response_body", "response_headers", "request_headers")),
+    *(("AttemptOut", name) for name in ("url", "key_ids", "body_sha256", "phases")),
+    ("MetadataOut", "annotations"),
+    ("ReadyOut", "reasons"),
+}
+"""Members of answers without a bound of their own."""
+BOUNDS = {
+    "string": {"format", "maxLength", "enum", "const", "pattern", "contentMediaType"},
+    "integer": {"minimum", "enum", "const"},
+}
+
+
+def unbounded(schema: Mapping[str, Any]) -> bool:
+    """Whether a text or an integer in it has neither format nor bound."""
+    bounds = BOUNDS.get(schema.get("type", ""))
+    if bounds is not None and not bounds & set(schema):
+        return True
+    inner = [*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")]
+    return any(unbounded(one) for one in inner if isinstance(one, dict))
+
+
+def test_every_parameter_has_a_bound() -> None:
+    free = {
+        (method, one["name"])
+        for method, _, operation in OPERATIONS
+        for one in operation.get("parameters", ())
+        if unbounded(one["schema"])
+    }
+    assert free == FREE
+
+
+def test_every_member_of_our_own_models_has_a_bound() -> None:
+    """Schemas of declarations are those of `datarecs validate` and have tests of their own."""
+    free = {
+        (model, name)
+        for model, schema in DOCUMENT["components"]["schemas"].items()
+        if model not in set(Kind)
+        for name, member in schema.get("properties", {}).items()
+        if unbounded(member)
+    }
+    assert free == FREE_FIELDS
+
+
+def test_every_example_is_one() -> None:
+    validated = 0
+    for holder in holders_of_examples(DOCUMENT):
+        examples = holder.get("examples", [holder["example"]] if "example" in holder else [])
+        schema = holder.get("schema", holder)
+        validator = Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+        for example in examples:
+            validator.validate(example)
+            validated += 1
+    assert validated > 100
+
+
+def holders_of_examples(value: object) -> Iterator[Mapping[str, Any]]:
+    """Everything with an example and a schema: parameters, headers, media, schemas."""
+    match value:
+        case dict():
+            if isinstance(value.get("examples"), list) or (
+                "example" in value and "schema" in value
+            ):
+                yield value
+            for name, item in value.items():
+                if name not in {"example", "examples"}:
+                    yield from holders_of_examples(item)
+        case list():
+            for item in value:
+                yield from holders_of_examples(item)
 
 
 def test_the_key_is_a_bearer() -> None:
@@ -162,12 +277,11 @@ def references(value: object) -> Iterator[str]:
 
 
 def test_every_reference_leads_somewhere() -> None:
-    schemas = DOCUMENT["components"]["schemas"]
     found = set(references(DOCUMENT))
     assert found
     for one in found:
-        assert one.startswith("#/components/schemas/")
-        assert one.rpartition("/")[2] in schemas
+        _, _, group, name = one.split("/")
+        assert name in DOCUMENT["components"][group]
 
 
 def test_every_schema_is_one() -> None:

@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document: channels are topics, messages are types, operations are services.
+"""The AsyncAPI 3.1 document: channels are topics, messages are types, operations are services.
 
 Made from the catalogue like everything in `events-schema/`; payloads point to the schemas beside
 it. Apart from `publishing`, because its form is another specification's.
@@ -23,6 +23,36 @@ from datarecs_events.field_docs import class_doc
 Node = Mapping[str, object]
 _PLAIN = re.compile(r"[A-Za-z$][A-Za-z0-9$_-]*")
 _TEXT = {"type": "string"}
+ASYNCAPI = "3.1.0"
+_TAGS = {
+    "runs": "What happens to runs; act on run.finalised and run.cancelled.",
+    "resources": "Changes of what people declare.",
+    "notifications": "What became of mails and webhooks.",
+}
+_SCRAM = {
+    "type": "scramSha512",
+    "description": "A principal of its own for every reader: datarecs admin consumer create NAME.",
+}
+_SECURITY = [{"$ref": "#/components/securitySchemes/scram"}]
+_SERVERS: Node = {
+    "deployment": {
+        "host": "{broker}:{port}",
+        "protocol": "kafka-secure",
+        "description": "The brokers of a deployment, over TLS (SASL_SSL).",
+        "variables": {
+            "broker": {"default": "kafka.example.com", "description": "One of the brokers."},
+            "port": {"default": "9093", "description": "Its SASL_SSL listener."},
+        },
+        "security": _SECURITY,
+    },
+    "local": {
+        "host": "127.0.0.1:{port}",
+        "protocol": "kafka",
+        "description": "The broker of `datarecs up`, on the loopback without TLS.",
+        "variables": {"port": {"default": "29092", "description": "`datarecs status` shows it."}},
+        "security": _SECURITY,
+    },
+}
 
 
 def asyncapi_text() -> str:
@@ -33,17 +63,23 @@ def asyncapi_text() -> str:
 def _document() -> Node:
     sent = [one for one in CATALOGUE if one.topic is not None]
     return {
-        "asyncapi": "3.0.0",
+        "asyncapi": ASYNCAPI,
         "info": {
             "title": "Events of datarecs",
             "version": "1.0.0",
             "description": "CloudEvents 1.0 on Kafka, binary mode: attributes in ce_ headers.",
+            "contact": {"name": "The datarecs maintainers"},
             "license": {"name": "Apache-2.0"},
+            "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         },
+        "servers": _SERVERS,
         "defaultContentType": "application/json",
         "channels": {_id(one.name): _channel(one) for one in TOPICS},
         "operations": dict(_operations()),
-        "components": {"messages": {_id(one.short_name): _message(one) for one in sent}},
+        "components": {
+            "messages": {_id(one.short_name): _message(one) for one in sent},
+            "securitySchemes": {"scram": _SCRAM},
+        },
     }
 
 
@@ -110,9 +146,16 @@ def _operation(
     verb = "tells" if action == "send" else "hears"
     return f"{service}-{verb}-{_id(topic)}", {
         "action": action,
+        "description": _DESCRIPTIONS[action].format(service=service, topic=topic),
         "channel": {"$ref": channel},
         "messages": [{"$ref": f"{channel}/messages/{name}"} for name in messages],
     }
+
+
+_DESCRIPTIONS = {
+    "send": "{service} writes these types to {topic}; the relay sends them.",
+    "receive": "{service} reads these types of {topic}.",
+}
 
 
 def _on(topic: str) -> list[str]:

@@ -33,7 +33,7 @@ This folder is written by `make schemas`; edit the dataclasses in `libs/core`, n
 | `<type>/invalid/` | payloads that every reader must refuse |
 | `catalogue.json` | every type with source, emitters, topic, key and subject |
 | `subscriptions.json` | who hears what, as filters on `type` |
-| `asyncapi.yaml` | the same as AsyncAPI 3.0: topics, messages, who tells and hears them |
+| `asyncapi.yaml` | the same as AsyncAPI 3.1: topics, messages, who tells and hears them |
 
 Act on `reconciliation.run.finalised` and `reconciliation.run.cancelled`: they come after the
 database says the same. `run.completed` and `run.errored` are raw outcomes and may precede it.

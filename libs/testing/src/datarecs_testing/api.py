@@ -272,6 +272,7 @@ def check_published(response: httpx2.Response) -> None:
     answer = operation["responses"].get(str(response.status_code))
     asked = f"{request.method} {request.url.path}"
     assert answer is not None, f"{asked} answered {response.status_code}, which is not published"
+    _check_headers(asked, response, answer.get("headers", {}))
     media = response.headers.get("content-type", "").split(";")[0]
     content = answer.get("content", {})
     if not content or request.method == "HEAD":
@@ -281,6 +282,18 @@ def check_published(response: httpx2.Response) -> None:
         response.read()
         schema = {**content[media]["schema"], "components": published()["components"]}
         Draft202012Validator(schema).validate(response.json())
+
+
+def _check_headers(asked: str, response: httpx2.Response, named: Mapping[str, object]) -> None:
+    """Headers that mean something to clients are published for this answer, with their form."""
+    for name, header in published()["components"]["headers"].items():
+        text = response.headers.get(name)
+        if text is None:
+            assert name not in named or not header.get("required"), f"{asked} answered no {name}"
+            continue
+        assert name in named, f"{asked} answered {name}, which is not published"
+        value = int(text) if header["schema"]["type"] == "integer" else text
+        Draft202012Validator(header["schema"]).validate(value)
 
 
 def _operation(path: str, method: str) -> Mapping[str, Any] | None:

@@ -2,7 +2,7 @@
 
 Bodies are read by our own reader, so their schemas are added here: models of requests, and for
 declarations the schemas that `datarecs validate` uses. Every status a route can answer stands in
-it, with the problem's schema.
+it, with the problem's schema, an example and its headers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,10 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from datarecs_core.errors.base import ErrorCode
 from datarecs_core_api.outputs import ProblemOut
-from datarecs_core_api.problems import MEDIA_TYPE
+from datarecs_core_api.problems import MEDIA_TYPE, STATUS
+from datarecs_core_api.published_headers import HEADERS, IDEMPOTENCY_KEY, IF_MATCH, references
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_core_api.routes.events import TicketIn
 from datarecs_core_api.routes.keys import KeyIn
@@ -24,14 +26,13 @@ from datarecs_specs.kinds import KINDS
 Json = dict[str, Any]
 BODIES = (TriggerIn, CancelIn, KeyIn, TicketIn)
 _REF = "#/components/schemas/{model}"
-_PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}
 NOT_MODIFIED = "304"
 _MEANINGS: Mapping[int, str] = {
     304: "Not changed since the version that If-None-Match names.",
     400: "The request cannot be read, or holds a key where none belongs.",
     401: "No valid credential.",
     403: "The key lacks the permission.",
-    404: "There is no such thing, as far as this principal may know.",
+    404: "Not found, or you have no access to it.",
     406: "No answer of the wanted type.",
     409: "It conflicts with what stands there, or with a request under way.",
     412: "The object has changed; ETag holds its current version.",
@@ -48,12 +49,18 @@ _INFO = (
     "stand in `x-datarecs-permission`. GET routes take HEAD too. Any POST takes an "
     "Idempotency-Key. Lists have `items` and `next`; errors are RFC 9457 problems."
 )
-_KEY = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "description": "A repetition under the same key gives the first answer again, for 24 hours.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+_ABOUT: Json = {
+    "contact": {"name": "The datarecs maintainers"},
+    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+_SERVERS = [{"url": "/", "description": "The server that gave this document."}]
+_TAGS: Mapping[str, str] = {
+    "resources": "Connections, jobs, webhook endpoints, notification rules: what people declare.",
+    "runs": "Trigger, cancel, list and follow runs, and read what they left behind.",
+    "events": "Events of all runs of the tenant, live.",
+    "webhooks": "What became of deliveries.",
+    "keys": "API keys: made, listed, revoked.",
+    "system": "What the server says of itself.",
 }
 
 
@@ -65,7 +72,10 @@ def described(app: FastAPI) -> Json:
         description=_INFO,
         routes=app.routes,
         separate_input_output_schemas=False,
+        servers=_SERVERS,
+        tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
     )
+    found["info"] |= _ABOUT
     components = found.setdefault("components", {})
     schemas: Json = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -75,6 +85,7 @@ def described(app: FastAPI) -> Json:
     components["securitySchemes"] = {
         "apiKey": {"type": "http", "scheme": "bearer", "description": "`drk_…`, an API key."}
     }
+    components["headers"] = dict(HEADERS)
     for path in found["paths"].values():
         for method, operation in path.items():
             _complete(operation, method)
@@ -95,18 +106,59 @@ def _schemas() -> Iterator[tuple[str, Json]]:
 
 
 def _complete(operation: Json, method: str) -> None:
-    """Idempotency-Key, and every status with its schema."""
-    if method == "post":
-        operation.setdefault("parameters", []).append(_KEY)
+    """Parameters as they are sent, and every status with its schema, example and headers."""
+    operation.setdefault("security", [])
     responses: Json = operation["responses"]
+    parameters = [_sent(one) for one in operation.get("parameters", ())]
+    if "428" in responses:
+        parameters = [IF_MATCH if one["name"] == "if-match" else one for one in parameters]
+    if method == "post":
+        parameters.append(IDEMPOTENCY_KEY)
+    if parameters:
+        operation["parameters"] = parameters
     for status in _refusals(operation, method):
         responses.setdefault(str(status), {})
     for text, answer in responses.items():
         if int(text) in _MEANINGS and not _is_ready(answer):
             answer["description"] = _MEANINGS[int(text)]
             if text != NOT_MODIFIED:
-                answer["content"] = _PROBLEM
+                answer["content"] = _problem(int(text))
+        answer["headers"] = references(operation, method, text)
     operation["responses"] = dict(sorted(responses.items()))
+
+
+def _sent(parameter: Json) -> Json:
+    """Absent is not null: what is sent has the one schema beside null."""
+    schema: Json = dict(parameter["schema"])
+    options = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    if len(options) == 1:
+        schema.pop("anyOf")
+        schema = {**options[0], **schema}
+    schema.pop("description", None)
+    return {**parameter, "schema": schema}
+
+
+def _problem(status: int) -> Json:
+    """The content of a refusal, with an example of a code that has this status."""
+    code = next(code for code, found in STATUS.items() if found == status)
+    example = _problem_example(code, status)
+    return {
+        MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}, "example": example},
+    }
+
+
+def _problem_example(code: ErrorCode, status: int) -> Json:
+    return {
+        "type": f"urn:datarecs:error:{code.docs_id}",
+        "title": code.entry.meaning,
+        "status": status,
+        "detail": code.entry.causes,
+        "instance": "/api/v1/runs",
+        "code": code.docs_id,
+        "reason": code.name,
+        "trace_id": "0af7651916cd43dd8448eb211c80319c",
+        "request_id": "0af7651916cd43dd8448eb211c80319c",
+    }
 
 
 def _is_ready(answer: Json) -> bool:
@@ -119,7 +171,7 @@ def _refusals(operation: Json, method: str) -> Iterator[int]:
     """What follows from the shape of a route; the rest it declares itself."""
     parameters = operation.get("parameters", [])
     yield from (400, 422, 500, 503)
-    if "security" in operation:
+    if operation["security"]:
         yield from (401, 429)
         if operation["x-datarecs-permission"] != "any principal":
             yield 403

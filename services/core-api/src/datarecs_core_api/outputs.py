@@ -15,6 +15,26 @@ from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.runs.model import Backend, Disposition, RunMode, RunResult, RunStatus
 from datarecs_core.runs.timeline import LaneKind, LaneState
 from datarecs_core.values import instant_text
+from datarecs_core_api.published_types import (
+    Attempts,
+    Code,
+    Count,
+    CursorOut,
+    Digits,
+    Generation,
+    Hash,
+    HttpStatus,
+    KeyId,
+    Labels,
+    Line,
+    NameOut,
+    Number,
+    Permission,
+    Priority,
+    Seconds,
+    Symbol,
+    Word,
+)
 
 T = TypeVar("T")
 Instant = Annotated[
@@ -35,7 +55,7 @@ class Page(Out, Generic[T]):
     """One page of a list, newest first."""
 
     items: list[T]
-    next: str | None = None
+    next: CursorOut | None = None
     """Cursor of the following page; null behind the last one."""
 
 
@@ -43,24 +63,24 @@ class ErrorOut(Out):
     """Why a run has no verdict."""
 
     code: RunErrorCode
-    message: str
-    detail_code: str | None
+    message: Line
+    detail_code: Symbol | None
 
 
 class SummaryOut(Out):
     """The few numbers of a finished run; `rows` are groups."""
 
-    stages_total: int
-    stages_matched: int
-    rows_compared: int
-    rows_matched: int
-    rows_unmatched: int
-    duration_ms: int
+    stages_total: Count
+    stages_matched: Count
+    rows_compared: Count
+    rows_matched: Count
+    rows_unmatched: Count
+    duration_ms: Count
     empty: bool
-    open_breaks: int | None
-    waived_breaks: int | None
-    acceptance: str | None
-    report_path: str | None
+    open_breaks: Count | None
+    waived_breaks: Count | None
+    acceptance: Word | None
+    report_path: Line | None
 
 
 class RunOut(Out):
@@ -68,13 +88,13 @@ class RunOut(Out):
 
     run_id: UUID
     job_id: UUID
-    job: str
-    job_generation: int
-    spec_hash: str
+    job: NameOut
+    job_generation: Generation
+    spec_hash: Hash
     parameters: JsonObject
     mode: RunMode
-    triggered_by: str
-    trigger_reason: str | None
+    triggered_by: Line
+    trigger_reason: Line | None
     """What the request of the trigger gave."""
     status: RunStatus
     result: RunResult | None
@@ -83,16 +103,16 @@ class RunOut(Out):
     cancel_requested: bool
     cancelling: bool
     """A cancel was asked for and the end has not decided yet."""
-    cancelled_by: str | None
-    cancel_reason: str | None
+    cancelled_by: Line | None
+    cancel_reason: Line | None
     cancel_stale: bool
     """The cancel met a run that had already completed, so the result stands."""
     backend: Backend
-    execution_name: str
-    attempt: int
-    max_attempts: int
-    priority: int
-    deadline_seconds: int
+    execution_name: Word
+    attempt: Attempts
+    max_attempts: Attempts
+    priority: Priority
+    deadline_seconds: Seconds
     deadline_at: Instant | None
     created_at: Instant
     queued_at: Instant | None
@@ -100,7 +120,7 @@ class RunOut(Out):
     ended_at: Instant | None
     closed_at: Instant | None
     summary: SummaryOut | None
-    last_sequence: int
+    last_sequence: Number
     """Number of the newest entry of its history."""
 
 
@@ -110,14 +130,14 @@ class EventOut(Out):
     Synthesised facts, which never leave the platform, carry their name as type and no dataschema.
     """
 
-    specversion: str
+    specversion: Word
     id: UUID
-    source: str
-    type: str
-    subject: str
+    source: Word
+    type: Word
+    subject: Word
     time: Instant
-    datacontenttype: str
-    dataschema: str | None = None
+    datacontenttype: Word
+    dataschema: Word | None = None
     disposition: Disposition
     """What became of it; an own extension."""
     partitionkey: UUID
@@ -130,7 +150,7 @@ class EventPage(Out):
     """Entries in order of their numbers."""
 
     items: list[EventOut]
-    next: int | None = None
+    next: Number | None = None
     """Give it as `after` for the following page; null when there may be no more yet."""
 
 
@@ -138,9 +158,9 @@ class LaneOut(Out):
     """Something of a run that had a beginning."""
 
     kind: LaneKind
-    name: str
+    name: Word
     """`queue`, `attempt 1`, `extraction 0`, or the stage's name."""
-    attempt: int | None
+    attempt: Attempts | None
     start: Instant
     end: Instant | None
     """Null while it goes on, and for what never ended."""
@@ -153,34 +173,34 @@ class TimelineOut(Out):
 
     lanes: list[LaneOut]
     """In the order in which they began."""
-    gaps: list[int]
+    gaps: list[Number]
     """Numbers that are missing from the history."""
-    late: list[int]
+    late: list[Number]
     """Numbers of facts that came after the end or from an attempt that was over."""
-    synthesised: list[int]
+    synthesised: list[Number]
     """Numbers of facts that nobody reported and the platform concluded."""
 
 
 class MetadataOut(Out):
     """What identifies a declared object and its version."""
 
-    name: str
-    namespace: str
+    name: NameOut
+    namespace: NameOut
     uid: UUID
-    generation: int
-    resource_version: Annotated[str, Field(alias="resourceVersion")]
+    generation: Generation
+    resource_version: Annotated[Digits, Field(alias="resourceVersion")]
     creation_timestamp: Annotated[Instant, Field(alias="creationTimestamp")]
     deletion_timestamp: Annotated[Instant | None, Field(alias="deletionTimestamp")]
-    labels: Mapping[str, str]
+    labels: Labels
     annotations: Mapping[str, str]
-    finalizers: list[str]
+    finalizers: list[Word]
 
 
 class ResourceOut(Out):
     """A declared object."""
 
-    api_version: Annotated[str, Field(alias="apiVersion")]
-    kind: str
+    api_version: Annotated[Word, Field(alias="apiVersion")]
+    kind: Word
     metadata: MetadataOut
     spec: JsonObject
     """Defaults spelled out."""
@@ -190,28 +210,28 @@ class ResourceOut(Out):
 class AppliedOut(ResourceOut):
     """A declared object after a write, and what the write did."""
 
-    outcome: str
+    outcome: Word
     """created, configured or unchanged."""
 
 
 class CreatedOnce(AppliedOut):
     """The first answer to a write that made a signing secret; no later answer holds it."""
 
-    generated_secret: str
+    generated_secret: Word
 
 
 class KeyOut(Out):
     """An API key without its secret."""
 
-    key_id: str
-    name: str
-    subject: str
+    key_id: KeyId
+    name: Word
+    subject: Line
     """`key:<id>`: events and the audit show under it what the key did."""
-    owner: str
+    owner: Line
     """The person or program that answers for it."""
-    parent_key_id: str | None
+    parent_key_id: KeyId | None
     """The key it was made with, and is revoked with."""
-    scopes: list[str]
+    scopes: list[Permission]
     created_at: Instant
     expires_at: Instant
     revoked_at: Instant | None
@@ -220,7 +240,7 @@ class KeyOut(Out):
 class KeyOnce(KeyOut):
     """The first answer to the making of a key; no later answer holds it."""
 
-    key: str
+    key: Word
 
 
 class TicketOut(Out):
@@ -232,20 +252,20 @@ class TicketOut(Out):
 class TicketOnce(TicketOut):
     """The first answer to the making of a ticket; no later answer holds it."""
 
-    ticket: str
+    ticket: Word
 
 
 class AttemptOut(Out):
     """One attempt of a delivery; headers and body only for those who may read samples."""
 
-    attempt_no: int
-    reason: str
+    attempt_no: Attempts
+    reason: Word
     started_at: Instant
     finished_at: Instant | None
-    outcome: str | None
-    status: int | None
-    error: str
-    address_class: str | None
+    outcome: Word | None
+    status: HttpStatus | None
+    error: Line
+    address_class: Word | None
     phases: Mapping[str, int]
     """Milliseconds of dns, connect, tls, first_byte, total."""
     url: str
@@ -263,10 +283,10 @@ class DeliveryOut(Out):
     delivery_id: UUID
     received_on: date
     event_id: UUID
-    event_type: str
+    event_type: Word
     run_id: UUID | None
-    state: str
-    reason: str | None
+    state: Word
+    reason: Word | None
     attempts: list[AttemptOut]
     due_at: Instant
     expires_at: Instant
@@ -276,58 +296,58 @@ class DeliveryOut(Out):
 class KindOut(Out):
     """A declared kind: its path in REST and its short name."""
 
-    kind: str
-    path: str
-    alias: str
+    kind: Word
+    path: Word
+    alias: Word
 
 
 class WhoamiOut(Out):
     """Who the key belongs to and what it may do."""
 
     tenant_id: UUID
-    subject: str
-    owner: str
-    key_id: str | None
-    permissions: list[str]
+    subject: Line
+    owner: Line
+    key_id: KeyId | None
+    permissions: list[Permission]
 
 
 class LiveOut(Out):
     """The process answers."""
 
-    status: str
+    status: Word
 
 
 class ReadyOut(Out):
     """Whether it can work, and why not."""
 
-    status: str
+    status: Word
     reasons: Mapping[str, str]
 
 
 class FaultOut(Out):
     """One fault of a request."""
 
-    code: str
+    code: Code
     pointer: str
     message: str
-    line: int | None = None
-    column: int | None = None
+    line: Number | None = None
+    column: Number | None = None
     hint: str | None = None
 
 
 class ProblemOut(Out):
     """A refusal (RFC 9457)."""
 
-    type: str
-    title: str
-    status: int
+    type: Word
+    title: Word
+    status: HttpStatus
     detail: str
     instance: str
-    code: str
+    code: Code
     """DRnnnn; `datarecs errors CODE` explains it."""
-    reason: str
+    reason: Symbol
     """The code's symbol."""
-    trace_id: str
-    request_id: str
+    trace_id: Word
+    request_id: Word
     errors: list[FaultOut] | None = None
-    retry_after_s: int | None = None
+    retry_after_s: Seconds | None = None

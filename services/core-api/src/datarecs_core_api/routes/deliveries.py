@@ -17,6 +17,7 @@ from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.inputs import Namespace
 from datarecs_core_api.outputs import DeliveryOut, Page
 from datarecs_core_api.pagination import Cursor, Position, next_link
+from datarecs_core_api.published_types import ObjectName
 from datarecs_core_api.views import attempt_view, delivery_view
 from datarecs_specs.kinds import KINDS
 
@@ -31,7 +32,7 @@ MAX_DELIVERIES, DEFAULT_DELIVERIES = 50, 20
     responses={200: {"model": Page[DeliveryOut]}},
 )
 def list_deliveries(
-    name: str,
+    name: ObjectName,
     caller: Reader,
     request: Request,
     use: Using,

@@ -22,11 +22,13 @@ from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import In, JsonBody, Sent
 from datarecs_core_api.outputs import KeyOnce, KeyOut, Page
 from datarecs_core_api.problems import ProblemError, input_fault, invalid, not_found
+from datarecs_core_api.published_types import KeyIdPath
 from datarecs_core_api.transactions import repeated
 from datarecs_core_api.views import key_view
 
 DEFAULT_LIFETIME = timedelta(days=90)
 router = APIRouter(prefix="/api/v1/keys", tags=["keys"], route_class=GuardedRoute)
+Scope = Annotated[str, Field(json_schema_extra={"enum": sorted(KEY_SCOPES)})]
 
 
 class KeyIn(In):
@@ -37,7 +39,7 @@ class KeyIn(In):
     )
 
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
-    scopes: Annotated[list[str], Field(min_length=1, max_length=64)] | None = None
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=64)] | None = None
     """Permissions; all of the maker's when absent."""
     expires_days: Annotated[int, Field(ge=1, le=366)] | None = None
     """When absent 90 days, or until the maker expires if that is earlier."""
@@ -151,7 +153,7 @@ def list_keys(
 
 
 @router.delete("/{key_id}", operation_id="revoke_key", responses={200: {"model": KeyOut}})
-def revoke_key(key_id: str, caller: AnyPrincipal, request: Request, use: Using) -> Response:
+def revoke_key(key_id: KeyIdPath, caller: AnyPrincipal, request: Request, use: Using) -> Response:
     """Revoke a key and every key made with it, at once; safe to repeat.
 
     The caller's key and the keys made with it need no permission, all others key.manage.

@@ -36,6 +36,7 @@ from datarecs_core_api.inputs import NAME_PATTERN, Namespace
 from datarecs_core_api.limits import most_of_each_kind
 from datarecs_core_api.outputs import AppliedOut, CreatedOnce, Page, ResourceOut
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
+from datarecs_core_api.published_types import ObjectName
 from datarecs_core_api.transactions import repeated
 from datarecs_core_api.views import applied_view, created_once, resource_view
 from datarecs_specs.documents import Expected
@@ -118,7 +119,7 @@ def _reading_routes(entry: KindEntry) -> None:
         responses={200: {"model": ResourceOut}, 304: {}},
     )
     def get_resource(
-        name: str,
+        name: ObjectName,
         caller: Reader,
         use: Using,
         namespace: Namespace = DEFAULT_NAMESPACE,
@@ -175,7 +176,7 @@ def _replacing_route(entry: KindEntry) -> None:
         },
     )
     def replace_one(
-        name: str,
+        name: ObjectName,
         caller: Writer,
         request: Request,
         body: Annotated[Declaration, Depends(DeclarationBody(entry))],
@@ -219,7 +220,7 @@ def _deleting_route(entry: KindEntry) -> None:
         },
     )
     def delete_one(
-        name: str,
+        name: ObjectName,
         caller: Writer,
         use: Using,
         namespace: Namespace = DEFAULT_NAMESPACE,

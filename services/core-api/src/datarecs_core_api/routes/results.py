@@ -24,6 +24,7 @@ from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.outputs import JsonObject, Page
 from datarecs_core_api.pagination import DEFAULT_LIMIT
 from datarecs_core_api.problems import not_found
+from datarecs_core_api.published_types import RunIdPath, StageName
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import run_view
 from datarecs_reports.differences import DifferenceFilter, read_differences
@@ -55,14 +56,14 @@ def _stages_of(document: Mapping[str, object]) -> list[JsonObject]:
 
 
 @router.get("/runs/{run_id}/stages", operation_id="list_stages")
-def stages(run_id: str, caller: Reader, use: Using) -> Page[JsonObject]:
+def stages(run_id: RunIdPath, caller: Reader, use: Using) -> Page[JsonObject]:
     """Every stage of a finished run with its counts and measures, in order."""
     run = known_run(use, caller, run_id)
     return Page(items=_stages_of(_document(use.blobs.of(caller.tenant_id), run)))
 
 
 @router.get("/runs/{run_id}/stages/{stage}", operation_id="get_stage")
-def stage(run_id: str, stage: str, caller: Reader, use: Using) -> JsonObject:
+def stage(run_id: RunIdPath, stage: StageName, caller: Reader, use: Using) -> JsonObject:
     """One stage, complete; the target of `dataref` in events."""
     run = known_run(use, caller, run_id)
     for one in _stages_of(_document(use.blobs.of(caller.tenant_id), run)):
@@ -73,12 +74,12 @@ def stage(run_id: str, stage: str, caller: Reader, use: Using) -> JsonObject:
 
 @router.get("/runs/{run_id}/mismatches", operation_id="list_mismatches")
 def mismatches(
-    run_id: str,
+    run_id: RunIdPath,
     caller: SampleReader,
     request: Request,
     use: Using,
-    stage: str | None = None,
-    measure: str | None = None,
+    stage: Annotated[str | None, Query(max_length=63)] = None,
+    measure: Annotated[str | None, Query(max_length=128)] = None,
     only: Annotated[str | None, Query(pattern=ONLY)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_DIFFERENCES)] = DEFAULT_LIMIT,
 ) -> Page[JsonObject]:
@@ -111,7 +112,7 @@ def mismatches(
     },
 )
 def report(
-    run_id: str,
+    run_id: RunIdPath,
     caller: Reader,
     request: Request,
     use: Using,

@@ -46,6 +46,7 @@ from datarecs_core_api.outputs import EventPage, LaneOut, Page, RunOut, Timeline
 from datarecs_core_api.pagination import DEFAULT_LIMIT, MAX_LIMIT, Cursor, Position, next_link
 from datarecs_core_api.preference import PreferredWait
 from datarecs_core_api.problems import ProblemError, not_found
+from datarecs_core_api.published_types import ObjectName, RunIdPath
 from datarecs_core_api.streaming import (
     EVENT_SCHEMA,
     LAST_NUMBER,
@@ -107,7 +108,7 @@ async def _waited(
     responses={202: {"model": RunOut}, 200: {"model": RunOut}, 409: {}},
 )
 async def trigger(
-    name: str,
+    name: ObjectName,
     caller: Annotated[Principal, needs(Permission.RUN_TRIGGER)],
     request: Request,
     body: Annotated[Sent[TriggerIn], Depends(JsonBody(TriggerIn))],
@@ -159,7 +160,7 @@ async def trigger(
     responses={202: {"model": RunOut}, 200: {"model": RunOut}, 409: {}},
 )
 async def cancel(
-    run_id: str,
+    run_id: RunIdPath,
     caller: Annotated[Principal, needs(Permission.RUN_CANCEL)],
     request: Request,
     body: Annotated[Sent[CancelIn], Depends(JsonBody(CancelIn))],
@@ -265,7 +266,7 @@ def _page(
 
 @router.get("/runs/{run_id}", operation_id="get_run", responses={200: {"model": RunOut}, 304: {}})
 def get_run(
-    run_id: str,
+    run_id: RunIdPath,
     caller: Reader,
     use: Using,
     if_none_match: Annotated[str | None, Header()] = None,
@@ -287,7 +288,7 @@ def get_run(
     },
 )
 async def run_events(
-    run_id: str,
+    run_id: RunIdPath,
     caller: Reader,
     request: Request,
     use: Using,
@@ -326,7 +327,7 @@ async def run_events(
 
 
 @router.get("/runs/{run_id}/timeline", operation_id="get_timeline")
-def timeline(run_id: str, caller: Reader, use: Using) -> TimelineOut:
+def timeline(run_id: RunIdPath, caller: Reader, use: Using) -> TimelineOut:
     """When the run waited, tried, read and compared; what has no end yet is open."""
     run = known_run(use, caller, run_id)
     found = timeline_of(map(_moment, _history(use, run)))

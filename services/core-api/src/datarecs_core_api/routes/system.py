@@ -7,6 +7,7 @@ from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.guarded import GuardedRoute, StrictRoute
 from datarecs_core_api.outputs import JsonObject, KindOut, LiveOut, Page, ReadyOut, WhoamiOut
 from datarecs_core_api.problems import not_found
+from datarecs_core_api.published_types import KindPath
 from datarecs_specs.json_schema import json_schema
 from datarecs_specs.kinds import KINDS, kind_named
 
@@ -33,7 +34,7 @@ def readyz(request: Request) -> Response:
 
 
 @open_router.get("/schemas/{kind}/v1.json", operation_id="get_schema")
-def schema(kind: str) -> JsonObject:
+def schema(kind: KindPath) -> JsonObject:
     """JSON Schema of a kind, for editors; by its name, path or short name."""
     entry = kind_named(kind)
     if entry is None:

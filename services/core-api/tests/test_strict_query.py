@@ -60,7 +60,7 @@ class TestEveryRoute:
             (fault,) = faults_of(house, method, path, f"{misspelt}=1")
             assert (fault["pointer"], fault["hint"]) == (
                 f"/query/{misspelt}",
-                f"did you mean {name}?",
+                f"did you mean {name!r}?",
             )
 
     def test_takes_a_single_value_once(
@@ -79,7 +79,7 @@ def test_a_misspelt_filter_returns_no_runs(house: MemoryApiHouse) -> None:
     answer = house.caller().get("/api/v1/runs?stauts=ERRORED")
     assert answer.status_code == 422
     (fault,) = answer.json()["errors"]
-    assert fault["hint"] == "did you mean status?"
+    assert fault["hint"] == "did you mean 'status'?"
 
 
 def test_a_caller_without_a_key_learns_no_names(house: MemoryApiHouse) -> None:

@@ -93,7 +93,7 @@ def apply(
         LogUnavailableError: the broker cannot be reached, or it refused a change.
     """
     access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
-    with _administration(access) as admin:
+    with administration(access) as admin:
         changes = _make_topics(admin, local=local)
         changes += set_configuration(admin, _deviating(admin, DECLARED, local=local))
         if principals:
@@ -105,7 +105,7 @@ def apply(
 def verify(bootstrap: str, *, username: str, password: str, local: bool) -> tuple[str, ...]:
     """What differs between broker and catalogue, in words; empty when nothing does."""
     access = BrokerAccess(bootstrap=bootstrap, username=username, password=password)
-    with _administration(access) as admin:
+    with administration(access) as admin:
         counts = _partition_counts(admin)
         differences = []
         for topic in DECLARED:
@@ -124,7 +124,7 @@ def verify(bootstrap: str, *, username: str, password: str, local: bool) -> tupl
 
 
 @contextmanager
-def _administration(access: BrokerAccess) -> Iterator[KafkaAdminClient]:
+def administration(access: BrokerAccess) -> Iterator[KafkaAdminClient]:
     with connecting(access) as network:
         admin = KafkaAdminClient(
             kafka_client=network, request_timeout_ms=20_000, **access.settings()
@@ -207,7 +207,7 @@ def _make_principals(
     if refused:
         raise LogUnavailableError(where=access.bootstrap, cause=f"principals refused: {refused}")
     wanted = principals.keys()
-    _wait_until(lambda: wanted <= admin.describe_user_scram_credentials().keys(), access)
+    wait_until(lambda: wanted <= admin.describe_user_scram_credentials().keys(), access)
 
 
 def _make_rights(admin: KafkaAdminClient, access: BrokerAccess) -> list[str]:
@@ -219,11 +219,11 @@ def _make_rights(admin: KafkaAdminClient, access: BrokerAccess) -> list[str]:
             raise LogUnavailableError(where=access.bootstrap, cause=f"rights refused: {failed}")
     if foreign:
         admin.delete_acls([_filter(one) for one in foreign])
-    _wait_until(lambda: _found_rights(admin) == rights(), access)
+    wait_until(lambda: _found_rights(admin) == rights(), access)
     return [f"granted: {one}" for one in missing] + [f"revoked: {one}" for one in foreign]
 
 
-def _wait_until(shown: Callable[[], bool], access: BrokerAccess) -> None:
+def wait_until(shown: Callable[[], bool], access: BrokerAccess) -> None:
     """A change is accepted by the controller first; the broker obeys a moment later."""
     for _ in range(SHOWN_TRIES):
         if shown():

@@ -6,7 +6,6 @@ for its permission first, so that a caller without a key gets 401 as before.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import get_args, get_origin
 
 from fastapi import Request
@@ -15,7 +14,7 @@ from fastapi.dependencies.utils import get_dependant
 from fastapi.routing import APIRoute
 
 from datarecs_core.errors.api import ApiCode
-from datarecs_core.errors.faults import pointer
+from datarecs_core.errors.faults import did_you_mean, pointer
 from datarecs_core_api.problems import Fault, invalid
 
 LONGEST_NAME = 64
@@ -64,13 +63,8 @@ def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 
 def _unknown(name: str, known: Mapping[str, bool]) -> Fault:
-    nearest = get_close_matches(name[:LONGEST_NAME], known, n=1)
-    if nearest:
-        hint = f"did you mean {nearest[0]}?"
-    elif known:
-        hint = f"this route takes {', '.join(sorted(known))}"
-    else:
-        hint = "this route takes no parameters"
+    takes = f"this route takes {', '.join(sorted(known)) or 'no parameters'}"
+    hint = did_you_mean(name[:LONGEST_NAME], known) or takes
     return _fault(name, "unknown parameter", hint=hint)
 
 

@@ -5,7 +5,7 @@ forms); without them the platform of `--data-dir` on this machine is meant.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
@@ -13,6 +13,7 @@ import typer
 from datarecs_cli.commands.up import DEFAULT_DATA_DIR, DataDir
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import UsageFault, current
+from datarecs_cli.output import Column, print_json, print_list
 from datarecs_cli.stack import kafka, provisioning
 from datarecs_cli.stack.credentials import LocalSecrets
 from datarecs_cli.stack.layout import Layout, layout_of
@@ -22,11 +23,20 @@ from datarecs_cli.stack.services import RELAY_ROLE, SERVICES, as_role
 from datarecs_cli.stack.state import load
 from datarecs_runtime.environment import process_environment
 
+if TYPE_CHECKING:
+    from datarecs_kafka.access import BrokerAccess
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="For operators.")
 topics = typer.Typer(rich_markup_mode=None, help="Topics, principals and access rules.")
 tenant = typer.Typer(rich_markup_mode=None, help="Tenants.")
 outbox = typer.Typer(rich_markup_mode=None, help="Events on their way to the broker.")
+consumer = typer.Typer(
+    rich_markup_mode=None,
+    help="Readers of events outside the platform. A topic carries every tenant's events, and so "
+    "does a consumer read them: for operators, not for tenants.",
+)
 app.add_typer(topics, name="topics")
+app.add_typer(consumer, name="consumer")
 app.add_typer(tenant, name="tenant")
 app.add_typer(outbox, name="outbox")
 
@@ -78,6 +88,55 @@ def topics_apply(
         )
         changes = provisioning.provision_topics(login, passwords, local=local)
     print("\n".join(changes) or "nothing to change")
+    return ExitCode.DONE
+
+
+ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="of its principal")]
+
+
+@consumer.command("create")
+def consumer_create(
+    name: ConsumerName,
+    *,
+    topics: Annotated[
+        list[str], typer.Option(metavar="TOPIC,…", help="event topics that it may read")
+    ],
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> ExitCode:
+    """Make a login that reads these topics, of every tenant; its secret is printed once.
+
+    Example: datarecs admin consumer create lake --topics datarecs.run.platform
+    """
+    invocation, access = current(), _administrator(layout_of(data_dir))
+    wanted = [part.strip() for one in topics for part in one.split(",") if part.strip()]
+    made, secret = provisioning.create_consumer(access, name, wanted)
+    if invocation.is_json:
+        members = {"name": made.name, "topics": list(made.topics), "secret": secret}
+        print_json("admin", {**members, "group_prefix": made.group_prefix})
+        return ExitCode.DONE
+    invocation.say(f"{made.name} may read {', '.join(made.topics)}: events of every tenant")
+    invocation.say(f"its groups begin with {made.group_prefix}  its secret is shown this once")
+    print(secret)
+    return ExitCode.DONE
+
+
+@consumer.command("list")
+def consumer_list(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
+    """List consumers and the topics that they may read, e.g. with -o json."""
+    found = provisioning.list_consumers(_administrator(layout_of(data_dir)))
+    rows = [{"name": one.name, "topics": ", ".join(one.topics)} for one in found]
+    columns = [Column(title="NAME", member="name"), Column(title="TOPICS", member="topics")]
+    print_list("admin", columns, rows, current())
+    if not rows:
+        current().say("no consumers; make one with: datarecs admin consumer create NAME")
+    return ExitCode.DONE
+
+
+@consumer.command("delete")
+def consumer_delete(name: ConsumerName, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
+    """Take a consumer's login and rights away, e.g. datarecs admin consumer delete lake."""
+    provisioning.delete_consumer(_administrator(layout_of(data_dir)), name)
+    print(f"consumer/{name} deleted")
     return ExitCode.DONE
 
 
@@ -167,6 +226,21 @@ def _relay_url(layout: Layout) -> str:
         return given
     password = LocalSecrets(layout.secrets).password(RELAY_ROLE)
     return as_role(_local_superuser(layout), RELAY_ROLE, password)
+
+
+def _administrator(layout: Layout) -> "BrokerAccess":
+    """The administrator's way to the broker, with the security that the settings name."""
+    from datarecs_kafka.access import BrokerAccess
+
+    login, is_local = _broker(layout)
+    otherwise = "SASL_PLAINTEXT" if is_local else "SASL_SSL"
+    return BrokerAccess(
+        bootstrap=login.bootstrap,
+        username=login.username,
+        password=login.password,
+        security=_setting("DATARECS_KAFKA__SECURITY") or otherwise,
+        ca_file=_setting("DATARECS_KAFKA__CA_FILE"),
+    )
 
 
 def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:

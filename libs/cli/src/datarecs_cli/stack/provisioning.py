@@ -3,6 +3,7 @@
 Everything here is idempotent: `up` does it at every start, `datarecs admin` on demand.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,9 +19,12 @@ from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.services import RELAY_PRINCIPAL, Service, as_role, principal_secret
 
 if TYPE_CHECKING:
+    from datarecs_kafka.access import BrokerAccess
+    from datarecs_kafka.outsiders import Outsider
     from datarecs_postgres.parking import ParkedEvent
 
 FIRST_TENANT = "default"
+CONSUMER_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,30 @@ def provision_topics(
         principals=passwords,
         local=local,
     )
+
+
+def create_consumer(
+    access: "BrokerAccess", name: str, topics: Sequence[str]
+) -> "tuple[Outsider, str]":
+    """A principal outside the platform that reads these topics, and its secret, kept nowhere."""
+    from datarecs_kafka import outsiders
+
+    secret = secrets.token_urlsafe(CONSUMER_SECRET_BYTES)
+    return outsiders.create_consumer(access, name, topics, secret=secret), secret
+
+
+def list_consumers(access: "BrokerAccess") -> "tuple[Outsider, ...]":
+    """Principals outside the platform, by name."""
+    from datarecs_kafka import outsiders
+
+    return outsiders.list_consumers(access)
+
+
+def delete_consumer(access: "BrokerAccess", name: str) -> None:
+    """Take a principal outside the platform away."""
+    from datarecs_kafka import outsiders
+
+    outsiders.delete_consumer(access, name)
 
 
 def topic_differences(login: BrokerLogin, *, local: bool) -> tuple[str, ...]:

@@ -66,6 +66,22 @@ class MessagingCode(ErrorCode):
         causes="Written by a foreign producer, or damaged on the broker's disk.",
         remedy="The message names topic, partition and offset; the bytes stay in the topic.",
     )
+    CONSUMER_REFUSED = Entry(
+        docs_id="DR5710",
+        meaning="A consumer outside the platform cannot be made or deleted as asked.",
+        causes="A name that is taken or belongs to the platform, a topic that is no event topic.",
+        remedy="The message names what is wrong; `datarecs admin consumer list` shows which exist.",
+    )
+
+
+class ConsumerRefusedError(DatarecsError):
+    """The name or a topic of an outside consumer is not allowed; nothing was changed."""
+
+    code = MessagingCode.CONSUMER_REFUSED
+
+    def __init__(self, *, name: str, reason: str) -> None:
+        super().__init__(f"consumer {name}: {reason}")
+        self.name, self.reason = name, reason
 
 
 class LogUnavailableError(DatarecsError):

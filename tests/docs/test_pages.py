@@ -69,12 +69,11 @@ def _faults_of(words: list[str]) -> Iterator[str]:
         return
     command = typer.main.get_command(load(found[0]))
     rest = words[1:]
-    subcommands = getattr(command, "commands", {})
-    if subcommands and rest:
+    while (subcommands := getattr(command, "commands", {})) and rest:
         if rest[0] not in subcommands:
             yield f"there is no {words[0]} {rest[0]}"
             return
-        command = subcommands[rest[0]]
+        command, rest = subcommands[rest[0]], rest[1:]
     flags = {flag for parameter in command.params for flag in parameter.opts}
     for word in rest:
         flag = word.partition("=")[0]

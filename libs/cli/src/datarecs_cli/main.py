@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from datarecs_cli import error_text
+from datarecs_cli.border import guarded_streams
 from datarecs_cli.exit_codes import ExitCode, exit_code_of
 from datarecs_cli.invocation import HELP, Invocation, UsageFault, current, enter, take_globals
 from datarecs_core.errors.base import DatarecsError
@@ -73,16 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Carry out one command line; its exit code. Messages are on stderr when it returns."""
-    try:
-        invocation, rest = take_globals(
-            arguments,
-            environment=process_environment(),
-            stdout_is_terminal=sys.stdout.isatty(),
-        )
-        enter(invocation)
-        return _dispatch(rest)
-    except UsageFault as fault:
-        return _usage(str(fault))
+    with guarded_streams():
+        try:
+            invocation, rest = take_globals(
+                arguments,
+                environment=process_environment(),
+                stdout_is_terminal=sys.stdout.isatty(),
+            )
+            enter(invocation)
+            return _dispatch(rest)
+        except UsageFault as fault:
+            return _usage(str(fault))
 
 
 def _dispatch(rest: Sequence[str]) -> int:

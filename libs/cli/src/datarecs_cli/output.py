@@ -12,7 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TextIO
 
+from datarecs_cli.border import raw_stdout
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, Output, UsageFault
 from datarecs_reports import figures
@@ -173,10 +175,26 @@ def as_yaml(document: object) -> str:
 
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
+    if not _is_printable(document):
+        # a bidi control is printable for YAML: every text is written in escapes, and on one line,
+        # because a fold between two escapes would add a blank
+        yaml.allow_unicode, yaml.width = False, sys.maxsize
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # a flag, typed as None
     target = io.StringIO()
     yaml.dump(document, target)
     return target.getvalue().removesuffix("\n").removesuffix("\n...")
+
+
+def _is_printable(document: object) -> bool:
+    match document:
+        case str():
+            return plain(document) == document
+        case Mapping():
+            return all(_is_printable(part) for pair in document.items() for part in pair)
+        case list() | tuple():
+            return all(_is_printable(part) for part in document)
+        case _:
+            return True
 
 
 def exact_json(value: object) -> str:
@@ -207,7 +225,7 @@ def print_list(
         case Output.YAML:
             _put(as_yaml({"items": list(items)}))
         case Output.CSV:
-            _put(as_csv(columns, items))
+            _put(as_csv(columns, items), raw_stdout())
         case Output.MD:
             _put(as_markdown(columns, items))
         case Output.NAME:
@@ -220,9 +238,9 @@ def print_json(command: str, members: Mapping[str, object]) -> None:
     _put(exact_json({"schema": f"datarecs.cli.{command}/1", **members}))
 
 
-def _put(text: str) -> None:
+def _put(text: str, target: TextIO | None = None) -> None:
     """Nothing at all for no lines; a character the stream cannot hold is written as its escape."""
     if not text:
         return
     encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=target)

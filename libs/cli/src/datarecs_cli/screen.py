@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from shutil import get_terminal_size
 
+from datarecs_cli.border import CLEAR
 from datarecs_cli.invocation import Invocation
 
 COLOURS = {"MATCHED": "32", "UNMATCHED": "33", "ERRORED": "31", "QUEUE_ERRORED": "31"}
 """ANSI codes by outcome; the sign and the word say the same without them."""
-_CLEAR = "\r\x1b[K"
 
 
 @dataclass(slots=True)
@@ -52,14 +52,14 @@ class Screen:
     def move(self, line: str) -> None:
         """The same of a line that fits, whatever bytes its colours take."""
         if self.moves and line != self._drawn:
-            sys.stderr.write(_CLEAR + line)
+            sys.stderr.write(CLEAR + line)
             sys.stderr.flush()
             self._drawn = line
 
     def clear(self) -> None:
         """Take the moving line away."""
         if self._drawn:
-            sys.stderr.write(_CLEAR)
+            sys.stderr.write(CLEAR)
             sys.stderr.flush()
             self._drawn = ""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from datarecs_application.errors import ResourceExistsError
-from datarecs_application.ports.state import JobsUsing
+from datarecs_application.ports.resources import JobsUsing
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid
 from datarecs_memory.scope import Scope

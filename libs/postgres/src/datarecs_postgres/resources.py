@@ -14,7 +14,7 @@ from sqlalchemy import insert as plain_insert
 from sqlalchemy.dialects.postgresql import insert
 
 from datarecs_application.errors import ResourceExistsError
-from datarecs_application.ports.state import JobsUsing
+from datarecs_application.ports.resources import JobsUsing
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid, aware
 from datarecs_postgres.session import Session

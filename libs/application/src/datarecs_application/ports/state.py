@@ -1,19 +1,19 @@
 """State: one transaction in one tenant's scope, and what can be loaded, locked and saved in it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
+from datarecs_application.ports.resources import Resources
 from datarecs_application.ports.tickets import SocketTickets
 from datarecs_core.decision import Event
-from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.runs.model import Disposition, Run
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 
@@ -178,64 +178,6 @@ class IdempotencyKeys(Protocol):
 
     def store(self, *, principal: str, route: str, key: str, answer: StoredAnswer) -> None:
         """Keep the answer; call once, in the transaction of the effect."""
-
-
-class JobsUsing(NamedTuple):
-    """Jobs that read from a connection."""
-
-    first: tuple[tuple[str, str], ...]
-    """(namespace, name) in order, as many as the limit allows."""
-    total: int
-    """Of all of them."""
-
-
-class Resources(Protocol):
-    """The rows of `resource` and `resource_change`."""
-
-    def get(self, kind: Kind, namespace: str, name: str) -> Resource | None: ...
-
-    def get_by_uid(self, uid: ResourceUid) -> Resource | None: ...
-
-    def for_update(self, kind: Kind, namespace: str, name: str) -> Resource | None: ...
-
-    def add(self, resource: Resource) -> None:
-        """Insert. Raises ResourceExistsError when the name is taken."""
-
-    def replace(self, resource: Resource, *, expected_rv: int) -> bool:
-        """Compare-and-set on rv; False when another write came first."""
-
-    def remove(self, resource: Resource, *, expected_rv: int) -> bool:
-        """Delete the row; the change record keeps the last body as a tombstone."""
-
-    def record_change(
-        self, resource: Resource, *, op: str, changed: Sequence[str], actor: str
-    ) -> None:
-        """Append to the change feed under `resource.rv`.
-
-        `op` is CREATED, UPDATED, STATUS_UPDATED or DELETED, which keeps the body.
-        """
-
-    def hold(self, kind: Kind, namespace: str, names: Iterable[str]) -> None:
-        """Keep these objects from being deleted until the transaction ends.
-
-        Waits for a deletion under way; a name that nothing has is passed over.
-        """
-
-    def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
-        """Jobs of every namespace with a source on the connection of this name.
-
-        After `for_update` of the connection it counts every job that held it.
-        """
-
-    def page(
-        self,
-        kind: Kind,
-        *,
-        namespace: str | None = None,
-        limit: int = 50,
-        before: tuple[datetime, ResourceUid] | None = None,
-    ) -> list[Resource]:
-        """Newest first by (created_at, uid), strictly before the cursor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

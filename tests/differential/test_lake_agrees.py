@@ -207,4 +207,4 @@ def test_a_stage_that_names_a_nested_column_is_refused_with_it(ask: Ask, column:
     with pytest.raises(PlanRefusedError, match=f"'{column}' of source table has the type") as found:
         ask(None, {**SPEC, "stages": [stage]})
     codes = {fault.code for fault in found.value.faults}
-    assert SpecCode.FEATURE_NOT_INSTALLED in codes
+    assert SpecCode.TYPE_NOT_SUPPORTED in codes

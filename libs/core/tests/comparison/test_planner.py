@@ -548,7 +548,8 @@ def test_a_column_that_no_row_brings_is_refused_where_it_is_named(asked: Any, co
     fields = asked(column)
     with pytest.raises(PlanRefusedError, match="of source one has the type") as found:
         with_undelivered(TAGGED, fields.pop("stage"), sources={"one": fields})
-    assert found.value.faults[0].code is SpecCode.FEATURE_NOT_INSTALLED
+    assert found.value.faults[0].code is SpecCode.TYPE_NOT_SUPPORTED
+    assert "installed" not in found.value.faults[0].code.entry.meaning
 
 
 def test_a_column_that_no_row_brings_is_not_comparable_under_star() -> None:
@@ -641,3 +642,25 @@ def test_counts_of_rows_are_compared_with_whom_the_stage_says(stage: Any) -> Non
     made = replace(stage(compare_to=CompareTo.ALL_PAIRS), measures=(count,))
     (planned_measure,) = planned(two("id int"), made).stages[0].measures
     assert planned_measure.compare_to is CompareTo.ALL_PAIRS
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("k int, v int, v int", "column v stands more than once in a source"),
+        ("k int, w int", "column v is absent in a source"),
+        ("k int, v text", "column v has types that do not compare: v is text in one, int in two"),
+    ],
+)
+def test_a_column_under_star_says_why_it_is_not_compared(columns: str, told: str) -> None:
+    tables = [a_table("one", columns), a_table("two", "k int, v int, w int")]
+    warnings = plan_of(a_job(tables, STAR), tables).warnings
+    messages = [each.message for each in warnings if each.column == "v"]
+    assert any(told in message for message in messages), messages
+
+
+def test_equal_nested_types_are_not_said_to_differ() -> None:
+    warnings = with_undelivered(TAGGED, STAR).warnings
+    messages = [each.message for each in warnings if each.code == "SCHEMA_DIFFERS"]
+    assert any("has a type that cannot be compared yet" in message for message in messages)
+    assert not any("do not compare" in message for message in messages)

@@ -64,7 +64,7 @@ class JarUnavailableError(PlatformError):
         shown = ", ".join(names[:SHOWN_NAMES])
         if len(names) > SHOWN_NAMES:
             shown += f" and {len(names) - SHOWN_NAMES} more"
-        super().__init__(f"cannot get {shown}: {reason}")
+        super().__init__(f"jars cannot be fetched: {shown}: {reason}")
         self.names, self.reason = tuple(names), reason
 
 

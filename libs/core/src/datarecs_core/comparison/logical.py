@@ -293,7 +293,7 @@ def _ambiguous_fault(source: str, column: str, path: Path) -> Fault:
 
 def _undelivered_fault(source: str, column: str, kind: str, path: Path) -> Fault:
     return Fault(
-        code=SpecCode.FEATURE_NOT_INSTALLED,
+        code=SpecCode.TYPE_NOT_SUPPORTED,
         path=path,
         message=f"column {column!r} of source {source} has the type {kind}, which cannot be "
         "compared yet",

@@ -183,7 +183,7 @@ class StageDraft:
         path = (*self.path, "measures")
         found = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
         if not found.comparable:
-            self._differs(column, "has types that do not compare")
+            self._differs(column, _reason(found))
             return self._not_comparable(column, index)
         self._note(found, column)
         defaults = self._defaults(found.inputs[0].result)
@@ -238,6 +238,18 @@ class StageDraft:
         warning = Warn(code=code, message=message, stage=self.stage.name, column=column)
         if warning not in self.warnings:
             self.warnings.append(warning)
+
+
+def _reason(found: Alignment) -> str:
+    """Why sources cannot be compared by a column: the first fault, said of the column."""
+    code = found.faults[0].code if found.faults else SpecCode.INCOMPATIBLE_TYPES
+    words = {
+        SpecCode.AMBIGUOUS_COLUMN: "stands more than once in a source",
+        SpecCode.TYPE_NOT_SUPPORTED: "has a type that cannot be compared yet",
+        SpecCode.UNKNOWN_COLUMN: "is absent in a source",
+    }
+    named = f": {found.faults[0].message}" if found.faults else ""
+    return f"{words.get(code, 'has types that do not compare')}{named}"
 
 
 def _count_of_rows(

@@ -31,7 +31,7 @@ class ApiCode(ErrorCode):
     )
     NOT_FOUND = Entry(
         docs_id="DR4004",
-        meaning="There is no such thing, as far as this principal may know.",
+        meaning="Not found, or you have no access to it.",
         causes="A misspelt name or id, another namespace, something already deleted.",
         remedy="List what there is, for instance with `datarecs get jobs`.",
     )
@@ -114,9 +114,10 @@ class ApiCode(ErrorCode):
     )
     INVALID_INPUT = Entry(
         docs_id="DR4020",
-        meaning="The request can be read and holds a value that is not allowed.",
-        causes="An unknown field, a wrong type, a value out of range; `errors` names each.",
-        remedy="Correct every field that `errors` names.",
+        meaning="The request or command holds a value that is not allowed.",
+        causes="An unknown field, parameter or filter, a wrong type, a value out of range, a "
+        "finalizer added to an object that is being deleted.",
+        remedy="Correct what the message names; an answer of the API lists each in `errors`.",
     )
     INVALID_SPEC = Entry(
         docs_id="DR4021",

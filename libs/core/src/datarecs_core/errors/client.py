@@ -43,7 +43,7 @@ class ClientCode(ErrorCode):
     )
     WAITED_TOO_LONG = Entry(
         docs_id="DR4105",
-        meaning="What was waited for had not happened within --timeout.",
+        meaning="What was waited for had not happened, or not ended, within --timeout.",
         causes="The time was short, or the run is still queued or at work; it goes on.",
         remedy="Look again with `datarecs watch`, or wait longer.",
     )

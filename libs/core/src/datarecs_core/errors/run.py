@@ -12,9 +12,11 @@ class RunDetail(ErrorCode):
 
     CONNECTION_FAILED = Entry(
         docs_id="DR3001",
-        meaning="A source could not be reached or refused the login.",
-        causes="Wrong address, port, password or certificate; the system is down; an egress rule.",
-        remedy="Run `datarecs get connection NAME` and test it; the message names host and step.",
+        meaning="A source could not be reached or refused the login, or its connection is gone.",
+        causes="Wrong address, port, password or certificate; the system is down; an egress rule; "
+        "a connection that was deleted or never applied.",
+        remedy="The message names the source or connection and the step; correct it with "
+        "`datarecs get connection NAME`, or apply the connection, and run again.",
         retryable=True,
         run_code=RunErrorCode.QUERY_FAILED,
     )
@@ -29,7 +31,8 @@ class RunDetail(ErrorCode):
         docs_id="DR3003",
         meaning="A source could not execute the read.",
         causes="A table, filter or cast that the source does not accept.",
-        remedy="Read the source's own message; `datarecs validate` shows the query of a source.",
+        remedy="Read the source's own message and correct the filter, query or cast it names; "
+        "`datarecs plan` shows what each source is asked for.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     COLUMN_NOT_FOUND = Entry(
@@ -42,15 +45,17 @@ class RunDetail(ErrorCode):
     AMBIGUOUS_COLUMN = Entry(
         docs_id="DR3005",
         meaning="A name fits more than one column of a source.",
-        causes="Columns that differ in case alone, or a query that names one twice.",
-        remedy="Name the column exactly, or give the query's columns aliases.",
+        causes="The same header twice in a file, the same name twice in a query.",
+        remedy="Give the columns different names in the file, or aliases in the query.",
         run_code=RunErrorCode.QUERY_FAILED,
     )
     SNAPSHOT_LOST = Entry(
         docs_id="DR3006",
-        meaning="What the run had pinned changed or went away before it was read.",
-        causes="A file was replaced, a snapshot expired, a database session was cut.",
-        remedy="Run again; keep files unchanged while a run reads them, or raise the hold.",
+        meaning="What the run had pinned of a source changed or went away before it was read.",
+        causes="A file was replaced or deleted, a snapshot of a table expired, a database session "
+        "was cut.",
+        remedy="Run again; keep files unchanged while a run reads them, keep snapshots longer, or "
+        "raise `snapshot.max_hold`.",
         retryable=True,
         run_code=RunErrorCode.QUERY_FAILED,
     )
@@ -92,7 +97,7 @@ class RunDetail(ErrorCode):
         meaning="A source uses a type, version or feature that the connector cannot read.",
         causes="A column type that cannot be compared, an archive such as zip or tar, a format "
         "other than the one declared, an encrypted file, a pipe or device, a server that is too "
-        "old.",
+        "old, a filter or query that the connector does not take.",
         remedy="Do what the message says: leave the column out, cast it in the source, or unpack "
         "or convert the file.",
         run_code=RunErrorCode.QUERY_FAILED,
@@ -117,9 +122,10 @@ class RunDetail(ErrorCode):
     )
     DEADLINE_EXCEEDED = Entry(
         docs_id="DR3014",
-        meaning="The run did not end before its deadline; it covers all attempts.",
+        meaning="The run did not end before its deadline, which covers all attempts.",
         causes="More data than usual, a slow source, too few workers.",
-        remedy="Raise the job's or the run's deadline, or narrow what is compared.",
+        remedy="Raise `execution.deadline` of the job or the run's deadline, or narrow what is "
+        "compared.",
         run_code=RunErrorCode.TIMED_OUT,
     )
     QUEUE_TIMEOUT = Entry(
@@ -182,15 +188,19 @@ class RunDetail(ErrorCode):
     COMPARISON_FAILED = Entry(
         docs_id="DR3022",
         meaning="The comparison could not be carried out.",
-        causes="A cause inside the engine for which there is no finer code.",
-        remedy="Read the message; report it with the run's id if it says too little.",
+        causes="A part of the job that this engine does not carry out, no stage that was executed, "
+        "or a cause for which there is no finer code.",
+        remedy="Read the message, which names the stage or the cause; report it with the run's id "
+        "if it says too little.",
         run_code=RunErrorCode.UNKNOWN,
     )
     TYPE_MISMATCH = Entry(
         docs_id="DR3023",
-        meaning="Columns that are to be compared have types with no common meaning.",
-        causes="A text against a number, a date against a flag.",
-        remedy="Cast one side in the job; the message names both types.",
+        meaning="The type of a column does not fit: to that of another source, to its function or "
+        "to its tolerance.",
+        causes="A text against a number, a sum of texts, a DURATION on a number.",
+        remedy="Cast the column in the job, or choose a function and tolerance of its type; the "
+        "message names column and types.",
         run_code=RunErrorCode.UNKNOWN,
     )
     ZONE_REQUIRED = Entry(
@@ -237,16 +247,19 @@ class RunDetail(ErrorCode):
     )
     SPILL_EXHAUSTED = Entry(
         docs_id="DR3030",
-        meaning="The run needed more disk for intermediate data than its limit.",
-        causes="Very many groups, or a small disk.",
-        remedy="Raise the spill limit or free disk on the worker.",
+        meaning="The run needed more disk for intermediate data than there is, or than its limit.",
+        causes="Very many groups, a small or full disk, or a folder for temporary files that "
+        "cannot be written.",
+        remedy="Free disk where the comparison runs, raise `execution.spill`, or set TMPDIR to "
+        "another disk.",
         run_code=RunErrorCode.UNKNOWN,
     )
     RESULT_STORE_FAILED = Entry(
         docs_id="DR3031",
         meaning="The run's differences or report could not be stored.",
-        causes="The blob store is away or full.",
-        remedy="Repair the store, then run again.",
+        causes="The blob store is away or full; the folder of `--out` cannot be written.",
+        remedy="Repair the store or free disk, or name another folder with `--out`; then run "
+        "again.",
         retryable=True,
         run_code=RunErrorCode.UNKNOWN,
     )

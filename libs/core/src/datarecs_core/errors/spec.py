@@ -12,7 +12,7 @@ class SpecCode(ErrorCode):
     YAML_SYNTAX = Entry(
         docs_id="DR1001",
         meaning="The text is not YAML.",
-        causes="A tab as indentation, a missing bracket or quote, a wrong indentation, bytes that "
+        causes="A tab as indentation, a bracket, comma or quote that is expected, bytes that "
         "are not UTF-8.",
         remedy="Correct the line named; what follows it could not be read.",
     )
@@ -70,7 +70,7 @@ class SpecCode(ErrorCode):
     )
     MISSING_FIELD = Entry(
         docs_id="DR1010",
-        meaning="A field that must be given is absent.",
+        meaning="A field that must be given is missing.",
         causes="A mapping without it.",
         remedy="Add the field.",
     )
@@ -83,7 +83,8 @@ class SpecCode(ErrorCode):
     NOT_IN_ENUM = Entry(
         docs_id="DR1012",
         meaning="The value is none of the allowed ones, or outside the allowed range.",
-        causes="A misspelt word, a number too small or too large.",
+        causes="A misspelt word, such as a `type` or `kind` that there is not; a number too small "
+        "or too large.",
         remedy="Choose one of the values the message lists.",
     )
     BAD_NAME = Entry(
@@ -184,7 +185,7 @@ class SpecCode(ErrorCode):
     )
     NOT_ONE_EXPRESSION = Entry(
         docs_id="DR1031",
-        meaning="The SQL is not one SELECT, or not one scalar expression.",
+        meaning="The SQL is not one SELECT, or not one expression.",
         causes="A second statement, a syntax error, a query where an expression belongs.",
         remedy="Write exactly one; a filter is what stands behind WHERE.",
     )
@@ -313,14 +314,16 @@ class SpecCode(ErrorCode):
     AMBIGUOUS_COLUMN = Entry(
         docs_id="DR1061",
         meaning="The source has this column more than once.",
-        causes="Equal headers in a file, equal names in a query.",
+        causes="The same header twice in a file, the same name twice in a query.",
         remedy="Give the columns different names in the query or file.",
     )
     INCOMPATIBLE_TYPES = Entry(
         docs_id="DR1062",
-        meaning="The types of a column cannot be compared between the sources.",
-        causes="A number here and a text there.",
-        remedy="Declare a `cast` in one of the sources.",
+        meaning="The type of a column does not fit: to that of another source, to a cast or to the "
+        "function over it.",
+        causes="A number here and a text there, a cast that does not exist, a sum of texts.",
+        remedy="Declare a `cast` or a `map` that gives the type the message asks for, or choose "
+        "another function.",
     )
     ZONE_REQUIRED = Entry(
         docs_id="DR1063",
@@ -330,9 +333,17 @@ class SpecCode(ErrorCode):
     )
     FEATURE_NOT_INSTALLED = Entry(
         docs_id="DR1065",
-        meaning="The connector this needs is not installed.",
-        causes="A kind of source or option of another release or extra.",
-        remedy="Install it, or use a kind that `datarecs schema ReconciliationJob` lists.",
+        meaning="The connector of this release does not have what the job asks of it.",
+        causes="A filter, a query, an option or a kind of source that this release cannot read.",
+        remedy="Do what the message names instead; `datarecs schema ReconciliationJob` lists the "
+        "kinds of sources and their options.",
+    )
+    TYPE_NOT_SUPPORTED = Entry(
+        docs_id="DR1066",
+        meaning="The type of a column cannot be compared in this release, in whatever sources.",
+        causes="An array, a struct, a map, or a type of the source without a canonical type.",
+        remedy="Leave the column out (`except`, `schema.ignore`), or make it a plain column in the "
+        "source; the message names the column, the source and the type.",
     )
     UNKNOWN_ZONE = Entry(
         docs_id="DR1071",

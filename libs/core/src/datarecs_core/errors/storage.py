@@ -22,13 +22,15 @@ class StorageCode(ErrorCode):
     )
     BLOB_CORRUPT = Entry(
         docs_id="DR5823",
-        meaning="The bytes of a blob are not those its name promises.",
-        causes="A damaged disk, a truncated copy, or somebody edited the file.",
-        remedy="Restore the blob from a backup; the name contains the SHA-256 it must have.",
+        meaning="A stored file is not what it must be: its bytes or its form are others.",
+        causes="A damaged disk, a truncated copy, somebody who edited the file, or a "
+        "run.json or Parquet file of another program or release.",
+        remedy="Restore the file that the message names from a backup, or run the job again; a "
+        "blob's name contains the SHA-256 it must have.",
     )
     BLOB_KEY_REFUSED = Entry(
         docs_id="DR5824",
-        meaning="The name is not one this account's store may touch.",
+        meaning="The name of a blob is refused: it is not one this account's store may touch.",
         causes="A name of another account, with `..`, or not in its canonical spelling.",
         remedy="Names come from `datarecs_core.catalog.layout`; a hand-made one is a defect.",
     )

@@ -62,7 +62,9 @@ class FinalizerAddedError(DatarecsError):
     code = ApiCode.INVALID_INPUT
 
     def __init__(self, *, added: tuple[str, ...]) -> None:
-        super().__init__("a finalizer cannot be added while the object is being deleted")
+        super().__init__(
+            f"no finalizer can be added while the object is being deleted: {', '.join(added)}"
+        )
         self.added = added
 
 

@@ -118,6 +118,20 @@ def test_a_key_as_a_source_writes_it_finds_its_differences(
         told.add(capsys.readouterr().out)
     (answer,) = told
     assert "lake  2  delta 1" in answer
+    assert "ledger  writes the key  ACME Ltd\n" in answer
+    assert "lake  writes the key   acme LTD \n" in answer
+    assert run(["verify", "kept"]) == 0
+    capsys.readouterr()
+    assert run(["diff", "kept"]) == 1
+    table = capsys.readouterr().out
+    assert "KEY IN ledger" in table
+    assert "ACME Ltd" in table
+    assert run(["export", "kept", "--format", "csv", "--out", "d.csv"]) == 0
+    head, row = (tmp_path / "d.csv").read_text().splitlines()[:2]
+    assert head.endswith("key_as_written.ledger,key_as_written.lake")
+    assert row.endswith(",ACME Ltd, acme LTD ")
+    page = (tmp_path / "kept/report.html").read_text()
+    assert "ledger: ACME Ltd; lake: &#34; acme LTD &#34;" in page
     assert run(["explain", "kept", "Nobody "]) == 0
     assert "no difference of Nobody  (compared as nobody) is stored" in capsys.readouterr().err
 

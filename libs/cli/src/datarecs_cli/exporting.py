@@ -64,6 +64,7 @@ class Layout:
             *(f"delta_percent.{name}" for name in self.sources),
             "odd_one_out",
             "break_id",
+            *(f"key_as_written.{name}" for name in self.sources),
         ]
 
     def texts(self, row: Row) -> list[str | None]:
@@ -77,13 +78,14 @@ class Layout:
         for member in ("values", "deltas", "delta_percent"):
             found += [_member(row, member).get(name) for name in self.sources]
         found += [row.get("odd_one_out"), row.get("break_id")]
+        found += [_member(row, "raw_keys").get(name) for name in self.sources]
         return [None if each is None else str(each) for each in found]
 
     def numeric(self, row: Row) -> list[bool]:
         """By cell: whether it holds an amount that can be subtracted, or a number of rows."""
         amounts = bool(_member(row, "deltas")) or row.get("measure") == PRESENCE
         width, keys = len(self.sources), len(self.dimensions)
-        return [*(False,) * (keys + 3), *(amounts,) * (3 * width), False, False]
+        return [*(False,) * (keys + 3), *(amounts,) * (3 * width), *(False,) * (2 + width)]
 
 
 def _member(row: Row, name: str) -> Mapping[str, object]:

@@ -27,8 +27,10 @@ def columns_of(items: Sequence[Json], sources: Sequence[str]) -> list[Column]:
     held = _ordered(sources, [name for item in items for name in _member(item, "values")])
     other = _ordered(sources, [name for item in items for name in _member(item, "deltas")])
     keys = _ordered((), [name for item in items for name in _member(item, "key")])
+    written = _ordered(sources, [name for item in items for name in _member(item, "raw_keys")])
     found = [Column(title="STAGE", member="stage")] if len(stages) > 1 else []
     found += [Column(title=name, member=f"key {name}") for name in keys]
+    found += [Column(title=f"KEY IN {name}", member=f"raw key {name}") for name in written]
     found += [Column(title="MEASURE", member="measure"), Column(title="CLASS", member="class")]
     found += [Column(title=name, member=f"value {name}", number=True) for name in held]
     for name in other:
@@ -53,6 +55,7 @@ def rows_for_machines(items: Sequence[Json]) -> list[Json]:
         {
             **{name: item.get(name) for name in ("stage", "measure", "class")},
             **_named("key", _member(item, "key")),
+            **_named("raw key", _member(item, "raw_keys")),
             **_named("value", _member(item, "values")),
             **_named("delta", _member(item, "deltas")),
             **_named("percent", _member(item, "delta_percent")),
@@ -92,6 +95,7 @@ def _in_words(item: Json, sources: Sequence[str], places: int) -> Json:
         "measure": item.get("measure") if present else "presence",
         "class": item.get("class"),
         **_named("key", {name: _key(one) for name, one in _member(item, "key").items()}),
+        **_named("raw key", {name: _key(one) for name, one in _member(item, "raw_keys").items()}),
         **_named("value", shown),
         **_named("delta", deltas),
         **_named("percent", percents),

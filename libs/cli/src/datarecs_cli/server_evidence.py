@@ -101,6 +101,7 @@ def _difference(part: Part, dimensions: Sequence[str]) -> Difference:
         key_hash=bytes.fromhex(part.maybe("key_hash") or ""),
         values=_texts(part, "values"),
         raw_values=_texts(part, "raw_values"),
+        raw_keys=tuple((name, key or "") for name, key in _texts(part, "raw_keys")),
         deltas=tuple(
             (name, Decimal(written))
             for name, written in _texts(part, "deltas")

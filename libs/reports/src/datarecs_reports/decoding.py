@@ -310,4 +310,5 @@ def difference_facts(part: Part) -> DifferenceFacts:
         raw_values=part.pairs("raw_values"),
         deltas=part.pairs("deltas"),
         delta_percent=part.pairs("delta_percent"),
+        raw_keys=part.pairs("raw_keys"),
     )

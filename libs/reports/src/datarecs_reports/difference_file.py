@@ -115,6 +115,9 @@ def _table(rows: Sequence[Difference], dimensions: Sequence[str]) -> pa.Table:
         ),
     }
     schema = difference_schema(dimensions)
+    if any(row.raw_keys for row in rows):
+        columns["raw_keys"] = _maps([row.raw_keys for row in rows])
+        schema = schema.append(pa.field("raw_keys", _BY_SOURCE))
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 

@@ -21,7 +21,7 @@ from datarecs_reports.difference_file import with_text_keys
 from datarecs_reports.unreadable import with_text
 
 _BATCH_ROWS = 10_000
-_MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator")
+_MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator", "raw_keys")
 _PLAIN = ("break_id", "stage", "measure", "outcome", "class", "presence", "odd_one_out")
 _TYPE_CLASSES = (DifferenceClass.INVALID.value, DifferenceClass.NOT_COMPARABLE.value)
 

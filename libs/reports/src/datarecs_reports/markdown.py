@@ -159,8 +159,10 @@ def _cells(
     *,
     is_timed: bool,
 ) -> Iterator[str]:
-    for part in row.key:
-        yield "NULL" if part is None else _text(part)
+    for at, part in enumerate(row.key, start=1):
+        written = row.raw_keys.items() if at == len(row.key) else ()
+        raw = "".join(f", {_text(name)} {_text(key or '')}" for name, key in written)
+        yield f"{'NULL' if part is None else _text(part)}{raw}"
     yield "rows" if row.is_missing or row.measure == ROWS else _text(row.measure)
     where = presence_words(row.presence, sources)
     yield _text(where) if row.is_missing else class_words(row.difference_class)

@@ -5,7 +5,7 @@ and separators they get is decided in `words` and `figures`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from datarecs_core.comparison.plan import PRESENCE
 from datarecs_core.comparison.reading import Part
@@ -128,6 +128,8 @@ class DifferenceFacts:
     raw_values: Mapping[str, str | None]
     deltas: Mapping[str, str | None]
     delta_percent: Mapping[str, str | None]
+    raw_keys: Mapping[str, str | None] = field(default_factory=dict)
+    """By source the key as it is written there, where that is not the key that was compared."""
 
     @property
     def is_missing(self) -> bool:

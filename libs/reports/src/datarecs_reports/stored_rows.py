@@ -168,6 +168,7 @@ def _difference(
         key_hash=_bytes(record["key_hash"]),
         values=_pairs(record["values"]),
         raw_values=_pairs(record["raw_values"]),
+        raw_keys=tuple((name, text or "") for name, text in _pairs(record.get("raw_keys"))),
         deltas=_amounts(record["deltas"]),
         delta_percent=_amounts(record["delta_percent"]),
     )

@@ -6,7 +6,7 @@ only sets them out. Amounts keep every digit.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from datarecs_core.comparison.results import DifferenceClass
@@ -268,9 +268,15 @@ def _key_columns(executed: Executed) -> tuple[str, ...]:
 
 
 def _key_cells(row: DifferenceFacts) -> list[Cell]:
-    return [
+    cells = [
         Cell(text="NULL", kind="null") if part is None else _text_cell(part) for part in row.key
     ]
+    if cells and row.raw_keys:
+        note = "; ".join(
+            f"{visible(name)}: {visible(key or '')}" for name, key in row.raw_keys.items()
+        )
+        cells[-1] = replace(cells[-1], note=note)
+    return cells
 
 
 def _value_cell(row: DifferenceFacts, source: str, kind: str | None, *, places: int) -> Cell:

@@ -202,6 +202,8 @@ def _lines(run: "SealedRun", stage: "SealedStage", row: "Difference") -> Iterato
     kinds = dict(zip(run.sources, measure.types if measure else (), strict=False))
     values, raw, deltas = dict(row.values), dict(row.raw_values), dict(row.deltas)
     yield presence_words(row.presence, run.sources)
+    for source, written in row.raw_keys:
+        yield f"{cell(source)}  writes the key  {cell(written)}"
     for source in run.sources:
         if source not in values:
             continue
@@ -227,6 +229,7 @@ def _difference(row: "Difference") -> dict[str, object]:
         "outcome": row.outcome,
         "key": [with_text(part) for part in row.key],
         "values": {name: with_text(value) for name, value in row.values},
+        "raw_keys": dict(row.raw_keys),
         "raw_values": dict(row.raw_values),
         "deltas": {name: decimal_text(delta) for name, delta in row.deltas},
         "odd_one_out": row.odd_one_out,

@@ -9,7 +9,7 @@ from datetime import tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, encode_tuple
+from datarecs_core.comparison.canonical import NULL, Tag, Value, canonical_text, encode_tuple
 from datarecs_core.comparison.casting import Zones
 from datarecs_core.comparison.condition import (
     ConditionNotCoveredError,
@@ -48,6 +48,10 @@ _NOTHING = Cell(NULL, NULL)
 """Of a measure that the source lacks, or that cannot be compared."""
 
 
+Spelling = tuple[str | None, ...]
+"""A key as a source delivers it: canonical text of each part, before cast and rules."""
+
+
 @dataclass(slots=True)
 class Group:
     """One key and the rows that each source has for it; a row is one cell per measure."""
@@ -56,6 +60,8 @@ class Group:
     rows: list[list[tuple[Cell, ...]]]
     collapsed_from: list[int] | None = None
     """How many rows each source had, once functions have made one of them."""
+    spellings: dict[int, set[Spelling]] = field(default_factory=dict)
+    """By source the keys as they were delivered, where cast or rules may change them."""
 
     @property
     def sizes(self) -> list[int]:
@@ -181,6 +187,9 @@ class _SourceReader:
         if group is None:
             group = groups[encoded] = Group(key, [[] for _ in self.stage.scans])
         group.rows[self.scan.index].append(cells)
+        if self.keys.changes:
+            written = tuple(canonical_text(delivered[column]) for column in self.keys.columns)
+            group.spellings.setdefault(self.scan.index, set()).add(written)
 
     def _note(self, cells: Sequence[Cell], measures: Iterable[int]) -> None:
         for at in measures:
@@ -236,13 +245,12 @@ class KeyReader:
     def __init__(self, dimensions: Sequence[DimensionPlan], scan: Scan, zones: Zones) -> None:
         plans = [(each.inputs[scan.index], each.rules) for each in dimensions]
         self.columns = [plan.column for plan, _ in plans]
-        self._prepare = [
-            _preparing(
-                Preparation(source=scan.source, plan=plan, rules=rules, zones=zones),
-                as_result=True,
-            )
+        preparations = [
+            Preparation(source=scan.source, plan=plan, rules=rules, zones=zones)
             for plan, rules in plans
         ]
+        self.changes = not all(each.changes_nothing for each in preparations)
+        self._prepare = [_preparing(each, as_result=True) for each in preparations]
 
     def of(self, delivered: DeliveredRow) -> tuple[Value, ...]:
         pairs = zip(self.columns, self._prepare, strict=True)

@@ -28,7 +28,7 @@ from datarecs_core.comparison.canonical import (
 )
 from datarecs_core.comparison.differences import break_id, delta_percent, masked
 from datarecs_core.comparison.fingerprints import key_hash
-from datarecs_core.comparison.grouping import Cell, Group
+from datarecs_core.comparison.grouping import Cell, Group, Spelling
 from datarecs_core.comparison.plan import PRESENCE, ROWS, MeasurePlan, StagePlan
 from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
 from datarecs_core.jobs.vocabulary import Function, MaskRule, NanRule
@@ -273,6 +273,13 @@ def _class_of(measure: MeasurePlan, outside: Sequence[Sequence[Value]]) -> Diffe
     return DifferenceClass.OUTSIDE
 
 
+_SHOWN_SPELLINGS = 3
+
+
+def _key_text(spelling: Spelling) -> str:
+    return ", ".join("NULL" if part is None else part for part in spelling)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceWriter:
     """Makes the stored rows of judged groups."""
@@ -337,6 +344,7 @@ class DifferenceWriter:
             key_hash=key_hash(self.key, encoded),
             values=self._values(mask, judgement, rule),
             raw_values=self._raw_values(judgement, rule),
+            raw_keys=self._raw_keys(group, key),
             deltas=tuple((self.stage.sources[index], each) for index, each in changes.items()),
             delta_percent=tuple(
                 (self.stage.sources[index], each)
@@ -366,6 +374,21 @@ class DifferenceWriter:
             )
             if mask >> index & 1
         )
+
+    def _raw_keys(self, group: Group, key: tuple[str | None, ...]) -> tuple[tuple[str, str], ...]:
+        """Of sources that write the key otherwise, as they do."""
+        found = []
+        for index, spellings in sorted(group.spellings.items()):
+            written = sorted({self._masked_key(each) for each in spellings}, key=_key_text)
+            if written != [key]:
+                shown = "; ".join(map(_key_text, written[:_SHOWN_SPELLINGS]))
+                more = f" ({len(written)} spellings)" if len(written) > _SHOWN_SPELLINGS else ""
+                found.append((self.stage.sources[index], f"{shown}{more}"))
+        return tuple(found)
+
+    def _masked_key(self, spelling: Spelling) -> Spelling:
+        pairs = zip(self.stage.dimensions, spelling, strict=True)
+        return tuple(masked(self.key, dimension.mask, part) for dimension, part in pairs)
 
     def _raw_values(
         self, judgement: MeasureJudgement, rule: MaskRule | None

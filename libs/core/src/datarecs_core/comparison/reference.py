@@ -216,7 +216,7 @@ class _Oracle:
             [self._aggregated(group, index)] if rows or self.always_present else []
             for index, rows in enumerate(group.rows)
         ]
-        return Group(group.key, rows, collapsed_from=group.sizes)
+        return replace(group, rows=rows, collapsed_from=group.sizes)
 
     def _aggregated(self, group: Group, index: int) -> tuple[Cell, ...]:
         return tuple(

@@ -4,7 +4,7 @@ Engines count; `comparison.verdict` judges. Every per-source tuple has one entry
 declaration order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
@@ -165,6 +165,10 @@ class Difference:
     delta_percent: tuple[tuple[str, Decimal], ...] = ()
     """(source, percent of |reference| cut to 6 places); absent for base 0."""
     locator: tuple[tuple[str, str], ...] = ()
+    raw_keys: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """(source, the key as it is written there) where cast or rules changed it: up to three
+    spellings and how many there are. Stands outside the digest, as the locator does; engines may
+    leave it out."""
 
     @property
     def max_abs_delta(self) -> Decimal | None:

@@ -276,6 +276,16 @@ SHOWN: dict[str, ShownBy] = {
         "::test_a_column_that_no_row_brings_is_refused_where_it_is_named",
         "column",
     ),
+    "DR1080": ShownBy(
+        "libs/specs/tests/test_other_kinds.py"
+        "::test_a_remote_server_without_encryption_needs_the_words_that_accept_it",
+        "network",
+    ),
+    "DR1081": ShownBy(
+        "libs/specs/tests/test_other_kinds.py"
+        "::test_a_reference_is_accepted_where_its_secret_was_meant_for_alone",
+        "secret",
+    ),
     "DR3005": ShownBy(
         "libs/core/tests/comparison/test_planner.py"
         "::test_a_column_that_stands_twice_is_ambiguous_once_it_is_used",

@@ -6,6 +6,7 @@ not recommended; one that is recommended changes the plan.
 
 import copy
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import time, timedelta
@@ -189,7 +190,7 @@ def planned(job: ReconciliationJob, tables: Sequence[Table]) -> ComparisonPlan:
 def with_line(job: dict[str, Any], line: str) -> dict[str, Any]:
     """The job with a recommended line in it; what stands in `< >` is filled in."""
     made = copy.deepcopy(job)
-    for part in line.split("; "):
+    for part in re.split(r"[;,] (?=sources\[|stages\[|normalize\.)", line):
         place, _, written = part.partition(": ")
         filled = written.replace("<zone>", "Europe/Paris").replace(
             "<one load of lake>", "amount = 1"

@@ -265,7 +265,10 @@ def test_another_host_beside_the_same_reference_is_refused(host: str) -> None:
         ("token", {"config": {"catalog": {**LAKE, "uri": f"https://{host}"}}}),
         ("credential", {"config": {"catalog": {**LAKE, "uri": f"https://{host}"}}}),
         ("credential", {"config": {"catalog": {**LAKE, "token_uri": f"https://{host}/t"}}}),
-        ("bearer", {"url": f"https://{host}/"} if host[0].isalpha() else {"url": "https://b.eu/"}),
+        (
+            "bearer",
+            {"url": f"https://{host}/"} if host[0].isalpha() else {"url": "https://b.example.com/"},
+        ),
     ):
         kind, spec, pointer = uses_of(MEANT[place])[place]
         assert told(kind, {**spec, **change}) == [f"DR1081 {pointer}"]

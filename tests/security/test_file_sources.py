@@ -849,6 +849,7 @@ def test_files_with_other_columns_name_both_files_and_the_columns(
         (SourceKind.JSON, f'["{SECRET}"]\n'),
         (SourceKind.JSON, f'{{"id": {SECRET}}}\n'),
         (SourceKind.PARQUET, f"PAR1{SECRET}PAR1"),
+        (SourceKind.CSV, f"{SECRET},4711\n\xff{SECRET}\n"),
     ],
 )
 def test_no_error_holds_a_value_of_its_file_nor_has_a_cause_that_does(
@@ -860,3 +861,10 @@ def test_no_error_holds_a_value_of_its_file_nor_has_a_cause_that_does(
         assert SECRET not in str(error)
         assert SECRET not in str(getattr(error, "doc", ""))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_a_file_without_a_header_shows_no_value_as_the_name_of_a_column(house: House) -> None:
+    write(house.root / "a", SourceKind.CSV, f"1,{SECRET}\n".encode())
+    write(house.root / "b", SourceKind.CSV, f"2,{SECRET}-2\n".encode())
+    error = house.error(SourceKind.CSV, "*")
+    assert (error.code.name, "header line" in str(error)) == ("SCHEMA_CHANGED", True)

@@ -25,7 +25,7 @@ from datarecs_connectors.errors import (
     SchemaChangedError,
     SourceError,
     SourceLimitError,
-    column_difference,
+    header_difference,
 )
 from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.file_tree import FileTree, PinnedTree
@@ -343,7 +343,7 @@ def _check_columns(
     if sorted(names) == sorted(others):
         return
     raise SchemaChangedError(
-        source, files, column_difference(names, others), remedy="read them as two sources"
+        source, files, header_difference(names, others), remedy="read them as two sources"
     )
 
 

@@ -6,6 +6,7 @@ and no value of a row.
 
 from collections.abc import Sequence
 
+from datarecs_core.comparison.header_names import names_for_messages
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 
@@ -90,6 +91,13 @@ def column_difference(names: Sequence[str], others: Sequence[str]) -> str:
     added = _listed([name for name in others if name not in names])
     parts = [f"{word} {names}" for word, names in (("missing", missing), ("added", added)) if names]
     return "; ".join(parts) or "a name is repeated in one of them"
+
+
+def header_difference(names: Sequence[str], others: Sequence[str]) -> str:
+    """As `column_difference`, for CSV: a first line that is no header holds values."""
+    if names_for_messages([*names, *others]):
+        return column_difference(names, others)
+    return "names that look like values; does each file begin with a header line?"
 
 
 def _listed(names: Sequence[str]) -> str:

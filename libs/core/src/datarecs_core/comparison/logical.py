@@ -18,6 +18,7 @@ from datarecs_core.comparison.expressions.typing import (
     check_comparisons,
     typed_expression,
 )
+from datarecs_core.comparison.header_names import names_for_messages
 from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceColumn, SourceSchema
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
@@ -78,18 +79,30 @@ class LogicalSource:
         """Why the source has no one column of this name, if so."""
         found = self.columns.get(column)
         if found is None:
-            known = sorted(self.columns)
-            shown = ", ".join(known[:_SHOWN_COLUMNS])
-            more = f" and {len(known) - _SHOWN_COLUMNS} more" if len(known) > _SHOWN_COLUMNS else ""
             return Fault(
                 code=SpecCode.UNKNOWN_COLUMN,
                 path=path,
-                message=f"source {self.name} has no column {column!r}; it has {shown}{more}",
-                hint=did_you_mean(column, known),
+                message=f"source {self.name} has no column {column!r}; it has {self._listed()}",
+                hint=did_you_mean(column, self._shown_names()),
             )
         if found.physical in self.repeated:
             return _ambiguous_fault(self.name, str(found.physical), path)
         return None
+
+    def _shown_names(self) -> list[str]:
+        names = sorted(self.columns)
+        return names_for_messages(names) if self.source.kind is SourceKind.CSV else names
+
+    def _listed(self) -> str:
+        names = self._shown_names()
+        if not names and self.columns:
+            return (
+                f"{len(self.columns)} columns with names that look like values; write a header "
+                "line, or set options.header to false"
+            )
+        shown = ", ".join(names[:_SHOWN_COLUMNS])
+        more = len(names) - _SHOWN_COLUMNS
+        return f"{shown} and {more} more" if more > 0 else shown
 
     def _width(self, column: str) -> tuple[bool, str]:
         return self.type_of(column).kind in _WIDE, column

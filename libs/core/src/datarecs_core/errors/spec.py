@@ -58,7 +58,8 @@ class SpecCode(ErrorCode):
     BAD_PATH = Entry(
         docs_id="DR1008",
         meaning="The path is not one that may be read.",
-        causes="A `..`, a leading slash, a drive letter, a URL, an invisible character.",
+        causes="A `..`, a leading slash, a drive letter, a network path, a URL, percent-encoded "
+        "dots or slashes, an invisible character.",
         remedy="Write a path below the connection's root, such as `exports/*.parquet`.",
     )
     WITHOUT_EFFECT = Entry(

@@ -178,7 +178,7 @@ class WalledQuery:
             check_disk(cause)
             raise QueryFailedError(
                 self.source, f"its query failed on some row ({type(cause).__name__})"
-            ) from cause
+            ) from None  # the cause quotes the value
 
     def _interrupted(self) -> StatementTimeoutError | StoppedError:
         if self.stop.is_set():

@@ -220,7 +220,7 @@ class Catalog:
                 self.source,
                 f"the metadata of {str(table)!r} cannot be read as a table of format version 1 to "
                 f"3 ({type(cause).__name__})",
-            ) from cause
+            ) from None  # the cause quotes the document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

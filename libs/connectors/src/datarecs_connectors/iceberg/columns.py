@@ -109,8 +109,8 @@ class FileColumns:
             return _texts(array)
         try:
             return TypedColumn(pc.cast(array, arrow_type(kind)), None)
-        except pa.ArrowException as cause:
-            raise self._other(array.type, field) from cause
+        except pa.ArrowException:
+            raise self._other(array.type, field) from None  # the cause quotes the value
 
     def _other(self, found: pa.DataType, field: NestedField) -> CorruptSourceError:
         return CorruptSourceError(

@@ -97,6 +97,30 @@ def moments(*, later: int = 0) -> pa.Table:
     )
 
 
+def test_files_with_columns_in_another_order_are_read_by_name(
+    by: Callable[..., Answer], tmp_path: Path
+) -> None:
+    table = pa.table({"id": range(ROWS), "a": range(ROWS), "b": range(100, 100 + ROWS)})
+    for folder, second in (("one", ["id", "a", "b"]), ("two", ["b", "id", "a"])):
+        (tmp_path / folder).mkdir()
+        pq.write_table(table.slice(0, 20), tmp_path / folder / "1.parquet")
+        pq.write_table(table.slice(20).select(second), tmp_path / folder / "2.parquet")
+
+    def opened(source: Source) -> Connector:
+        policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
+        around = Surroundings(roots=(tmp_path,), policy=policy, now=lambda: NOON, any_path=True)
+        return open_connector(source, None, {}, surroundings=around)
+
+    sources = [
+        {"name": name, "kind": "parquet", "connection": "c", "path": f"{name}/*.parquet"}
+        for name in ("one", "two")
+    ]
+    job = job_of("files", {"sources": sources, "stages": [rows([{"name": "a"}, {"name": "b"}])]})
+    for strategy in (None, Strategy.FULL, Strategy.NARROW):
+        answer = by(strategy, job, opened)
+        assert answer.outcome.verdict is Verdict.MATCHED
+
+
 def test_nanoseconds_are_values_keys_and_results_of_functions(ask: Ask) -> None:
     times = [{"name": name} for name in ("at", "local", "clock")]
     functions = [

@@ -1,5 +1,6 @@
 """What people see of runs on the started platform: outcomes, errors, kills."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -113,6 +114,32 @@ def test_a_source_that_cannot_be_read_is_errored_and_never_matched(
     assert (run["status"], run["result"]) == ("ERRORED", None)
     assert (run["error"]["code"], run["error"]["detail_code"]) == ("QUERY_FAILED", detail)
     assert small.datarecs("run", label).returncode == 3
+
+
+@pytest.mark.parametrize(
+    "place",
+    [".datarecs/credentials.toml", ".datarecs/*", "*/credentials.toml", "link/credentials.toml"],
+)
+def test_the_data_directory_of_the_platform_is_no_source(small: Any, place: str) -> None:  # noqa: ANN401  as above
+    link = small.folder / "link"
+    if not link.is_symlink():
+        link.symlink_to(small.folder / ".datarecs")
+    label = f"keys-{len(place)}"
+    small.apply(
+        f"{label}.yaml", job(label, "a.csv", "b.csv").replace("path: b.csv", f'path: "{place}"')
+    )
+    run = small.ended(small.trigger(label))
+    assert (run["status"], run["error"]["code"]) == ("ERRORED", "QUERY_FAILED")
+    expected = "NO_FILES" if place.startswith("*") else "PATH_REFUSED"
+    assert run["error"]["detail_code"] == expected
+    assert "api_key" not in str(run)
+
+
+def test_a_compressed_file_is_compared_with_a_plain_one(small: Any) -> None:  # noqa: ANN401  as above
+    (small.folder / "packed.csv.gz").write_bytes(gzip.compress(rows(100).encode()))
+    spec = job("packed", "a.csv", "b.csv").replace("path: b.csv", "path: packed.csv.gz")
+    small.apply("packed.yaml", spec)
+    assert small.ended(small.trigger("packed"))["result"] == "MATCHED"
 
 
 def test_a_parquet_file_cut_in_the_middle_is_errored(small: Any) -> None:  # noqa: ANN401  as above

@@ -1,5 +1,6 @@
 """`datarecs compare`: two files and a verdict, without a server, on the oracle."""
 
+import gzip
 import json
 import re
 from datetime import UTC, datetime
@@ -92,6 +93,16 @@ def test_files_answer_queries_of_a_stage(folder: Path, capsys: Shown) -> None:
     (measure,) = stage["measures"]
     assert [Decimal(each) for each in measure["total_by_source"].values()] == totals
     assert run(["verify", "kept"]) == 0
+
+
+@pytest.mark.parametrize("path", ["packed.csv.gz", "pack*.csv.gz", "packed"])
+def test_a_compressed_file_is_compared_by_the_ending_of_its_text(folder: Path, path: str) -> None:
+    (folder / "packed").mkdir()
+    content = gzip.compress((folder / "exports.csv").read_bytes())
+    for place in (folder / "packed.csv.gz", folder / "packed/1.csv.gz"):
+        place.write_bytes(content)
+    arguments = ["compare", path, "exports.csv", "--key", "account"]
+    assert run([*arguments, "--engine", "reference"]) == 0
 
 
 def test_a_query_over_files_that_reads_others_ends_with_its_reason(

@@ -21,6 +21,8 @@ KINDS = {
     ".jsonl": SourceKind.JSON,
     ".ndjson": SourceKind.JSON,
 }
+PACKED = (".gz", ".zst", ".zstd")
+"""Endings of compressed text; the one before says what the text is."""
 _WILD = re.compile(r"[*?\[]")
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 24
@@ -66,19 +68,27 @@ def is_tab_separated(path: str) -> bool:
 
 def _suffix(path: str) -> str:
     if _WILD.search(path):
-        return Path(path).suffix.lower()
+        return _ending(Path(path))
     found = Path(path)
     if not found.exists():
         raise UsageFault(
             f"{path}: there is no such file; look at the path, it starts at {Path.cwd()}"
         )
     if not found.is_dir():
-        return found.suffix.lower()
-    inside = (one for one in sorted(found.rglob("*")) if one.suffix.lower() in KINDS)
+        return _ending(found)
+    inside = (one for one in sorted(found.rglob("*")) if _ending(one) in KINDS)
     first = next(inside, None)
     if first is None:
         raise UsageFault(f"{path}: the folder holds no file ending in {', '.join(KINDS)}")
-    return first.suffix.lower()
+    return _ending(first)
+
+
+def _ending(path: Path) -> str:
+    """Without that of a compression, where text is compressed."""
+    suffix = path.suffix.lower()
+    inner = Path(path.stem).suffix.lower()
+    is_text = KINDS.get(inner) in {SourceKind.CSV, SourceKind.JSON}
+    return inner if suffix in PACKED and is_text else suffix
 
 
 def names_of(paths: Sequence[str]) -> list[str]:

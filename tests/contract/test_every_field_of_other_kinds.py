@@ -68,9 +68,7 @@ ENVIRONMENT = {
     }.items()
 }
 _USES: dict[str, tuple[str, ...]] = {
-    f"env:{name}": ("url",)
-    if name.endswith("URL")
-    else ("webhook:a.test", "signing:a.test")
+    f"env:{name}": ("url",) if name.endswith("URL") else ("webhook:a.test", "signing:a.test")
     for name in ENVIRONMENT
 }
 _A, _B = f"env:{_PREFIX}A", f"env:{_PREFIX}B"

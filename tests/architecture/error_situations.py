@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from datarecs_application.confirming import StoppedWhileWaitingError
 from datarecs_application.errors import RunExistsError
+from datarecs_application.stopping import StoppedError
 from datarecs_cli.config import NoServerKnownError, ServerNotTrustedError
 from datarecs_cli.local.faults import TooLittleMemoryError
 from datarecs_cli.what_if import JudgeRefusedError
@@ -66,7 +67,7 @@ class Declared(NamedTuple):
     def messages(self, code: str) -> list[str]:
         text = JOB.replace(self.old, self.new) if self.old else self.new
         assert text != JOB, self.old
-        decoded = decode_yaml(text.encode(), surroundings=Surroundings(local_files=True))
+        decoded = decode_yaml(text.encode(), surroundings=Surroundings())
         found = [fault for each in decoded for fault in (*each.faults, *each.warnings)]
         return [line_of(one) for one in found if one.code.docs_id == code]
 
@@ -232,11 +233,12 @@ DECLARED: dict[str, Declared | Planned] = {
 }
 SHOWN: dict[str, ShownBy] = {
     "DR1008": ShownBy(
-        "libs/specs/tests/test_documents.py::test_local_files_need_no_connection",
+        "libs/specs/tests/test_documents.py"
+        "::test_what_a_server_needs_is_a_note_elsewhere_in_the_same_words",
         "path",
     ),
     "DR1009": ShownBy(
-        "libs/cli/tests/test_reports.py::test_plan_says_what_has_no_effect",
+        "libs/cli/tests/test_reports.py::test_plan_refuses_what_has_no_effect",
         "field",
     ),
     "DR1017": ShownBy(
@@ -492,5 +494,6 @@ NAMELESS: dict[type[DatarecsError], str] = {
     NothingExecutedError: "no stage",
     StoppedWhileWaitingError: "comparison",
     CancelledError: "comparison",
+    StoppedError: "run",
 }
 """Exceptions without a fact, and what their message is about."""

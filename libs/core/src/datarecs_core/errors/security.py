@@ -72,7 +72,7 @@ class SecurityCode(ErrorCode):
     )
     QUOTA_EXCEEDED = Entry(
         docs_id="DR6029",
-        meaning="The tenant has as many of these as it may have.",
+        meaning="The tenant has as many of these as are allowed.",
         causes="Runs of a job or of the tenant that wait for their start, or too many jobs, "
         "connections, webhook endpoints or notification rules.",
         remedy="Wait until runs have started, or delete what is not needed; the operator can raise "

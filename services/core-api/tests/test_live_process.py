@@ -10,6 +10,7 @@ from uuid import UUID
 
 import httpx2
 import pytest
+from pydantic import SecretStr
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
@@ -18,10 +19,13 @@ from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Disposition, RunResult, RunStatus
 from datarecs_core.values import EventId, RunId
+from datarecs_core_api.places import Places
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_runtime.clock import UuidV7Ids
+from datarecs_runtime.derived_keys import derived_key
+from datarecs_runtime.sections import Secrets
 from datarecs_testing.api import change_run
-from datarecs_testing.api_process import Running, running_api
+from datarecs_testing.api_process import KEK, Running, running_api
 from datarecs_testing.builders import A_TENANT
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.live_views import Frame, frames
@@ -97,8 +101,11 @@ def listening(database: PreparedDatabase) -> list[str]:
     return [name for (name,) in rows]
 
 
-def rvs(database: PreparedDatabase) -> list[str]:
-    return [str(rv) for (rv,) in database.ask("SELECT rv FROM datarecs.run_event ORDER BY rv")]
+def all_places(database: PreparedDatabase) -> list[str]:
+    """Of tenant A's events, as the process makes them of its key-encryption key."""
+    key = derived_key(Secrets(kek=SecretStr(KEK)), tenant=None, purpose="places")
+    rows = database.ask("SELECT rv FROM datarecs.run_event ORDER BY rv")
+    return [Places(key).write(A_TENANT, rv) for (rv,) in rows]
 
 
 @pytest.mark.case("L42")
@@ -119,7 +126,7 @@ def test_a_stream_that_is_cut_goes_on_where_it_was(
     with following(running, f"{run}/events", narrow[-1]) as told:
         rest = list(told)
     narrow += [one.id for one in rest if one.id]
-    assert wide == rvs(database)
+    assert wide == all_places(database)
     assert narrow == [str(number) for number in range(1, 42)]
     assert rest[-1].event == "end"
 
@@ -145,7 +152,7 @@ def test_a_restart_of_the_process_loses_nothing(database: PreparedDatabase, tmp_
         end(api, run)
         with following(api, f"{run}/events", before[1][-1]) as narrow:
             after.append([one.id for one in narrow if one.id])
-    assert before[0] + after[0] == rvs(database)
+    assert before[0] + after[0] == all_places(database)
     assert before[1] + after[1] == [str(number) for number in range(1, 17)]
 
 

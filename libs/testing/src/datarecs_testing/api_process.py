@@ -26,6 +26,8 @@ from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.service_process import ServiceProcess, running_service
 from datarecs_testing.stack import free_test_port
 
+KEK = base64.b64encode(bytes(range(32))).decode()
+
 
 @dataclass(frozen=True)
 class Running:
@@ -47,7 +49,7 @@ def settings_for(database: PreparedDatabase, folder: Path, port: int) -> dict[st
         "DATARECS_API__PORT": str(port),
         "DATARECS_DATABASE__URL": database.url(API),
         "DATARECS_BLOB__URL": f"file://{folder}",
-        "DATARECS_SECRETS__KEK": base64.b64encode(bytes(range(32))).decode(),
+        "DATARECS_SECRETS__KEK": KEK,
         **UNHINDERED,
     }
 

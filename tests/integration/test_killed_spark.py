@@ -143,7 +143,7 @@ def ended(tmp_path: Path, found_java: Java) -> Callable[..., Run]:
         )
         slot.child = WarmChild(
             make=lambda: WatchedChild(module, event, next(acts, leave_alone)),
-            hello=canonical_json(hello(tmp_path, found_java)),
+            hello=canonical_json(hello(tmp_path, found_java, owner=str(here.tenant))),
             clock=SystemClock(),
         )
         run = here.trigger()
@@ -158,7 +158,7 @@ def ended(tmp_path: Path, found_java: Java) -> Callable[..., Run]:
     return end
 
 
-def hello(place: Path, java: Java) -> dict[str, JsonValue]:
+def hello(place: Path, java: Java, *, owner: str) -> dict[str, JsonValue]:
     return {
         "master": "local[1]",
         "driver_memory": "512m",
@@ -166,6 +166,7 @@ def hello(place: Path, java: Java) -> dict[str, JsonValue]:
         "java_options": classes.of_spark(java, SHORT_LIVED),
         "scratch": str(place / "scratch"),
         "roots": [str(place)],
+        "files_owner": owner,
         "profile": "local",
         "allowed_cidrs": [],
         "denied_cidrs": [],

@@ -95,6 +95,13 @@ def let_go(java: Popen[bytes]) -> None:
         java.wait()
 
 
+def quiet_accumulators(context: SparkContext) -> None:
+    """Java hangs up when it ends, which the handler of their server would print as an error."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = _unheard
+
+
 def leave_accumulators(context: SparkContext) -> None:
     """Let the server of accumulators, which nothing here uses, end by itself.
 
@@ -103,8 +110,6 @@ def leave_accumulators(context: SparkContext) -> None:
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         context._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001 - as `stop` leaves it
-        # Java hangs up meanwhile, which its handler would print as an error.
-        server.handle_error = _unheard
         Thread(target=server.shutdown, daemon=True).start()
 
 

@@ -38,6 +38,7 @@ from datarecs_spark.java_process import (
     leave_accumulators,
     let_go,
     own_interrupts,
+    quiet_accumulators,
 )
 
 _NEWEST_JAVA = 23
@@ -136,6 +137,7 @@ class SparkRuntime:
                     conf.setAll(list(secret_configuration(settings.cluster).items()))
                 with own_interrupts():
                     context = SparkContext(conf=conf, gateway=gateway)
+                quiet_accumulators(context)
                 # Python workers would otherwise be the first `python3` of the path.
                 context.pythonExec = settings.python
                 runtime = cls(SparkSession(context), settings, gateway)

@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -105,15 +105,9 @@ def build(settings: Settings) -> Process:
         for slot in slots
     ]
 
-    def heard(_channel: str, payload: str) -> None:
-        for wake in wakes if concerns(payload, Woken.LEASES) else ():
-            wake.set()
-        if concerns(payload, Woken.CANCELS):
-            beat_now.set()
-
     return Process(
         name=Service.RECONCILIATION_WORKER,
-        loops=(Listener(url, heard, channels=("datarecs_wake",)), heartbeat, *supervisors),
+        loops=(_listener(url, wakes, beat_now), heartbeat, *supervisors),
         ready_when={"database": database.ready, "spark": children[0].ready},
         wakes=[*wakes, beat_now],
         closing=(database.close, pulse.close, tracing.close),
@@ -121,6 +115,18 @@ def build(settings: Settings) -> Process:
         side=settings.side,
         metrics=metrics,
     )
+
+
+def _listener(url: str, slots: Sequence[Latch], heartbeat: Latch) -> Listener:
+    """Wakes slots for runs that are due, and the heartbeat for one that shall stop."""
+
+    def heard(_channel: str, payload: str) -> None:
+        for wake in slots if concerns(payload, Woken.LEASES) else ():
+            wake.set()
+        if concerns(payload, Woken.CANCELS):
+            heartbeat.set()
+
+    return Listener(url, heard, channels=("datarecs_wake",))
 
 
 def _heartbeat(

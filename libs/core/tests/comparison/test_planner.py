@@ -126,14 +126,6 @@ def test_a_column_that_stands_twice_is_ambiguous_once_it_is_used() -> None:
     assert planned(tables, rows_by("k")).stages
 
 
-def test_a_column_that_stands_twice_is_named_so_among_all_columns() -> None:
-    tables = [a_table("one", "k int, v int, v int"), a_table("two", "k int, v int")]
-    plan = planned(tables, replace(rows_by("k"), measures=ALL_COLUMNS))
-    assert [warning.message for warning in plan.warnings] == [
-        "column v stands more than once in source one"
-    ]
-
-
 @pytest.mark.case("P39")
 @pytest.mark.case("P38")
 @pytest.mark.case("P49")

@@ -89,11 +89,6 @@ class LogicalSource:
             return _ambiguous_fault(self.name, str(found.physical), path)
         return None
 
-    def has_repeated(self, column: str) -> bool:
-        """Whether the source has more than one column of this name."""
-        known = self.columns.get(column)
-        return known is not None and known.physical in self.repeated
-
     def _shown_names(self) -> list[str]:
         names = sorted(self.columns)
         return names_for_messages(names) if self.source.kind is SourceKind.CSV else names

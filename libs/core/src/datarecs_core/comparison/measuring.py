@@ -180,10 +180,6 @@ class StageDraft:
         if absent:
             self._differs(column, "is absent in a source")
             return self._not_comparable(column, index)
-        repeating = next((one.name for one in self.sources if one.has_repeated(column)), None)
-        if repeating is not None:
-            self._differs(column, f"stands more than once in source {repeating}")
-            return self._not_comparable(column, index)
         path = (*self.path, "measures")
         found = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
         if not found.comparable:

@@ -170,7 +170,8 @@ def test_after_a_stop_no_session_is_opened(bench: Bench, tmp_path: Path) -> None
         connector.extract(scan, str(tmp_path), lambda _: None)
 
 
-def test_a_stop_ends_a_query_over_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after_s", [0.0, 0.5], ids=["before it runs", "while it runs"])
+def test_a_stop_ends_a_query_over_files(tmp_path: Path, after_s: float) -> None:
     """The query would run for hours; DuckDB works on it in the thread that asked."""
     rows = "".join(f"{number}\n" for number in range(2000))
     (tmp_path / "one.csv").write_text("id\n" + rows)
@@ -192,7 +193,7 @@ def test_a_stop_ends_a_query_over_files(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read)
         assert loaded.wait(10)
-        Event().wait(0.5)
+        Event().wait(after_s)
         began = time.monotonic()
         stop.set()
         with pytest.raises(StoppedError):

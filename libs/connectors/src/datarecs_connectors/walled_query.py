@@ -7,10 +7,10 @@ that equal files give equal answers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from threading import Timer
+from threading import Event, Timer
 
 import duckdb
 import pyarrow as pa
@@ -30,6 +30,7 @@ from datarecs_core.comparison.scan import SourceColumn, SourceSchema
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 BATCH_ROWS = 10_000
+_INTERRUPT_AGAIN_S = 0.1
 _ROWS = "$rows"
 """No source has this name."""
 _ONE_SELECT = "a query is exactly one SELECT, without parameters of its own"
@@ -137,13 +138,15 @@ class WalledQuery:
 
     @contextmanager
     def _timed(self, database: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        done = Event()
         timer = Timer(self.deadline.total_seconds(), database.interrupt)
         timer.daemon = True
         timer.start()
         try:
-            with self.stop.interrupting(database.interrupt):
+            with self.stop.interrupting(lambda: _interrupt(database, done)):
                 yield
         finally:
+            done.set()
             timer.cancel()
 
     @contextmanager
@@ -186,6 +189,14 @@ class WalledQuery:
         return StatementTimeoutError(
             self.source, "its query took longer than limits.statement_timeout"
         )
+
+
+def _interrupt(database: duckdb.DuckDBPyConnection, done: Event) -> None:
+    """Until the work is done: one that comes between two statements is lost."""
+    with suppress(duckdb.Error):  # it was closed meanwhile
+        database.interrupt()
+        while not done.wait(_INTERRUPT_AGAIN_S):
+            database.interrupt()
 
 
 def is_single(column: SourceColumn, schema: SourceSchema) -> bool:

@@ -37,7 +37,7 @@ def a_house() -> MemoryApiHouse:
 
 
 HOUSE = a_house()
-KEY = {"Authorization": f"Bearer {HOUSE.key()}"}
+KEY = {"Authorization": f"Bearer {HOUSE.key(lasts=timedelta(days=400))}"}
 # The key is ours; a request that lacks it on purpose would get it all the same.
 GENERATION = {"generation": {"with-security-parameters": False}}
 CONFIG = schemathesis.Config.from_dict(GENERATION)

@@ -89,6 +89,14 @@ def first_answer(client: socket.socket) -> bytes:
     return client.recv(65536)
 
 
+def whole_answer(client: socket.socket) -> bytes:
+    """Head and body of an answer whose body is an object."""
+    pieces = b""
+    while not pieces.endswith(b"}") and (piece := client.recv(65536)):
+        pieces += piece
+    return pieces
+
+
 class TestASlowClient:
     @pytest.mark.case("X34")
     @pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\nHost: a\r\n"])
@@ -118,7 +126,7 @@ class TestASlowClient:
     def test_is_let_go_in_the_head_of_its_second_request(self) -> None:
         with served(header_timeout=SECOND) as api, api.connect() as client:
             client.sendall(GET + b"\r\n")
-            assert first_answer(client).startswith(b"HTTP/1.1 200")
+            assert whole_answer(client).startswith(b"HTTP/1.1 200")
             client.sendall(GET)
             assert answer(client) == b""
             assert api.dropped("head") == 1

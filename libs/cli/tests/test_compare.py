@@ -376,7 +376,7 @@ def test_a_connection_of_the_same_file_is_used(folder: Path, capsys: Shown) -> N
         (["ledger.parquet", "nope.csv"], "nope.csv: there is no such file"),
         (["ledger.parquet"], "compare needs two sources or more"),
         (["nope.yaml"], "nope.yaml: No such file or directory"),
-        (["notes.xlsx", "exports.csv"], "files ending in .xlsx cannot be compared yet"),
+        (["notes.xlsx", "exports.csv"], "files ending in .xlsx cannot be compared"),
         (["empty", "exports.csv"], "the folder holds no file ending in .parquet"),
         (["job.recon.yaml", "--key", "account"], "a job file declares them"),
         (["ledger.parquet", "exports.csv", "--param", "a=1"], "--param is for job files"),
@@ -430,7 +430,7 @@ def test_faults_of_a_job_file_are_shown_in_place(folder: Path, capsys: Shown) ->
     assert "bad.yaml:13:48 DR1004" in told(capsys)
     (folder / "two.yaml").write_text(f"{JOB}---\n{JOB}")
     assert run(["compare", "two.yaml"]) == 2
-    assert "compare takes one job, the file declares 2" in told(capsys)
+    assert "declares 2 jobs and a comparison takes one" in told(capsys)
 
 
 @pytest.mark.parametrize(

@@ -564,6 +564,19 @@ def test_a_missing_table_and_a_missing_grant_are_told_apart(server: Server) -> N
     held.close()
 
 
+def test_a_policy_that_would_hide_rows_is_refused_and_hides_none(server: Server) -> None:
+    server.run(
+        "CREATE TABLE policed (id int); INSERT INTO policed VALUES (1), (2), (3);"
+        " ALTER TABLE policed ENABLE ROW LEVEL SECURITY;"
+        " CREATE POLICY part ON policed USING (id < 3); GRANT SELECT ON policed TO PUBLIC"
+    )
+    connector = server.open()
+    held = connector.pin(SOURCE)
+    with pytest.raises(PermissionDeniedError, match="a verdict covers every row"):
+        connector.describe(replace(SOURCE, relation="public.policed"), held.pin)
+    held.close()
+
+
 @pytest.mark.case("X39")
 def test_a_read_that_takes_too_long_is_ended(server: Server) -> None:
     connector = server.open()

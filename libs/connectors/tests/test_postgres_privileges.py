@@ -30,6 +30,7 @@ GRANTS: tuple[tuple[LiteralString, str], ...] = (
     ("GRANT pg_execute_server_program TO {}", "is a member of pg_execute_server_program"),
     ("GRANT pg_signal_backend TO {}", "is a member of pg_signal_backend"),
     ("GRANT INSERT ON public.t TO {}", "owns or may write public.t"),
+    ("GRANT UPDATE (id) ON public.t TO {}", "owns or may write public.t"),
     ("GRANT TRUNCATE ON public.t TO {}", "owns or may write public.t"),
     ("ALTER TABLE public.t OWNER TO {}", "owns or may write public.t"),
 )

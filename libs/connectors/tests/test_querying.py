@@ -145,6 +145,7 @@ def test_answers_keep_every_digit(answer: Answer) -> None:
         "with t as (select * from duckdb_logs) select * from t",
         "select (select count(*) from sqlite_master) k from lake",
         "select write_log('x') k from lake",
+        "with duckdb_logs as (select 1) select * from duckdb_logs",
         "select * from checkpoint()",
         "select id k from query_table('lake')",
         "show tables",

@@ -169,7 +169,9 @@ class CsvConnector:
                 first = next(reader, [])
             except csv.Error as cause:
                 raise CorruptSourceError(
-                    self.tree.source, f"{file.path} line 1: {cause}"
+                    self.tree.source,
+                    f"{file.path} line 1 cannot be read as a header: a quote stands inside a "
+                    "field, or lines end in CR alone; save the file with LF as line ends",
                 ) from cause
         if first[:1] == [_BOM] and len(first) == 1:
             first = []

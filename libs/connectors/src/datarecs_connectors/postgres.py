@@ -319,7 +319,7 @@ class PostgresConnector:
                 autocommit=True,
                 row_factory=tuple_row,
                 options="-c timezone=UTC -c datestyle=ISO -c intervalstyle=iso_8601"
-                " -c extra_float_digits=1 -c lock_timeout=5000"
+                " -c extra_float_digits=1 -c lock_timeout=5000 -c row_security=off"
                 f" -c statement_timeout={int(statement_timeout.total_seconds() * 1000)}",
             )
         except psycopg.OperationalError as cause:
@@ -463,6 +463,12 @@ class PostgresConnector:
                 self.source, "another session kept it locked for 5 s; run again when that has ended"
             )
         if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            if "row-level security" in message:
+                return PermissionDeniedError(
+                    self.source,
+                    f"{message}; a policy would hide rows, and a verdict covers every row: read "
+                    "a view that selects the rows on purpose, or use a role with BYPASSRLS",
+                )
             return PermissionDeniedError(self.source, f"{message}; grant SELECT to the login")
         if (cause.sqlstate or "").startswith(_ABOUT_OBJECTS):
             return QueryFailedError(self.source, message)

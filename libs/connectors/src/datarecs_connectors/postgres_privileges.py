@@ -26,7 +26,8 @@ SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oi
 WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
   AND n.nspname NOT LIKE 'pg_toast%%' AND n.nspname NOT LIKE 'pg_temp%%'
   AND (pg_has_role(current_user, c.relowner, 'MEMBER')
-       OR has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE'))
+       OR has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+       OR has_any_column_privilege(c.oid, 'INSERT, UPDATE'))
 ORDER BY 1 LIMIT 1
 """
 

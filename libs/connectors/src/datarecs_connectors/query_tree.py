@@ -16,6 +16,8 @@ _WHOLE_ROWS = frozenset({"STAR", "NATURAL", "TABLE_FUNCTION", "SHOW_REF"})
 """Nodes of a query that may name columns without writing their names."""
 _ROW_MAKERS = frozenset({"unnest", "range", "generate_series"})
 """Table functions that read nothing."""
+_ENGINE_NAMES = ("duckdb_", "pragma_", "sqlite_", "pg_", "information_schema")
+"""How relations of the engine begin; a WITH part may not stand for one elsewhere in the query."""
 _PROCESS_READERS = frozenset({"current_setting", "getenv", "getvariable", "write_log"})
 """Functions that tell of the process, or write to its log."""
 
@@ -30,22 +32,28 @@ def tree_of(text: str, database: duckdb.DuckDBPyConnection) -> Node | None:
 
 def first_other_relation(tree: Node, table: str) -> str | None:
     """What a query reads besides its table, in words; None for a query that reads it alone."""
-    allowed = {table.casefold(), *_with_names(tree)}
-    for node in _nodes(tree):
-        match node.get("type"):
-            case "SHOW_REF":
-                return "the list of tables"
-            case "TABLE_FUNCTION" if (name := _function_name(node)) not in _ROW_MAKERS:
-                return f"the function {name}()"
-            case "BASE_TABLE" if node.get("schema_name") or node.get("catalog_name"):
-                return f"the table {node['schema_name']}.{node['table_name']}"
-            case "BASE_TABLE" if str(node["table_name"]).casefold() not in allowed:
-                return f"the table {node['table_name']}"
-            case "FUNCTION" if str(node["function_name"]).casefold() in _PROCESS_READERS:
-                return f"the function {node['function_name']}()"
-            case _:
-                pass
-    return None
+    parts = set(_with_names(tree))
+    for name in sorted(parts):
+        if name.startswith(_ENGINE_NAMES):
+            return f"a WITH part of the name {name}, which the engine has too"
+    allowed = {table.casefold(), *parts}
+    return next((other for node in _nodes(tree) if (other := _other(node, allowed))), None)
+
+
+def _other(node: Node, allowed: set[str]) -> str:
+    """What one node reads that is not allowed; empty for nothing."""
+    match node.get("type"):
+        case "SHOW_REF":
+            return "the list of tables"
+        case "TABLE_FUNCTION" if (name := _function_name(node)) not in _ROW_MAKERS:
+            return f"the function {name}()"
+        case "BASE_TABLE" if node.get("schema_name") or node.get("catalog_name"):
+            return f"the table {node['schema_name']}.{node['table_name']}"
+        case "BASE_TABLE" if str(node["table_name"]).casefold() not in allowed:
+            return f"the table {node['table_name']}"
+        case "FUNCTION" if str(node["function_name"]).casefold() in _PROCESS_READERS:
+            return f"the function {node['function_name']}()"
+    return ""
 
 
 def _function_name(node: Node) -> str:

@@ -28,8 +28,10 @@ class SparkStartError(DatarecsError):
         self.code: RunDetail = cause_of_death(Exits(java_exit=java_exit)) or RunDetail.DRIVER_LOST
         place = java_home or "JAVA_HOME or `java` of the path"
         super().__init__(
-            f"Spark did not start with {place}: {reason}; it needs Java 17 to 23 (21 preferred) "
-            "and the memory of its setting"
+            f"signal {-java_exit} ended Java ({place}) while Spark started; start again"
+            if java_exit is not None and java_exit < 0
+            else f"Spark did not start with {place}: {reason.rstrip('.')}; it needs Java 17 to 23 "
+            "(21 preferred) and the memory of its setting"
         )
         self.java_home, self.reason, self.java_exit = java_home, reason, java_exit
 

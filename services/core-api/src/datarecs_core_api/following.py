@@ -30,8 +30,8 @@ class Pace:
     """The backstop of notifications: nothing is seen later than this."""
     ping: timedelta = timedelta(seconds=15)
     """Of silence, before a comment keeps proxies from closing the stream."""
-    check: timedelta = timedelta(seconds=60)
-    """Between two looks whether the caller may still see this."""
+    check: timedelta = timedelta(seconds=10)
+    """Between two checks whether the caller may still see this; a revoked key ends within it."""
     patience: timedelta = timedelta(seconds=30)
     """For a reader that takes nothing; then it is let go, and comes back where it was."""
 

@@ -96,7 +96,8 @@ def _job(
         return None
     jobs = [one for one in declared if one.kind is Kind.RECONCILIATION_JOB]
     if len(jobs) != 1:
-        raise UsageFault(f"{target} declares {len(jobs)} jobs; apply it, then run one by its name")
+        way = "apply it, then run one by its name" if jobs else "name a job, or a file with one"
+        raise UsageFault(f"{target} declares {len(jobs)} jobs; {way}")
     if send:
         for one in apply_each(api, declared):
             if one.refusal is not None:

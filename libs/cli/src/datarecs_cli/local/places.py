@@ -58,7 +58,8 @@ def kind_of(path: str) -> SourceKind:
     known = ", ".join(KINDS)
     raise UsageFault(
         f"{path}: files {f'ending in {suffix}' if suffix else 'without an ending'} cannot be"
-        f" compared yet; known are {known}, folders of these, and jobs in .yaml"
+        f" compared; known are {known} (text also as .gz or .zst), folders of these, and jobs in"
+        " .yaml; unpack or convert the file"
     )
 
 

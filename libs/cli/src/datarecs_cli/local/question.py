@@ -104,7 +104,10 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | N
     documents = [one for file in files for one in file.documents]
     jobs = [one.spec for one in documents if isinstance(one.spec, ReconciliationJob)]
     if len(jobs) != 1:
-        raise UsageFault(f"{name}: compare takes one job, the file declares {len(jobs)}")
+        raise UsageFault(
+            f"{name} declares {len(jobs)} jobs and a comparison takes one; keep each job in a file "
+            "of its own"
+        )
     known = {**elsewhere.found, **connections_of(documents)}
     connections = {connection: one for (_, connection), one in known.items()}
     base = Path.cwd() if name == STDIN else Path(name).absolute().parent

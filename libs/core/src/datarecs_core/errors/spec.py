@@ -72,8 +72,8 @@ class SpecCode(ErrorCode):
     MISSING_FIELD = Entry(
         docs_id="DR1010",
         meaning="A field that must be given is missing.",
-        causes="A mapping without it.",
-        remedy="Add the field.",
+        causes="A mapping without it; a file that declares nothing.",
+        remedy="Add what the message names.",
     )
     WRONG_TYPE = Entry(
         docs_id="DR1011",
@@ -195,8 +195,8 @@ class SpecCode(ErrorCode):
         meaning="The SQL does something a job may not do.",
         causes="Writing, locking, DDL; in a filter, column or condition a function or operator "
         "that is not on the list, a subquery, a comment.",
-        remedy="Only read; write expressions with what docs/expressions.md lists, and put a "
-        "subquery into `query`.",
+        remedy="Write expressions with what docs/expressions.md lists and put a subquery into "
+        "`query`, which may only read.",
     )
     UNDECLARED_PARAMETER = Entry(
         docs_id="DR1033",

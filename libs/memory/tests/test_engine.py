@@ -11,14 +11,11 @@ from datarecs_core.comparison.grouping import MAX_ROWS
 from datarecs_core.comparison.plan import StagePlan
 from datarecs_core.comparison.results import Difference
 from datarecs_core.comparison.scan import Extract, Scan
-from datarecs_core.jobs.definition import Breaks, Normalize, Results, Stage, StringRules
-from datarecs_core.jobs.vocabulary import Case, MaskRule
+from datarecs_core.jobs.definition import Stage
 from datarecs_memory.engine import MemoryEngine
 from datarecs_testing.comparisons import (
     LookingBench,
     a_measure,
-    aggregate_by,
-    compare,
     counting,
     rows_by,
 )
@@ -115,30 +112,3 @@ class TestMemoryEngine(
     @pytest.fixture
     def bench(self) -> LookingBench:
         return MemoryBench()
-
-
-def test_of_many_spellings_of_one_key_three_are_shown_with_their_number() -> None:
-    spellings = [("ACME", 1), ("Acme", 1), ("aCME", 1), ("acmE", 1)]
-    tables = pair("k text, v int", spellings, [("acme", 9)])
-    folded = Normalize(strings=StringRules(case=Case.FOLD))
-    stage = aggregate_by("k", a_measure("v"))
-    found = compare(MemoryBench(), a_job(tables, stage, normalize=folded), tables)
-    (row,) = found.differences()
-    assert row.raw_keys == (("one", "ACME; Acme; aCME (4 spellings)"),)
-    assert row.key == ("acme",)
-
-
-@pytest.mark.parametrize("mask", list(MaskRule))
-def test_a_masked_key_shows_no_spelling_in_clear(mask: MaskRule) -> None:
-    tables = pair("k text, v int", [("ACME", 1), ("Acme", 1)], [("acme", 9)])
-    folded = Normalize(strings=StringRules(case=Case.FOLD))
-    masked = Results(breaks=Breaks(mask={"k": mask}))
-    job = a_job(tables, aggregate_by("k", a_measure("v")), normalize=folded, results=masked)
-    (row,) = compare(MemoryBench(), job, tables).differences()
-    assert not any("acme" in written.lower() for _, written in row.raw_keys)
-
-
-def test_without_a_rule_of_keys_there_are_no_spellings() -> None:
-    tables = pair("k text, v int", [("ACME", 1)], [("ACME", 9)])
-    found = compare(MemoryBench(), a_job(tables, rows_by("k", a_measure("v"))), tables)
-    assert found.differences()[0].raw_keys == ()

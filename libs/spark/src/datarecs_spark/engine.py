@@ -68,6 +68,13 @@ from datarecs_spark.results import stage_results
 from datarecs_spark.row_counts import rows_counted
 from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
 from datarecs_spark.sink import SUMMARY, sunk
+from datarecs_spark.spellings import (
+    KeyRows,
+    only_spelled,
+    spelled_keys,
+    spelled_sources,
+    with_raw_keys,
+)
 from datarecs_spark.spilling import SpillLook
 from datarecs_spark.storing import SinkPlan
 from datarecs_spark.tally import SourceTally, passed_rows, read_rows, read_tallies
@@ -262,6 +269,9 @@ class SparkEngine:
             accepted(plan.name, counted.scope_parts, scope)
         if counted.stored > plan.caps.max_rows:
             counted = truncated(self._session, sink, counted)
+        if counted.parts and spelled_sources(plan):
+            keys = self._key_rows(plan)
+            counted = with_raw_keys(self._session, sink, counted, keys)
         location = accepted(plan.name, counted.parts, self._directory / plan.name)
         results = stage_results(layout, counted, tallies, str(location))
         if plan.seal_rows and plan.catalogue is not None:
@@ -341,6 +351,20 @@ class SparkEngine:
         if len(looks) > 1:
             return self._latest(plan, looks, ())
         return united([each.rows.selectExpr(f"{each.scan.index} AS {SOURCE}") for each in looks[0]])
+
+    def _key_rows(self, plan: StagePlan) -> KeyRows:
+        """Keys before and after cast and rules; only rows of sources where they may differ."""
+        looks = [only_spelled(plan, look) for look in self._looks(plan)]
+        fields = spelled_keys(plan, looks[0])
+        if not plan.has_groups:
+            return KeyRows(fields=fields, rows=self._prepared(plan, looks, fields))
+        groups = [
+            source
+            if gives_groups(plan, source.scan.index)
+            else _passing(plan, source, (plan.where,))
+            for source in looks[0]
+        ]
+        return KeyRows(fields=fields, rows=united([prepared(each, fields) for each in groups]))
 
     def _latest(
         self,

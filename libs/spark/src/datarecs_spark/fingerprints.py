@@ -14,6 +14,7 @@ from datarecs_core.comparison.fingerprints import (
     BUCKET_BITS,
     COUNT_BYTES,
     FINGERPRINT_BYTES,
+    KEY_HASH_BYTES,
     KEY_MARK,
     NAN,
     ROW_MARK,
@@ -32,8 +33,12 @@ _LOW = "4294967295L"
 
 def bucket(keys: Sequence[Field], key: bytes) -> str:
     """The number of the bucket of a row's key."""
-    hashed = f"sha2(concat({binary_literal(key + KEY_MARK)}, {_key(keys)}), 256)"
-    return _number(hashed, 1, BUCKET_BITS // 4)
+    return _number(_hashed_key(keys, key), 1, BUCKET_BITS // 4)
+
+
+def key_hash(keys: Sequence[Field], key: bytes) -> str:
+    """The 16 bytes of `comparison.fingerprints.key_hash` of a row's key."""
+    return f"unhex(substr({_hashed_key(keys, key)}, 1, {2 * KEY_HASH_BYTES}))"
 
 
 def summed(rows_layout: Layout, rows: DataFrame, key: bytes) -> DataFrame:
@@ -71,6 +76,11 @@ def bucket_totals(rows_layout: Layout, rows: DataFrame, key: bytes) -> DataFrame
     parts = [_hex("rows", 2 * COUNT_BYTES)]
     parts += [_hex(f"(l{at} & {_LOW})", _LIMB_DIGITS) for at in _LIMBS]
     return own.selectExpr(SOURCE, "k0", "rows", f"unhex(concat({', '.join(parts)})) AS total")
+
+
+def _hashed_key(keys: Sequence[Field], key: bytes) -> str:
+    """In hexadecimal digits."""
+    return f"sha2(concat({binary_literal(key + KEY_MARK)}, {_key(keys)}), 256)"
 
 
 def _key(keys: Sequence[Field]) -> str:

@@ -53,6 +53,11 @@ def schema_of(layout: Layout) -> pa.Schema:
     )
 
 
+def with_raw_key_column(schema: pa.Schema) -> pa.Schema:
+    """Of parts that also hold the key as each source writes it."""
+    return schema.append(pa.field("raw_keys", _TEXTS))
+
+
 def _key_field(layout: Layout) -> list[tuple[str, pa.DataType]]:
     """None without dimensions: Parquet has no struct without members."""
     members = [(field.label, _key_type(layout, field)) for field in layout.keys]
@@ -112,6 +117,7 @@ def differences_of(table: pa.Table) -> Iterator[Difference]:
             deltas=tuple((source, Decimal(delta)) for source, delta in row["deltas"]),
             delta_percent=tuple((source, Decimal(each)) for source, each in row["delta_percent"]),
             locator=tuple(row["locator"]),
+            raw_keys=tuple(row.get("raw_keys") or ()),
         )
 
 

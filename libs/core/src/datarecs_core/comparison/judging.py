@@ -273,7 +273,7 @@ def _class_of(measure: MeasurePlan, outside: Sequence[Sequence[Value]]) -> Diffe
     return DifferenceClass.OUTSIDE
 
 
-_SHOWN_SPELLINGS = 3
+SHOWN_SPELLINGS = 3
 
 
 def _key_text(spelling: Spelling) -> str:
@@ -381,8 +381,8 @@ class DifferenceWriter:
         for index, spellings in sorted(group.spellings.items()):
             written = sorted({self._masked_key(each) for each in spellings}, key=_key_text)
             if written != [key]:
-                shown = "; ".join(map(_key_text, written[:_SHOWN_SPELLINGS]))
-                more = f" ({len(written)} spellings)" if len(written) > _SHOWN_SPELLINGS else ""
+                shown = "; ".join(map(_key_text, written[:SHOWN_SPELLINGS]))
+                more = f" ({len(written)} spellings)" if len(written) > SHOWN_SPELLINGS else ""
                 found.append((self.stage.sources[index], f"{shown}{more}"))
         return tuple(found)
 

@@ -13,6 +13,7 @@ from datarecs_testing.conformance.engine_keys import KeyLookupConformance
 from datarecs_testing.conformance.engine_limits import LimitConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
+from datarecs_testing.conformance.engine_spellings import SpellingConformance
 from datarecs_testing.conformance.engine_unknowns import UnknownTotalsConformance
 from datarecs_testing.conformance.engine_values import ValueConformance
 
@@ -26,6 +27,10 @@ class DerivedConformance(SchemaStageConformance, DigestStageConformance, Evidenc
 
 
 class RelaxationConformance(
-    RuleConformance, PolicyConformance, UnknownTotalsConformance, KeyLookupConformance
+    RuleConformance,
+    PolicyConformance,
+    UnknownTotalsConformance,
+    KeyLookupConformance,
+    SpellingConformance,
 ):
     """Everything else a job may declare."""

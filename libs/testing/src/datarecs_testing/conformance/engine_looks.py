@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 
 from datarecs_core.comparison.results import StageResults
-from datarecs_core.jobs.definition import Confirm, Execution, Scope, Stage
-from datarecs_core.jobs.vocabulary import ProofMode
+from datarecs_core.jobs.definition import Confirm, Execution, Normalize, Scope, Stage, StringRules
+from datarecs_core.jobs.vocabulary import Case, ProofMode, Trim
 from datarecs_testing.comparisons import (
     LookingBench,
     a_measure,
@@ -107,3 +107,14 @@ class LookConformance:
         found = compare(bench, a_job(FIRST, first, second), FIRST, later=(ONCE, TWICE))
         assert found.counts("first").rows_unmatched == 2
         assert found.counts("second").source_row_counts == (1, 2)
+
+    def test_a_source_writes_keys_as_in_the_last_look(self, bench: LookingBench) -> None:
+        folded = Normalize(strings=StringRules(case=Case.FOLD, trim=Trim.BOTH))
+        stage = rows_by("t", a_measure("v"), confirm=replace(AGAIN, attempts=1))
+        first = tables([(1, 1, "A"), (2, 1, "B")], [(1, 2, "a"), (2, 2, "b")])
+        later = tables([(1, 1, "A "), (2, 2, "B")], [(1, 2, "a"), (2, 2, "b")])
+        job = a_job(first, stage, normalize=folded)
+        found = compare(bench, job, first, later=(later,))
+        assert [(row.key, row.raw_keys) for row in found.differences()] == [
+            (("a",), (("a", "A "),))
+        ]

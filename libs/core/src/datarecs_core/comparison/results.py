@@ -167,8 +167,7 @@ class Difference:
     locator: tuple[tuple[str, str], ...] = ()
     raw_keys: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """(source, the key as it is written there) where cast or rules changed it: up to three
-    spellings and how many there are. Stands outside the digest, as the locator does; engines may
-    leave it out."""
+    spellings and how many there are. Stands outside the digest, as the locator does."""
 
     @property
     def max_abs_delta(self) -> Decimal | None:

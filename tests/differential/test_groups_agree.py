@@ -136,6 +136,9 @@ def test_edges_of_groups_have_one_answer(
         assert used is not None
         assert used.chosen is (Strategy.FULL if stage.scope else Strategy.NARROW), used.rejected
         assert found.stored[stage.name] == expected.stored[stage.name]
+        assert [row.raw_keys for row in found.stored[stage.name]] == [
+            row.raw_keys for row in expected.stored[stage.name]
+        ]
         assert numbers(found.results(stage.name)) == numbers(expected.results(stage.name))
     assert found.warnings == expected.warnings
 

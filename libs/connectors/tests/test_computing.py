@@ -100,7 +100,7 @@ def test_a_filter_keeps_the_rows_for_which_it_is_true() -> None:
 
 
 def test_what_is_computed_of_an_invalid_value_is_invalid() -> None:
-    """A default must not hide it, and no condition over it holds."""
+    """A default must not hide it, and a condition over it is unknown, which keeps the row."""
 
     def with_invalid(scan: Scan) -> Batches:
         for batch, _ in read(scan):
@@ -110,7 +110,10 @@ def test_what_is_computed_of_an_invalid_value_is_invalid() -> None:
 
     scan = a_scan("COALESCE(n, 0)", "n IS NULL OR n * 1 < 10")
     made = [row for batch, _ in computed_batches(scan, with_invalid) for row in batch.to_pylist()]
-    assert made == [{"v": each, "$invalid.v": None} for each in (-7, 0, 0)]
+    assert made == [
+        {"v": None, "$invalid.v": b"x"},
+        *({"v": each, "$invalid.v": None} for each in (-7, 0, 0)),
+    ]
     kept = replace(scan, filter=None)
     first = next(iter(computed_batches(kept, with_invalid)))[0].to_pylist()[0]
     assert first == {"v": None, "$invalid.v": b"x"}

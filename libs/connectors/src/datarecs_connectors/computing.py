@@ -17,16 +17,17 @@ from datarecs_connectors.errors import QueryFailedError
 from datarecs_connectors.extracting import Batches
 from datarecs_connectors.full_disk import check_disk
 from datarecs_connectors.typed_text import INVALID, TypedColumn, arrow_type, table_of
-from datarecs_core.comparison.computing import typed_condition, typed_over, types_of
+from datarecs_core.comparison.computing import CONDITION, typed_condition, typed_over, types_of
 from datarecs_core.comparison.condition import is_plain
 from datarecs_core.comparison.expressions.entry import Dialect
 from datarecs_core.comparison.expressions.signatures import Typed
 from datarecs_core.comparison.expressions.sql import expression_sql
-from datarecs_core.comparison.expressions.tree import ExpressionError, columns_of
+from datarecs_core.comparison.expressions.tree import Call, ExpressionError, columns_of
 from datarecs_core.comparison.scan import Scan, ScanColumn
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
-_BATCH = "batch"
+_BATCH, _BROKEN = "batch", "broken"
+_JOINS = {"and": " AND ", "or": " OR "}
 _ROWS = 100_000
 _MICROS = pa.timestamp("us")
 _WALLS = (
@@ -101,9 +102,14 @@ class _Computation:
         types = types_of(self.scan.schema)
         if self.condition is not None:
             rows = _Rows(batch=batch, types=types)
-            batch = batch.filter(_true(database.column(rows, "filter", self.condition)))
+            batch = batch.filter(_kept(database.condition(rows, "filter", self.condition)))
         rows = _Rows(batch=batch, types=types)
-        made = {name: database.column(rows, name, part) for name, part in self.expressions}
+        made = {
+            name: database.condition(rows, name, part)
+            if name.startswith(CONDITION)
+            else database.column(rows, name, part)
+            for name, part in self.expressions
+        }
         columns = [
             made[column.name] if column.physical is None else rows.column(column.physical)
             for column in self.scan.columns
@@ -111,10 +117,10 @@ class _Computation:
         return table_of([column.name for column in self.scan.columns], columns)
 
 
-def _true(column: TypedColumn) -> pa.Array:
-    """Which rows a condition keeps: where a value is INVALID nobody knows, as beside NULL."""
+def _kept(column: TypedColumn) -> pa.Array:
+    """Which rows a condition keeps: where it is TRUE, or INVALID and so nobody knows."""
     mask = pc.fill_null(column.values, False)  # noqa: FBT003 - pyarrow's own
-    return mask if column.invalid is None else pc.and_(mask, pc.is_null(column.invalid))
+    return mask if column.invalid is None else pc.or_(mask, pc.is_valid(column.invalid))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +144,18 @@ class _Rows:
         return pc.coalesce(*filled) if filled else None
 
     def table(self, names: Sequence[str]) -> pa.Table:
-        """In which the database sees some columns; one at least, since rows are counted."""
-        if not names:
-            return pa.table({"c": pa.nulls(self.batch.num_rows, pa.bool_())})
-        arrays = [_held(self.batch.column(name), self.types[name]) for name in names]
-        return pa.table(arrays, names=[f"c{at}" for at in range(len(names))])
+        """In which the database sees some columns, and beside each which values are INVALID.
+
+        It has one column at least, since rows are counted.
+        """
+        table = pa.table({"c": pa.nulls(self.batch.num_rows, pa.bool_())})
+        for at, name in enumerate(names):
+            values = _held(self.batch.column(name), self.types[name])
+            table = table.append_column(f"c{at}", values)
+            raw = self.invalid([name])
+            if raw is not None:
+                table = table.append_column(f"{_BROKEN}{at}", pc.is_valid(raw))
+        return table
 
 
 class _Database:
@@ -168,14 +181,42 @@ class _Database:
         names = sorted(columns_of(expression.node))
         places = {name: f'"c{at}"' for at, name in enumerate(names)}
         text = expression_sql(expression, Dialect.DUCKDB, places.__getitem__)
-        self._connection.register(_BATCH, rows.table(names))
+        values = self._computed(rows.table(names), name, text)
+        return _with_invalid(_delivered(values, kind), rows.invalid(names))
+
+    def condition(self, rows: _Rows, name: str, expression: Typed) -> TypedColumn:
+        """One condition over all rows; INVALID where a value that it names makes it unknown."""
+        names = sorted(columns_of(expression.node))
+        table = rows.table(names)
+        values = self._computed(table, name, _condition_sql(expression, names, table.column_names))
+        raw = rows.invalid(names)
+        known = pc.is_valid(values)
+        return TypedColumn(values, None if raw is None else pc.if_else(known, None, raw))
+
+    def _computed(self, table: pa.Table, name: str, text: str) -> pa.Array:
+        self._connection.register(_BATCH, table)
         try:
             made = self._connection.sql(f"SELECT {text} AS v FROM {_BATCH}")  # noqa: S608 - written by us
-            values = made.to_arrow_reader(_ROWS).read_all().column(0).combine_chunks()
+            return made.to_arrow_reader(_ROWS).read_all().column(0).combine_chunks()
         except duckdb.Error as cause:
             check_disk(cause)
             raise QueryFailedError(self._source, _failed(name, cause)) from cause
-        return _with_invalid(_delivered(values, kind), rows.invalid(names))
+
+
+def _condition_sql(part: Typed, names: Sequence[str], held: Sequence[str]) -> str:
+    """What AND, OR and NOT join is unknown by itself where it names an INVALID value.
+
+    The database sees such a value as NULL, for which `IS NULL` and a default would decide.
+    """
+    node = part.node
+    if isinstance(node, Call) and node.entry in {"and", "or", "not"}:
+        parts = [_condition_sql(each, names, held) for each in part.arguments]
+        return f"(NOT {parts[0]})" if node.entry == "not" else f"({_JOINS[node.entry].join(parts)})"
+    places = {name: at for at, name in enumerate(names)}
+    text = expression_sql(part, Dialect.DUCKDB, lambda name: f'"c{places[name]}"')
+    flags = [f"{_BROKEN}{places[name]}" for name in sorted(columns_of(node))]
+    broken = " OR ".join(f'"{flag}"' for flag in flags if flag in held)
+    return f"CASE WHEN {broken} THEN NULL ELSE {text} END" if broken else text
 
 
 def _failed(name: str, cause: duckdb.Error) -> str:

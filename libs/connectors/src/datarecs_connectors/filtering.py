@@ -32,13 +32,13 @@ class RowFilter:
         return () if self.condition is None else tuple(sorted(self.condition.columns))
 
     def keeps(self, row: Mapping[str, object]) -> bool:
-        """Only TRUE lets a row pass; NULL does not."""
+        """Where the condition is TRUE, or unknown because of a value that is INVALID."""
         if self.condition is None:
             return True
         values = {
             name: canonical(row[name], self.types[name], self.source) for name in self.columns
         }
-        return self.condition.holds(values) is True
+        return self.condition.keeps(values)
 
 
 def filter_of(scan: Scan) -> RowFilter:

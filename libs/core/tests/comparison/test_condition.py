@@ -47,12 +47,35 @@ ROW = {
         ("n IN (1, NULL)", None),
         ("n BETWEEN 5 AND 6 AND n NOT BETWEEN 6 AND 7", True),
         ("bad = 'x'", None),
+        ("bad IS NULL", None),
+        ("bad IS NOT NULL", None),
         ("`odd ``name` = 1", True),
         ("n = 1 OR n = 5 AND amount = 1.5", True),
     ],
 )
 def test_a_condition_is_three_valued(sql: str, *, truth: bool | None) -> None:
     assert parse_condition(sql).holds(ROW) is truth
+
+
+@pytest.mark.parametrize(
+    ("sql", "keeps"),
+    [
+        ("bad = 'x'", True),
+        ("NOT (bad = 'x')", True),
+        ("bad IS NULL", True),
+        ("bad = 'x' AND n = 5", True),
+        ("bad = 'x' AND n = 6", False),
+        ("bad = 'x' OR n = 6", True),
+        ("NOT (bad = 'x' OR n = 5)", False),
+        ("none = 'x'", False),
+        ("none = 'x' OR n = 6", False),
+        ("n = 5", True),
+    ],
+)
+def test_a_row_is_kept_where_an_invalid_value_makes_the_condition_unknown(
+    sql: str, *, keeps: bool
+) -> None:
+    assert parse_condition(sql).keeps(ROW) is keeps
 
 
 def test_the_columns_of_a_condition_are_known() -> None:

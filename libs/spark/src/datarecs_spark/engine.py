@@ -455,11 +455,11 @@ def _beside_groups(layout: Layout, sources: Sequence[Delivered]) -> DataFrame:
 
 
 def _passing(plan: StagePlan, source: Delivered, where: Sequence[str | None]) -> Delivered:
-    """The rows for which every condition holds."""
+    """The rows that every condition keeps."""
     rows = source.rows
     try:
         for condition in where:
-            rows = rows if condition is None else filtered(rows, condition)
+            rows = rows if condition is None else filtered(rows, condition, source.broken)
     except ConditionRefusedError as cause:
         raise ComparisonFailedError(
             RunDetail.COMPARISON_FAILED, plan.name, f"`where` cannot be used: {cause}"

@@ -80,6 +80,11 @@ class Delivered:
     def source(self) -> str:
         return self.scan.source
 
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """By logical column: whether its value is INVALID, as a condition of Spark."""
+        return {each: f"({name(INVALID + each)} IS NOT NULL)" for each in self.checked}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainColumns:
@@ -228,7 +233,7 @@ def _pinned(session: SparkSession, scan: Scan) -> Delivered:
     if scan.filter is not None:
         _check_finer(scan, scan.filter)
         try:
-            rows = filtered(rows, scan.filter)
+            rows = filtered(rows, scan.filter, _broken_texts(scan))
         except ConditionRefusedError as cause:
             message = f"its filter cannot be used: {cause}"
             raise SourceFailedError(RunDetail.QUERY_ERROR, scan.source, message) from cause
@@ -265,6 +270,12 @@ def _check_finer(scan: Scan, condition: str) -> None:
                 f"its filter names {column.name!r}, whose times are finer than a microsecond: no "
                 "condition of Spark's is right about them",
             )
+
+
+def _broken_texts(scan: Scan) -> Mapping[str, str]:
+    """By column of the files: whether its text is INVALID."""
+    texts = [each.name for each in scan.schema.columns if each.type.kind is TypeKind.TEXT]
+    return {each: f"coalesce(NOT is_valid_utf8({name(each)}), FALSE)" for each in texts}
 
 
 def _if_valid(value: str) -> str:

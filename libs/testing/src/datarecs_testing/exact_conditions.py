@@ -78,13 +78,13 @@ OTHERS = "f float64, loose decimal, u uuid, w decimal(38,0)"
 
 def kept(condition: str, rows: Sequence[Row] = ROWS) -> list[object]:
     """The ids that the oracle keeps."""
-    holds = parse_condition(condition).holds
+    parsed = parse_condition(condition)
     found = []
     for row in rows:
         values = {
             name: canonical(value, kind, "rows")
             for (name, kind), value in zip(TABLE.columns, row, strict=True)
         }
-        if holds(values) is True:
+        if parsed.keeps(values):
             found.append(row[0])
     return found

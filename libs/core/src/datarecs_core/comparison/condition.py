@@ -2,7 +2,8 @@
 
 The planner asks which columns a condition names, the oracle and the readers of files evaluate it;
 whatever says more is computed by the source as a column. Values are those the source delivers,
-before casts and rules; logic is three-valued, only TRUE lets a row pass.
+before casts and rules; logic is three-valued. A row passes where the condition is TRUE, and where
+it is unknown while a column that it names is INVALID: nobody knows whether that row belongs.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from datarecs_core.comparison.condition_tree import (
     IsNull,
     Negated,
     Operand,
+    Row,
     all_of,
 )
 from datarecs_core.comparison.expressions.syntax import parse_expression
@@ -48,6 +50,13 @@ class ParsedCondition:
 
     columns: frozenset[str]
     holds: Condition
+
+    def keeps(self, row: Row) -> bool:
+        """Whether a row passes; raises ConditionNotCoveredError for values of two types."""
+        truth = self.holds(row)
+        if truth is None:
+            return any(row[name].is_invalid for name in self.columns)
+        return truth
 
 
 def parse_condition(sql: str) -> ParsedCondition:

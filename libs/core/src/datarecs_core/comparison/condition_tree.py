@@ -66,10 +66,13 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
+    """Unknown where the operand is INVALID."""
+
     operand: Operand
 
     def __call__(self, row: Row) -> Truth:
-        return self.operand(row).is_null
+        value = self.operand(row)
+        return None if value.is_invalid else value.is_null
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,21 @@ class UnknownTotalsConformance:
         found = found_by(bench, rows_by("k", a_measure("v")), tables)
         assert [each.words for each in found.results().unreadable] == ["0xff00 is not UTF-8"]
 
+    @pytest.mark.parametrize("where", ["v = 'a'", "NOT (v = 'a')", "v IS NULL", "v IS NOT NULL"])
+    def test_a_row_is_compared_where_an_unreadable_value_hides_whether_it_belongs(
+        self, bench: EngineBench, where: str
+    ) -> None:
+        values = [(1, Invalid(b"\xff"), 7), (3, "b", 1), (4, None, 1)]
+        tables = pair("k int, v text, q int", values, [(1, Invalid(b"\xfe"), 8), *values[1:]])
+        found = found_by(bench, rows_by("k", a_measure("q"), where=where), tables)
+        assert found.classes() == ["OUTSIDE"]
+
+    def test_a_row_is_left_out_whatever_its_unreadable_value_is(self, bench: EngineBench) -> None:
+        values = [(1, Invalid(b"\xff"), 7), (3, "a", 1)]
+        tables = pair("k int, v text, q int", values, [(1, Invalid(b"\xfe"), 8), values[1]])
+        stage = rows_by("k", a_measure("q"), where="v = 'a' AND k = 3")
+        assert found_by(bench, stage, tables).classes() == []
+
     def test_a_masked_column_shows_none_of_its_values(self, bench: EngineBench) -> None:
         tables = pair("k int, v text", [(1, "1")], [(1, "secret")])
         masked = Results(breaks=Breaks(mask={"v": MaskRule.REDACT}))

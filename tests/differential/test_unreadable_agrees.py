@@ -1,0 +1,128 @@
+"""Rows with unreadable values in a column that a condition names: nobody knows whether they belong.
+
+Oracle and Spark take the same rows, whoever judges the condition, and the comparison shows them.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datarecs_application.comparison import Answer
+from datarecs_application.ports.comparing import Connector
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.run_json import Sealing, proof_document
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.hashing import canonical_json
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_specs.documents import job_of
+from datarecs_testing.tables import NOON
+
+pytestmark = pytest.mark.spark
+
+Ask = Callable[[dict[str, Any], Strategy | None], Answer]
+SOURCES = ("one", "two")
+VALUES = ((b"x%d", b"ok"), (b"20", b"ok"), (b"5", b"\xff"), (b"", b"ok"), (b"y%d", b"no"))
+"""`v` and `s` of the rows 1 to 5; the first and the last `v` are no numbers."""
+CONDITIONS = [
+    ("v > 0", [1, 2, 3, 5]),
+    ("NOT (v = 5)", [1, 2, 5]),
+    ("v IS NULL", [1, 4, 5]),
+    ("v IS NOT NULL", [1, 2, 3, 5]),
+    ("v > 0 AND s = 'ok'", [1, 2, 3]),
+    ("ABS(v) > 0", [1, 2, 3, 5]),
+    ("s = 'ok' AND ABS(v) > 0", [1, 2, 3]),
+    ("LENGTH(s) > 1 AND v <> 20", [1, 3, 5]),
+    ("COALESCE(v, 0) > 30", [1, 5]),
+    ("s LIKE 'o%'", [1, 2, 3, 4]),
+]
+
+
+@pytest.fixture
+def ask(by: Callable[..., Answer], tmp_path: Path) -> Ask:
+    """The answer to a job over the files of a folder, by a strategy of Spark or by the oracle."""
+
+    def opened(source: Source) -> Connector:
+        policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
+        around = Surroundings(roots=(tmp_path,), policy=policy, now=lambda: NOON, any_path=True)
+        return open_connector(source, None, {}, surroundings=around)
+
+    return lambda spec, strategy: by(strategy, job_of("files", spec), opened)
+
+
+def a_job(kind: str, *, filter_: str | None = None, where: str | None = None) -> dict[str, Any]:
+    """Over `q`, which differs in every row and whose total says which rows were compared."""
+    source: dict[str, Any] = {"kind": kind, "connection": "c"}
+    if kind == "csv":
+        source["options"] = {"schema": {"v": "int"}}
+    if filter_ is not None:
+        source["filter"] = filter_
+    stage = {"name": "rows", "type": "row", "dimensions": ["id"]}
+    measures = [{"name": name} for name in ("q", "v", "s")]
+    if where is not None:
+        stage["where"] = where
+    return {
+        "sources": [{**source, "name": name, "path": f"{name}.{kind}"} for name in SOURCES],
+        "stages": [{**stage, "measures": measures}],
+    }
+
+
+def check(ask: Ask, spec: dict[str, Any], rows: Sequence[int], *others: Strategy) -> None:
+    """The oracle compares these rows and finds their difference; Spark says the same."""
+    oracle = ask(spec, None)
+    (stage,) = oracle.outcome.stages
+    assert stage.results is not None
+    found = next(each for each in stage.results.measures if each.name == "q")
+    assert found.total_by_source[0] == sum(10**row for row in rows)
+    assert oracle.outcome.verdict is Verdict.UNMATCHED
+    for strategy in (Strategy.FULL, *others):
+        assert proof(ask(spec, strategy)) == proof(oracle)
+
+
+def proof(found: Answer) -> bytes:
+    sealing = Sealing(versions={}, key_id="k1")
+    return canonical_json(proof_document(found.plan, found.outcome, sealing=sealing))
+
+
+@pytest.mark.parametrize("place", ["filter_", "where"])
+@pytest.mark.parametrize(("condition", "rows"), CONDITIONS)
+def test_a_row_that_only_an_unreadable_value_could_leave_out_is_compared(
+    ask: Ask, tmp_path: Path, condition: str, rows: list[int], place: str
+) -> None:
+    for at, name in enumerate(SOURCES, start=1):
+        lines = [
+            b"%d,%b,%b,%d\n" % (row, v.replace(b"%d", b"%d" % at), s, at * 10**row)
+            for row, (v, s) in enumerate(VALUES, start=1)
+        ]
+        (tmp_path / f"{name}.csv").write_bytes(b"id,v,s,q\n" + b"".join(lines))
+    check(ask, a_job("csv", **{place: condition}), rows)
+
+
+@pytest.mark.parametrize("place", ["filter_", "where"])
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("s = 'ok' AND v > 5", [2, 4]),
+        ("s <> 'ok'", [3, 4, 5]),
+        ("s IS NULL", [3, 4]),
+        ("UPPER(s) = 'NO'", [3, 4, 5]),
+    ],
+)
+def test_so_it_is_where_the_engine_reads_the_files_of_texts_that_are_no_text(
+    ask: Ask, tmp_path: Path, condition: str, rows: list[int], place: str
+) -> None:
+    texts = pa.array([b"ok", b"ok", b"\xff", b"o\xc0", b"no"], pa.binary()).view(pa.string())
+    for at, name in enumerate(SOURCES, start=1):
+        columns = {
+            "id": range(1, 6),
+            "v": [1, 20, 5, 9, 7],
+            "s": texts,
+            "q": [at * 10**row for row in range(1, 6)],
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet", row_group_size=1)
+    check(ask, a_job("parquet", **{place: condition}), rows, Strategy.NARROW)

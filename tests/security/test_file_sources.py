@@ -27,6 +27,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from datarecs_application.ports.comparing import Connector, HeldPin
+from datarecs_connectors import private_places
 from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.scan import Scan, ScanColumn, SourceSchema
@@ -262,6 +263,46 @@ def test_folders_of_the_platform_are_closed_wherever_the_root_lies(
     house = Placed(folder=tmp_path, excluded=(project / "state/blobs", project / "keys/kek"))
     error = house.error(kind, path, folder)
     assert error.code.name in {"PATH_REFUSED", "NO_FILES"}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    "place", [".datarecs/credentials", ".datarecs/a/b/key", "state/blobs/key", "data/.datarecs/key"]
+)
+def test_a_hard_link_to_a_file_inside_a_folder_of_the_platform_is_refused(
+    house: House, kind: SourceKind, place: str
+) -> None:
+    write(house.root / place, kind, SECRET.encode())
+    (house.root / "d").mkdir()
+    (house.root / "d/link").hardlink_to(house.root / place)
+    (house.root / "data/.datarecs/blobs").mkdir(parents=True, exist_ok=True)
+    house.excluded = (house.root / "state", house.root / "data/.datarecs/blobs")
+    for folder, path in ((".", "d/link"), (".", "d"), ("d", "*")):
+        assert house.error(kind, path, folder).code.name == "PATH_REFUSED"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_hard_links_between_other_folders_stay_readable_until_one_leads_inside(
+    house: House, kind: SourceKind
+) -> None:
+    write(house.root / "a", kind)
+    write(house.root / ".datarecs/key", kind)
+    (house.root / "b").hardlink_to(house.root / "a")
+    assert house.read(kind, "*") == [(1, "one")] * 2
+    (house.root / ".datarecs/c").hardlink_to(house.root / "a")
+    assert house.error(kind, "*").code.name == "PATH_REFUSED"
+
+
+def test_a_hard_link_is_refused_where_a_folder_of_the_platform_holds_too_many_files(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_places, "MAX_ENTRIES", 1)
+    write(house.root / "a", SourceKind.CSV)
+    (house.root / "b").hardlink_to(house.root / "a")
+    for name in "xyz":
+        write(house.root / ".datarecs" / name, SourceKind.CSV)
+    error = house.error(SourceKind.CSV, "a")
+    assert (error.code.name, "copy the file" in str(error)) == ("PATH_REFUSED", True)
 
 
 @pytest.mark.parametrize("root", ["project", "project/.datarecs"])

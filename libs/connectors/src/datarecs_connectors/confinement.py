@@ -7,9 +7,9 @@ it is a regular file.
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from datarecs_connectors.errors import (
@@ -17,12 +17,20 @@ from datarecs_connectors.errors import (
     PermissionDeniedError,
     SourceUnsupportedError,
 )
+from datarecs_connectors.private_places import (
+    DATA_DIRECTORY,
+    PrivatePlaces,
+    UnsearchableError,
+    file_id,
+    file_ids,
+)
 
-DATA_DIRECTORY = ".datarecs"
-"""Name of the folder in which `datarecs up` keeps keys, passwords and data."""
-SYSTEM_FOLDERS = (Path("/proc"), Path("/sys"))
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _PRIVATE = "it lies in a folder that the platform keeps for itself"
+_UNKNOWN = (
+    "it has several hard links, and a folder of the platform that may hold one of them cannot be "
+    "searched; copy the file"
+)
 _SPECIAL = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -30,17 +38,6 @@ _SPECIAL = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-FileId = tuple[int, int]
-"""Device and inode."""
-
-
-def file_ids(paths: Iterable[Path]) -> frozenset[FileId]:
-    """Of the files and folders that exist; links are followed."""
-    ids = set()
-    for path in paths:
-        with suppress(OSError):
-            ids.add(_file_id(path.stat()))
-    return frozenset(ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +49,7 @@ class Confinement:
     """Which the operator allows; links on the way to it are the operator's."""
     folder: tuple[str, ...] = ()
     """From the root to the connection's folder."""
-    excluded: frozenset[FileId] = frozenset()
+    excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
     """Folders and files that no source reads, wherever the root lies."""
     follows_links: bool = False
     """`datarecs compare`: the user's own rights, links and special names included."""
@@ -119,6 +116,7 @@ class Confinement:
             status = os.fstat(descriptor)
             self._check_regular(status, name)
             self._check_excluded(status)
+            self._check_hard_links(status, name)
         except BaseException:
             os.close(descriptor)
             raise
@@ -155,15 +153,28 @@ class Confinement:
     def _check_root(self, status: os.stat_result) -> None:
         """A root inside an excluded folder is excluded with all that it holds."""
         self._check_excluded(status)
-        if not self.excluded and self.follows_links:
+        if not self.excluded.ids and self.follows_links:
             return
         real = Path(os.path.realpath(self.root))
         inside = DATA_DIRECTORY in real.parts and not self.follows_links
-        if inside or not self.excluded.isdisjoint(file_ids(real.parents)):
+        if inside or not self.excluded.ids.isdisjoint(file_ids(real.parents)):
             raise PathRefusedError(self.source, _PRIVATE)
 
     def _check_excluded(self, status: os.stat_result) -> None:
-        if _file_id(status) in self.excluded:
+        if file_id(status) in self.excluded.ids:
+            raise PathRefusedError(self.source, _PRIVATE)
+
+    def _check_hard_links(self, status: os.stat_result, name: str) -> None:
+        """The file may have another name in a folder of the platform."""
+        if status.st_nlink < 2 or self.follows_links:  # noqa: PLR2004  the name it was opened by
+            return
+        real = Path(os.path.realpath(self.root))
+        place = real.joinpath(*self.folder, name)
+        try:
+            is_private = self.excluded.hold(status, place.parents)
+        except UnsearchableError:
+            raise PathRefusedError(self.source, _UNKNOWN) from None
+        if is_private:
             raise PathRefusedError(self.source, _PRIVATE)
 
     def _check_regular(self, status: os.stat_result, name: str) -> None:
@@ -194,7 +205,3 @@ class Confinement:
             ) from cause
         except (OSError, ValueError) as cause:
             raise SourceUnsupportedError(self.source, f"{name} cannot be opened") from cause
-
-
-def _file_id(status: os.stat_result) -> FileId:
-    return status.st_dev, status.st_ino

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import Event, get_native_id
 from typing import BinaryIO
 
-from datarecs_connectors.confinement import Confinement, FileId
+from datarecs_connectors.confinement import Confinement
 from datarecs_connectors.errors import (
     NoFilesError,
     PathRefusedError,
@@ -24,6 +24,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.file_search import FileSearch
+from datarecs_connectors.private_places import PrivatePlaces
 from datarecs_core.comparison.scan import FileList, PinnedFile
 from datarecs_core.resources.connection import path_fault
 
@@ -60,7 +61,7 @@ class FileTree:
     """`datarecs compare`: the user's own rights, absolute paths and links included."""
     base: Path | None = None
     """Root above the folder from which no link is followed; None: the folder itself."""
-    excluded: frozenset[FileId] = frozenset()
+    excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
     """Folders and files of the platform."""
 
     @classmethod
@@ -222,7 +223,7 @@ class Allowed:
     source: str
     roots: tuple[Path, ...]
     now: Callable[[], datetime]
-    excluded: frozenset[FileId] = frozenset()
+    excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
 
 
 class _Hashing:

@@ -5,14 +5,14 @@ Apart from the files themselves because a registry decides it before anything of
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from datarecs_connectors.confinement import FileId
 from datarecs_connectors.errors import PathRefusedError, SourceUnsupportedError
 from datarecs_connectors.file_tree import Allowed, FileTree
+from datarecs_connectors.private_places import PrivatePlaces
 
 _LOCAL = "file:"
 
@@ -41,7 +41,7 @@ class Places:
     now: Callable[[], datetime]
     any_path: bool = False
     """`datarecs compare`: the user's own rights."""
-    excluded: frozenset[FileId] = frozenset()
+    excluded: PrivatePlaces = field(default_factory=PrivatePlaces)
     """Folders and files of the platform."""
 
     def tree(self, location: str) -> tuple[FileTree, str]:

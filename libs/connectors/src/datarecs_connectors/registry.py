@@ -16,10 +16,10 @@ from pydantic import BaseModel, ValidationError
 
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.stopping import Stopping
-from datarecs_connectors.confinement import SYSTEM_FOLDERS, FileId, file_ids
 from datarecs_connectors.errors import ConnectionFailedError, SourceUnsupportedError
 from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.locations import Places
+from datarecs_connectors.private_places import PrivatePlaces
 from datarecs_connectors.querying import QueriedFiles, Readable
 from datarecs_core.comparison.scan import Scan
 from datarecs_core.egress.addresses import Policy
@@ -52,9 +52,9 @@ class Surroundings:
     """Ends reads that are under way."""
 
     @property
-    def excluded_ids(self) -> frozenset[FileId]:
+    def private_places(self) -> PrivatePlaces:
         """Empty for a user's own rights."""
-        return frozenset() if self.any_path else file_ids((*SYSTEM_FOLDERS, *self.excluded))
+        return PrivatePlaces() if self.any_path else PrivatePlaces.of(self.excluded)
 
 
 def open_connector(
@@ -152,7 +152,7 @@ def _iceberg(
             roots=around.roots,
             now=around.now,
             any_path=around.any_path,
-            excluded=around.excluded_ids,
+            excluded=around.private_places,
         ),
         policy=around.policy,
     )
@@ -161,7 +161,7 @@ def _iceberg(
 def _tree(source: Source, connection: Connection | None, around: Surroundings) -> FileTree:
     if connection is not None and isinstance(connection.config, FilesConfig):
         allowed = Allowed(
-            source=source.name, roots=around.roots, now=around.now, excluded=around.excluded_ids
+            source=source.name, roots=around.roots, now=around.now, excluded=around.private_places
         )
         return FileTree.below(connection.config.root, allowed)
     if connection is None and around.any_path:

@@ -28,6 +28,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from datarecs_application.ports.comparing import Connector, HeldPin
 from datarecs_connectors import private_places
+from datarecs_connectors.file_tree import Identity
 from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.scan import Scan, ScanColumn, SourceSchema
@@ -404,6 +405,36 @@ def test_a_tenant_does_not_read_the_folder_of_another(tmp_path: Path, folder: st
     with pytest.raises(DatarecsError) as caught:
         open_connector(source, connection, {}, surroundings=around).pin(source)
     assert caught.value.code.name in {"PATH_REFUSED", "NO_FILES"}
+
+
+# Changes while a file is read
+
+
+def overwrite_in_place(path: Path) -> None:
+    """One byte, with the time of modification set back; returns once the system has noted it."""
+    before = path.stat()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:
+        with path.open("r+b") as file:
+            file.write(b"!")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_overwritten_in_place_with_its_time_set_back_is_lost(
+    house: House, kind: SourceKind
+) -> None:
+    write(house.root / "a", kind)
+    connector = house.connect(kind)
+    held = connector.pin(Source(name="exports", kind=kind, connection="c", path="a"))
+    house.opened.append(held)
+    held.check()
+    before = Identity.of((house.root / "a").stat())
+    overwrite_in_place(house.root / "a")
+    after = Identity.of((house.root / "a").stat())
+    assert replace(after, changed_ns=before.changed_ns) == before
+    with pytest.raises(DatarecsError) as caught:
+        held.check()
+    assert caught.value.code.name == "SNAPSHOT_LOST"
 
 
 # What is no regular file

@@ -44,10 +44,14 @@ class Identity:
     inode: int
     size: int
     modified_ns: int
+    changed_ns: int
+    """Set by the system at every write, also where `modified_ns` is set back."""
 
     @classmethod
-    def of(cls, found: os.stat_result) -> "Identity":
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    def of(cls, status: os.stat_result) -> "Identity":
+        return cls(
+            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

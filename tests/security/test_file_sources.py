@@ -231,6 +231,37 @@ def test_a_pattern_passes_over_links_and_folders_of_the_platform(house: House) -
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize(
+    ("name", "is_read"),
+    [
+        ("_b.csv", True),
+        (".b.csv", True),
+        ("_b", True),
+        ("_metadata.csv", True),
+        ("_successful.csv", True),
+        ("b.csv.crc", True),
+        ("_SUCCESS", False),
+        ("_metadata", False),
+        ("_common_metadata", False),
+        ("_committed_1", False),
+        ("_started_1", False),
+        (".b.csv.crc", False),
+        ("_temporary/b.csv", False),
+        ("_delta_log/b.csv", False),
+        (".hidden/b.csv", False),
+    ],
+)
+def test_a_folder_is_read_whole_but_for_what_writers_leave_beside_data(
+    house: House, kind: SourceKind, name: str, *, is_read: bool
+) -> None:
+    write(house.root / "d/a.csv", kind)
+    write(house.root / "d" / name, kind)
+    for path in ("d", "d/*", "*"):
+        assert len(house.read(kind, path)) == 1 + is_read
+    assert house.read(kind, f"d/{name}") == [(1, "one")]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
     ("root", "folder", "path"),
     [
         ("project", ".", ".datarecs/secrets/kek"),

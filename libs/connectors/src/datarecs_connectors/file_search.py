@@ -16,6 +16,8 @@ from datarecs_connectors.errors import PathRefusedError, SourceLimitError
 MAX_DEPTH = 64
 """Folders below the connection's."""
 _WILD = frozenset("*?[")
+_MARKS = ("_SUCCESS", "_metadata", "_common_metadata", "_committed_*", "_started_*", ".*.crc")
+"""Files that writers leave beside data. Also left out: folders that begin with `_` or `.`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +39,19 @@ class FileSearch:
         for name in self._names(folder, head, is_pattern=is_pattern):
             here = (*above, name)
             if self._is_folder(folder, name, is_pattern=is_pattern):
+                if is_pattern and name[0] in "._":
+                    continue
                 with self._entered(folder, name, is_pattern=is_pattern) as deeper:
                     if deeper is not None:
                         yield from self.matches(deeper, rest or ("*",), here)
-            elif not rest and (not is_pattern or self._is_file(folder, name)):
+            elif not rest and (not is_pattern or self._is_data(folder, name)):
                 yield "/".join(here)
 
     def _names(self, folder: int, pattern: str, *, is_pattern: bool) -> list[str]:
         if not is_pattern:
             return [pattern] if self._exists(folder, pattern) else []
         names = sorted(os.listdir(folder))
-        return [name for name in names if fnmatchcase(name, pattern) and name[0] not in "._"]
+        return [name for name in names if fnmatchcase(name, pattern)]
 
     @contextmanager
     def _entered(self, folder: int, name: str, *, is_pattern: bool) -> Iterator[int | None]:
@@ -72,8 +76,9 @@ class FileSearch:
         mode = self._mode(folder, name)
         return stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and not is_pattern)
 
-    def _is_file(self, folder: int, name: str) -> bool:
-        return stat.S_ISREG(self._mode(folder, name))
+    def _is_data(self, folder: int, name: str) -> bool:
+        is_mark = any(fnmatchcase(name, mark) for mark in _MARKS)
+        return not is_mark and stat.S_ISREG(self._mode(folder, name))
 
     def _mode(self, folder: int, name: str) -> int:
         follows = self.confinement.follows_links

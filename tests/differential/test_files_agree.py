@@ -121,6 +121,55 @@ def test_files_with_columns_in_another_order_are_read_by_name(
         assert answer.outcome.verdict is Verdict.MATCHED
 
 
+def folders_agree(by: Callable[..., Answer], root: Path) -> Answer:
+    """What the oracle says of column v in the folders one and two, once Spark has said the same."""
+
+    def opened(source: Source) -> Connector:
+        policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)
+        around = Surroundings(roots=(root,), policy=policy, now=lambda: NOON, any_path=True)
+        return open_connector(source, None, {}, surroundings=around)
+
+    sources = [
+        {"name": name, "kind": "parquet", "connection": "c", "path": name}
+        for name in ("one", "two")
+    ]
+    job = job_of("files", {"sources": sources, "stages": [rows([{"name": "v"}])]})
+    oracle = by(None, job, opened)
+    for strategy in (Strategy.FULL, Strategy.NARROW):
+        assert proof(by(strategy, job, opened)) == proof(oracle)
+    return oracle
+
+
+@pytest.mark.parametrize("name", ["_b.parquet", ".b.parquet", "b.parquet._COPYING_"])
+def test_a_file_whose_name_spark_skips_is_read_like_any_file(
+    by: Callable[..., Answer], tmp_path: Path, name: str
+) -> None:
+    for folder, last in (("one", 7), ("two", 8)):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"id": [1, 2], "v": [5, 6]}), tmp_path / folder / "a.parquet")
+        pq.write_table(pa.table({"id": [3], "v": [last]}), tmp_path / folder / name)
+    found = folders_agree(by, tmp_path).outcome.stages[0].results
+    assert found is not None
+    assert [measure.outside for measure in found.measures] == [1]
+
+
+@pytest.mark.parametrize("twice", ["w", "v"])
+def test_columns_beside_one_that_stands_twice_are_compared(
+    by: Callable[..., Answer], tmp_path: Path, twice: str
+) -> None:
+    """A column is ambiguous once a job uses it."""
+    names = ["id", "v", twice, twice] if twice != "v" else ["id", "v", "v"]
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        table = pa.table([[1, 2]] * len(names), names=names)
+        pq.write_table(table, tmp_path / folder / "a.parquet")
+    if twice == "w":
+        assert folders_agree(by, tmp_path).outcome.verdict is Verdict.MATCHED
+        return
+    with pytest.raises(PlanRefusedError, match="column 'v' more than once"):
+        folders_agree(by, tmp_path)
+
+
 def test_nanoseconds_are_values_keys_and_results_of_functions(ask: Ask) -> None:
     times = [{"name": name} for name in ("at", "local", "clock")]
     functions = [

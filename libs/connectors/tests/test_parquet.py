@@ -87,6 +87,27 @@ def test_columns_that_a_file_lacks_are_null_where_that_is_declared(
     assert filtered.rows() == [(1, "a", None)]
 
 
+@pytest.mark.parametrize(
+    ("values", "options"),
+    [([[1], [2], [3]], {}), ([[1], [2], ["x"]], {}), ([[1], [2], [[3]]], {}), ([[1]] * 3, MERGED)],
+)
+def test_every_column_of_a_name_that_stands_twice_is_listed(
+    open_files: Open, tmp_path: Path, values: list[list[object]], options: dict[str, object]
+) -> None:
+    """The plan refuses the name, and what stands beside it is read."""
+    pq.write_table(pa.table(values, names=["k", "v", "v"]), tmp_path / "a.parquet")
+    if options:
+        pq.write_table(pa.table([["z"], [2]], names=["v", "k"]), tmp_path / "b.parquet")
+    found = open_files(PARQUET, "*.parquet", options=options)
+    assert [column.name for column in found.schema.columns] == ["k", "v", "v"]
+    assert found.schema.undelivered == ()
+    beside = replace(found.scan, columns=found.scan.columns[:1])
+    assert list(found.connector.rows(beside)) == [(1,), (2,)][: 2 if options else 1]
+    extracted = found.connector.extract(beside, str(tmp_path / "extract"), lambda _: None)
+    assert pq.read_table(tmp_path / "extract").column("k").to_pylist()[0] == 1
+    assert extracted.extract is not None
+
+
 def test_one_column_in_two_types_is_refused_all_the_same(open_files: Open, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"n": ["1"], "v": [1]}), tmp_path / "b.parquet")

@@ -4,7 +4,8 @@ Engines read the pinned files themselves, so nothing is extracted here. Names of
 `day=2026-01-31` are columns, inferred as strictly as text is.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from datarecs_application.ports.comparing import ProbeStep, Read
 from datarecs_connectors.arrow_types import canonical_type, plain_rows
 from datarecs_connectors.errors import SchemaChangedError, SourceLimitError, column_difference
-from datarecs_connectors.extracting import Batches
+from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import filter_of
 from datarecs_connectors.parquet_files import (
@@ -90,11 +91,12 @@ class ParquetConnector:
             schema = schemas[0]
             _check_alike(source.name, files, schemas)
         zoneless = frozenset[str]().union(*(names for _, names in found))
-        undelivered = _undelivered(schema, zoneless)
+        repeated = _repeated(schema.names)
+        undelivered = _undelivered(schema, zoneless, repeated)
         columns = [
             _column(field, kind)
             for field in schema
-            if (kind := canonical_type(field.type)) is not None and field.name not in zoneless
+            if (kind := _kind(field, zoneless, repeated)) is not None
         ]
         if self.options.hive_partitions:
             columns += _hive_columns(files)
@@ -147,8 +149,11 @@ class ParquetConnector:
                     rows = kept_rows(wanted, columns, batch.num_rows)
                 yield table_of(labels, [taken(columns[name], rows) for name in names])
 
-    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:  # noqa: ARG002  nothing to bring
-        """Nothing is brought; engines read exactly the rows that the footers promise here."""
+    def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+        """Nothing is brought, unless Spark's own reader would refuse or skip a file.
+
+        Engines read exactly the rows that the footers promise here.
+        """
         rows, limits = sum(file.rows or 0 for file in _files(scan.pin)), scan.limits
         if rows > limits.max_rows:
             told = f"{rows} rows, more than {limits.max_rows} (max_rows)"
@@ -158,6 +163,8 @@ class ParquetConnector:
         if size > limits.max_bytes:
             told = f"{size} decoded bytes, more than {limits.max_bytes} (max_bytes)"
             raise SourceLimitError(scan.source, told)
+        if _has_repeated_names(scan.schema) or any(map(_is_skipped, _files(scan.pin))):
+            return write_extract(scan, self.batches(scan), directory, progress)
         return scan
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
@@ -204,13 +211,37 @@ class ParquetConnector:
                 stored = open_parquet(opened, place, dictionaries=repeated)
         for batch in read_batches(stored, place, rows=BATCH_ROWS, columns=columns):
             # Columns come in the file's order.
-            yield batch.select([name for name in columns if name in batch.schema.names])
+            places = (batch.schema.get_all_field_indices(name)[:1] for name in columns)
+            yield batch.select([place for found in places for place in found])
 
 
 def _files(pin: Pin) -> tuple[PinnedFile, ...]:
     if not isinstance(pin, FileList):
         raise TypeError("a file source is pinned by its files")
     return pin.files
+
+
+def _is_skipped(file: PinnedFile) -> bool:
+    """Spark takes such names for those of unfinished files."""
+    name = file.path.rpartition("/")[2]
+    return name.startswith(("_", ".")) or name.endswith("._COPYING_")
+
+
+def _has_repeated_names(schema: SourceSchema) -> bool:
+    return bool(_repeated(column.name for column in schema.columns))
+
+
+def _repeated(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name, times in Counter(names).items() if times > 1)
+
+
+def _kind(
+    field: pa.Field, zoneless: frozenset[str], repeated: frozenset[str]
+) -> CanonicalType | None:
+    """Of a name that stands twice every column is listed, whatever its type: none is ever read."""
+    if field.name in repeated:
+        return canonical_type(field.type) or types.TEXT
+    return None if field.name in zoneless else canonical_type(field.type)
 
 
 def _column(field: pa.Field, kind: CanonicalType) -> SourceColumn:
@@ -227,11 +258,14 @@ def _zoneless(file: pq.ParquetFile) -> frozenset[str]:
     return frozenset(name for name in names if any(each.startswith(f"{name}.") for each in paths))
 
 
-def _undelivered(schema: pa.Schema, zoneless: frozenset[str]) -> tuple[tuple[str, str], ...]:
+def _undelivered(
+    schema: pa.Schema, zoneless: frozenset[str], repeated: frozenset[str]
+) -> tuple[tuple[str, str], ...]:
     words = {
         field.name: _INT96 if field.name in zoneless else str(field.type)
         for field in schema
-        if field.name in zoneless or pat.is_nested(field.type) or not canonical_type(field.type)
+        if field.name not in repeated
+        and (field.name in zoneless or pat.is_nested(field.type) or not canonical_type(field.type))
     }
     return tuple(words.items())
 
@@ -279,13 +313,15 @@ def _check_alike(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.
 def _merged(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Every column that some file has; one that another file lacks may be NULL.
 
-    Raises SchemaChangedError where two files have it in two types.
+    A name that stands twice in one file stands twice. Raises SchemaChangedError where two files
+    have a column in two types.
     """
+    repeated = frozenset[str]().union(*(_repeated(schema.names) for schema in schemas))
     found: dict[str, tuple[pa.Field, str]] = {}
     for file, schema in zip(files, schemas, strict=True):
         for field in schema:
             known, first = found.setdefault(field.name, (field, file.path))
-            if known.type != field.type:
+            if known.type != field.type and field.name not in repeated:
                 names, told = (first, file.path), f"{known}; {field}"
                 raise SchemaChangedError(source, names, told, remedy="read them as two sources")
     everywhere = set.intersection(*(set(schema.names) for schema in schemas))
@@ -293,7 +329,7 @@ def _merged(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schem
         field if field.name in everywhere else field.with_nullable(True)  # noqa: FBT003 - pyarrow's own
         for field, _ in found.values()
     ]
-    return pa.schema(fields)
+    return pa.schema([*fields, *(field for field in fields if field.name in repeated)])
 
 
 def _difference(one: pa.Schema, other: pa.Schema) -> str:

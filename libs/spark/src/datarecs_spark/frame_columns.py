@@ -48,7 +48,12 @@ def failures() -> Iterator[None]:
 
 def scan(source: KernelSource) -> pl.LazyFrame:
     """The rows that the stage looks at, in the order of the files."""
-    rows = pl.scan_parquet(list(source.files), glob=False, hive_partitioning=False)
+    rows = pl.scan_parquet(
+        list(source.files),
+        glob=False,
+        hive_partitioning=False,
+        use_statistics=not any(each.reads_texts for each in source.conditions),
+    )
     return rows.filter(*map(frame_condition, source.conditions))
 
 

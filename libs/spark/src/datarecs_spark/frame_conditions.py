@@ -25,6 +25,7 @@ from datarecs_core.comparison.condition_tree import (
     Operand,
 )
 from datarecs_core.comparison.exact_conditions import Digits
+from datarecs_core.jobs.types import TypeKind
 from datarecs_spark.kernel_conditions import EPOCH, MOMENTS
 from datarecs_spark.kernel_work import KernelCondition
 from datarecs_spark.native_errors import NotNativeError
@@ -62,6 +63,8 @@ def _operand(condition: KernelCondition, operand: Operand, digits: Digits | None
     column = pl.col(condition.names[operand.name])
     if digits is not None:
         return column.cast(_decimal(digits))
+    if condition.reads_texts and condition.exact.types[operand.name].kind is TypeKind.TEXT:
+        return column + pl.lit("")
     is_moment = condition.exact.types[operand.name].kind in MOMENTS
     return column.cast(pl.Int64) if is_moment else column
 

@@ -46,12 +46,13 @@ class Conditions:
         kinds = {each.name: each.type for each in scan.columns if named[each.name] is not None}
         before = None if scan.extract is not None else _read(scan.filter, own, scan)
         behind = _read(stage.where, kinds, scan)
+        is_raw = scan.extract is None
         types = {} if before is None else dict(before.types)
         if behind is not None:
             types |= {str(named[name]): kind for name, kind in behind.types.items()}
         return cls(
-            filter=None if before is None else kernel_condition(before, {}),
-            where=None if behind is None else kernel_condition(behind, named),
+            filter=None if before is None else kernel_condition(before, {}, reads_texts=is_raw),
+            where=None if behind is None else kernel_condition(behind, named, reads_texts=is_raw),
             types=types,
         )
 
@@ -65,9 +66,19 @@ def _read(
         raise NotNativeError(f"a condition over {scan.source} is Spark's SQL: {cause}") from cause
 
 
-def kernel_condition(exact: ExactCondition, named: Mapping[str, str | None]) -> KernelCondition:
-    """In both languages, over physical columns by their logical names."""
+def kernel_condition(
+    exact: ExactCondition, named: Mapping[str, str | None], *, reads_texts: bool = False
+) -> KernelCondition:
+    """In both languages, over physical columns by their logical names.
+
+    Args:
+        exact: the condition.
+        named: physical names by logical ones, where they differ.
+        reads_texts: nobody has checked the texts; one that is INVALID must end the kernel's work.
+    """
     names = {each: named.get(each) or each for each in exact.types}
+    kinds = {each.kind for each in exact.types.values()}
+    reads_texts = reads_texts and TypeKind.TEXT in kinds
 
     def operand(given: Operand, digits: Digits | None) -> str:
         if not isinstance(given, Column):
@@ -75,9 +86,15 @@ def kernel_condition(exact: ExactCondition, named: Mapping[str, str | None]) -> 
         column = quoted(names[given.name])
         if digits is not None:
             return _as_decimal(column, digits)
+        if reads_texts and exact.types[given.name].kind is TypeKind.TEXT:
+            return f"CASE WHEN strlen({column}) >= 0 THEN {column} || '' END"
         return f"epoch_us({column})" if exact.types[given.name].kind in MOMENTS else column
 
-    return KernelCondition(sql=exact.sql(operand), exact=exact, names=names)
+    sql = exact.sql(operand)
+    if reads_texts:
+        # DuckDB leaves row groups out by comparisons alone, not by CASE.
+        sql = f"CASE WHEN {sql} THEN TRUE ELSE FALSE END"
+    return KernelCondition(sql=sql, exact=exact, names=names, reads_texts=reads_texts)
 
 
 def _as_decimal(sql: str, digits: Digits) -> str:

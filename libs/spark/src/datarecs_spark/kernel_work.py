@@ -55,6 +55,8 @@ class KernelCondition:
     exact: ExactCondition = field(hash=False)
     names: Mapping[str, str] = field(hash=False)
     """Physical names by those of the condition."""
+    reads_texts: bool = False
+    """Texts of files may be INVALID: all are read, whatever statistics say, which then fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

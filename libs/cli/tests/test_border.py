@@ -27,6 +27,7 @@ from datarecs_testing.scripted_api import (
 HOSTILE = (
     "a\x1b[2J\x1b]8;;http://evil.example\x07link\x1b]8;;\x07"  # erases, links
     "\x1b[31mred\r overwritten\x08\x00\x7f\x9b2J"  # colours, overwrites, C1, DEL
+    "\x1b[31mclosed\x1b[0m"  # as our own colours are
     "\u202eevil\u2066\u200b [red]x[/] |b"  # bidi controls, invisible, markup
 )
 FORMS = ("table", "md", "csv", "name", "yaml", "json", "jsonl")
@@ -171,6 +172,10 @@ def test_yaml_and_json_read_back_as_what_the_server_said(
 def test_our_own_colours_and_the_moving_line_pass() -> None:
     for own in ("\x1b[32m● MATCHED\x1b[0m", f"{CLEAR}reading", f"{CLEAR}\x1b[36m━━\x1b[0m 3 s\n"):
         assert harmless(own) == own
+
+
+def test_a_closed_colour_that_hides_is_shown() -> None:
+    assert harmless("\x1b[8mhidden\x1b[0m") == "\\x1b[8mhidden\\x1b[0m"
 
 
 @pytest.mark.parametrize("text", ["\x1b[31mopen", "\x1b[0m", f"x{CLEAR}", "\x1b]0;title\x07"])

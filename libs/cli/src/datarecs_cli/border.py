@@ -16,8 +16,10 @@ from datarecs_cli.error_text import plain
 
 CLEAR = "\r\x1b[K"
 """Goes back to the start of the line and empties it; at the start of a moving line alone."""
-_COLOURED = re.compile(r"\x1b\[[0-9;]{1,12}m[^\x1b\n]*\x1b\[0m")
-"""A text between a colour and its end: the terminal is as it was before."""
+_COLOURED = re.compile(
+    r"\x1b\[(?:[1-4]|3[1-7]|9[0-7])(?:;(?:[1-4]|3[1-7]|9[0-7]))*m[^\x1b\n]*\x1b\[0m"
+)
+"""A text between a colour, none that hides it, and its end: the terminal is as it was before."""
 
 
 class Border:

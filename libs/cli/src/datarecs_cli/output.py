@@ -225,7 +225,9 @@ def print_list(
         case Output.YAML:
             _put(as_yaml({"items": list(items)}))
         case Output.CSV:
-            _put(as_csv(columns, items), raw_stdout())
+            text, target = as_csv(columns, items), raw_stdout()
+            # A program reads the bytes of a value; a person at a terminal sees its escapes.
+            _put(plain(text) if target is sys.stdout and target.isatty() else text, target)
         case Output.MD:
             _put(as_markdown(columns, items))
         case Output.NAME:

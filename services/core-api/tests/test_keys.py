@@ -91,6 +91,12 @@ class TestANewKey:
         assert line.detail == {"permission": "resource.write", "route": "POST /api/v1/keys"}
 
     @pytest.mark.case("X14")
+    def test_takes_a_whole_number_however_it_is_written(self, house: MemoryApiHouse) -> None:
+        ana = house.caller()
+        assert made(ana, expires_days=2.0)["expires_at"] == made(ana, expires_days=2)["expires_at"]
+        half = ana.post("/api/v1/keys", json={"name": "ci", "expires_days": 2.5})
+        assert half.json()["errors"][0]["pointer"] == "/expires_days"
+
     def test_expires_no_later_than_its_maker(self, house: MemoryApiHouse) -> None:
         maker = house.bearing(house.key(lasts=timedelta(days=10)))
         assert made(maker)["expires_at"] == "2026-01-25T12:00:00.000000Z"

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Generic, TypeVar
 from uuid import UUID
 
@@ -62,6 +63,12 @@ def _uuid(value: object) -> UUID:
     return found
 
 
+def _whole(value: object) -> object:
+    """JSON Schema counts 2.0 among the integers; the reader of bodies keeps it as a decimal."""
+    is_whole = isinstance(value, Decimal) and value == value.to_integral_value()
+    return int(value) if isinstance(value, Decimal) and is_whole else value
+
+
 def _instant(value: object) -> datetime:
     if not isinstance(value, str) or not _INSTANT.fullmatch(value):
         raise ValueError("not a time such as 2026-01-31T12:00:00Z, with its offset")
@@ -76,6 +83,8 @@ ShortText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_
 Name = Annotated[str, Query(pattern=NAME_PATTERN)]
 Namespace = Annotated[str, Query(pattern=NAME_PATTERN, description="A project of the tenant.")]
 CanonicalUuid = Annotated[UUID, BeforeValidator(_uuid)]
+WHOLE = BeforeValidator(_whole)
+"""Beside an int, behind its bounds: also written 2.0."""
 Instant = Annotated[datetime, BeforeValidator(_instant)]
 """RFC 3339 with an offset; aware."""
 

@@ -21,7 +21,7 @@ from datarecs_core.notation import parse_duration
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.start import TriggerRun
 from datarecs_core.values import JobId, RunId
-from datarecs_core_api.inputs import In, ShortText
+from datarecs_core_api.inputs import WHOLE, In, ShortText
 from datarecs_core_api.problems import Fault, input_fault, invalid
 from datarecs_specs.documents import job_of
 
@@ -48,7 +48,7 @@ class TriggerIn(In):
     """By name; the job declares their types."""
     deadline: Annotated[str, Field(max_length=32)] | None = None
     """ISO 8601, PT1M to PT24H, over all attempts."""
-    priority: Annotated[int, Field(ge=0, le=9)] | None = None
+    priority: Annotated[int, Field(ge=0, le=9), WHOLE] | None = None
     """0 to 9; 0 goes first."""
     reason: ShortText | None = None
     """Stored on the run, in `run.triggered` and in the audit."""

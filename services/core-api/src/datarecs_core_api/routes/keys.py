@@ -19,7 +19,7 @@ from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
-from datarecs_core_api.inputs import In, JsonBody, Sent
+from datarecs_core_api.inputs import WHOLE, In, JsonBody, Sent
 from datarecs_core_api.outputs import KeyOnce, KeyOut, Page
 from datarecs_core_api.problems import ProblemError, input_fault, invalid, not_found
 from datarecs_core_api.published_types import KeyIdPath
@@ -41,7 +41,7 @@ class KeyIn(In):
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=64)] | None = None
     """Permissions; all of the maker's when absent."""
-    expires_days: Annotated[int, Field(ge=1, le=366)] | None = None
+    expires_days: Annotated[int, Field(ge=1, le=366), WHOLE] | None = None
     """When absent 90 days, or until the maker expires if that is earlier."""
 
 

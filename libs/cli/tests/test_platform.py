@@ -250,7 +250,7 @@ def test_a_stop_leaves_no_process_and_a_clean_database(
     command.send_signal(number)
     said = platform.end_of_output()
     assert (command.returncode, "stopped" in said) == (code, True)
-    assert not any(identity.is_alive() for identity in parts.values())
+    assert [name for name, identity in parts.items() if identity.is_alive()] == []
     assert "database system is shut down" in log.read_text()[begins_at:]
     assert platform.state.phase is Phase.STOPPED
 
@@ -314,7 +314,7 @@ def test_a_detached_platform_lives_on_until_it_is_stopped(installed: Installatio
     parts = installed.state.parts
     assert all(identity.is_alive() for identity in parts.values())
     assert installed.run("down").returncode == 0
-    assert not any(identity.is_alive() for identity in parts.values())
+    assert [name for name, identity in parts.items() if identity.is_alive()] == []
 
 
 @pytest.mark.case("K08")

@@ -158,9 +158,12 @@ def _supervise(platform: Platform) -> ExitCode:
     signal.signal(signal.SIGHUP, on_signal)
     try:
         platform.bring_up()
-        _correct_demo(platform)
-        print(_banner(platform), flush=True)
-        platform.watch()
+        try:
+            _correct_demo(platform)
+            print(_banner(platform), flush=True)
+            platform.watch()
+        finally:  # also when a stop comes before the watch begins
+            platform.bring_down()
     except KeyboardInterrupt:
         if not asked_politely:
             current().say("stopped")

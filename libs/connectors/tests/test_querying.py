@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
     StatementTimeoutError,
 )
+from datarecs_connectors.query_tree import first_other_relation, tree_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.logical import logical_source, query_source
 from datarecs_core.jobs.definition import Limits, Source
@@ -161,6 +163,20 @@ def test_nothing_but_the_source_is_in_reach(answer: Answer, tmp_path: Path, quer
     assert not list(tmp_path.rglob("stolen*"))
 
 
+def test_no_with_part_can_have_the_name_of_a_relation_of_the_engine() -> None:
+    """The prefixes cover every view that DuckDB brings, so that a new release cannot add a door."""
+    with duckdb.connect() as database:
+        views = database.execute(
+            "SELECT view_name FROM duckdb_views() WHERE internal"
+            " AND schema_name NOT IN ('information_schema', 'pg_catalog')"
+        ).fetchall()
+        assert len(views) > 5
+        for (name,) in views:
+            tree = tree_of(f"with {name} as (select 1) select * from {name}", database)  # noqa: S608  the engine's own names
+            assert tree is not None
+            assert first_other_relation(tree, "lake"), name
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -191,8 +207,8 @@ def test_a_query_ends_with_the_deadline_of_its_source(answer: Answer) -> None:
 def test_a_disk_too_full_for_a_query_is_not_told_as_a_fault_of_the_query(
     answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tight = {**walled_query._SETTINGS, "memory_limit": "64MiB"}  # noqa: SLF001  all the others as they are
-    monkeypatch.setattr(walled_query, "_SETTINGS", tight)
+    tight = {**walled_query.SETTINGS, "memory_limit": "64MiB"}
+    monkeypatch.setattr(walled_query, "SETTINGS", tight)
     with pytest.raises(OSError, match="No space left on device"):
         answer("SELECT sha256(id::text || n) t FROM lake, generate_series(500000) s(n) ORDER BY t")
 

@@ -17,6 +17,7 @@ from datarecs_connectors.errors import QueryFailedError
 from datarecs_connectors.extracting import Batches
 from datarecs_connectors.full_disk import check_disk
 from datarecs_connectors.typed_text import INVALID, TypedColumn, arrow_type, table_of
+from datarecs_connectors.walled_query import SETTINGS, WALLS
 from datarecs_core.comparison.computing import CONDITION, typed_condition, typed_over, types_of
 from datarecs_core.comparison.condition import is_plain
 from datarecs_core.comparison.expressions.entry import Dialect
@@ -30,19 +31,6 @@ _BATCH, _BROKEN = "batch", "broken"
 _JOINS = {"and": " AND ", "or": " OR "}
 _ROWS = 100_000
 _MICROS = pa.timestamp("us")
-_WALLS = (
-    "SET TimeZone = 'UTC'",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "threads": 1,
-    "memory_limit": "512MiB",
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "allow_community_extensions": False,
-    "python_enable_replacements": False,
-}
 
 
 def computed_batches(scan: Scan, read: Callable[[Scan], Batches]) -> Batches:
@@ -163,10 +151,10 @@ class _Database:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._connection = duckdb.connect(config=_SETTINGS)
+        self._connection = duckdb.connect(config=dict(SETTINGS))
 
     def __enter__(self) -> Self:
-        for wall in _WALLS:
+        for wall in WALLS:
             self._connection.execute(wall)
         return self
 

@@ -34,12 +34,12 @@ _INTERRUPT_AGAIN_S = 0.1
 _ROWS = "$rows"
 """No source has this name."""
 _ONE_SELECT = "a query is exactly one SELECT, without parameters of its own"
-_WALLS = (
+WALLS = (  # also those of `computing`: one place says how a database is cut off
     "SET TimeZone = 'UTC'",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
+SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "512MiB",
     "autoinstall_known_extensions": False,
@@ -66,7 +66,7 @@ class WalledQuery:
         load: Callable[[], Iterator[pa.RecordBatch]] | None = None,
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """One table, named as the source; behind its walls once what there is to load is there."""
-        settings = {**_SETTINGS, "temp_directory": f"{scratch}/spill"}
+        settings = {**SETTINGS, "temp_directory": f"{scratch}/spill"}
         with duckdb.connect(config=settings) as database, self._told(), self._timed(database):
             fields = [
                 (each.name, _held(each)) for each in schema.columns if is_single(each, schema)
@@ -78,7 +78,7 @@ class WalledQuery:
                 database.register(_ROWS, batch.select(form.names).cast(form))
                 database.execute(f"INSERT INTO {table} SELECT * FROM {_quoted(_ROWS)}")  # noqa: S608 - quoted
             database.unregister(_ROWS)
-            for wall in _WALLS:
+            for wall in WALLS:
                 database.execute(wall)
             yield database
 

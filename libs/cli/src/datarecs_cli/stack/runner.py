@@ -67,7 +67,7 @@ class Platform:
         self._tenant_id = ""
         self._broker_password: str | None = None
         self.supervisor = Supervisor(
-            changed=self._remember_parts, restarting=self._tell_restart, policy=options.policy
+            changed=self._remember_parts, restarting=self._report_restart, policy=options.policy
         )
 
     @property
@@ -154,7 +154,7 @@ class Platform:
     def _remember_parts(self, parts: Mapping[str, Identity]) -> None:
         self._remember(parts=parts)
 
-    def _tell_restart(self, restart: Restart) -> None:
+    def _report_restart(self, restart: Restart) -> None:
         self._report.note(restart.words)
         self._remember(restarts={**self._state.restarts, restart.part: restart.words})
 

@@ -14,7 +14,7 @@ from datarecs_cli.config import NoServerKnownError, ServerNotTrustedError
 from datarecs_cli.local.faults import TooLittleMemoryError
 from datarecs_cli.what_if import JudgeRefusedError
 from datarecs_connectors.errors import SchemaChangedError
-from datarecs_core.comparison.faults import NothingExecutedError, PlanRefusedError
+from datarecs_core.comparison.planning.faults import NothingExecutedError, PlanRefusedError
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.delivery import RunNotFinishedError
 from datarecs_core.errors.faults import Fault, dotted

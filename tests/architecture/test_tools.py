@@ -86,7 +86,7 @@ def test_a_forgotten_arm_is_named_by_the_type_check(tmp_path: Path) -> None:
 def test_a_float_among_measures_is_a_type_error(tmp_path: Path) -> None:
     exact = "EXACT.multiply(gap.size, HUNDRED)"
     told = checked_with(
-        CORE / "comparison/tolerance.py", exact, "float(gap.size) * 100.0", tmp_path
+        CORE / "comparison/planning/tolerance.py", exact, "float(gap.size) * 100.0", tmp_path
     )
     assert 'incompatible type "float"; expected "Decimal"' in told
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 
-from datarecs_core.comparison.plan import PRESENCE
+from datarecs_core.comparison.planning.plan import PRESENCE
 from datarecs_core.jobs.definition import Dimension, Measure, Stage
 from datarecs_core.jobs.vocabulary import Function, StageType, Strategy
 from datarecs_testing.figures import page, replace_part

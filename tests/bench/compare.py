@@ -31,10 +31,10 @@ from datarecs_application.opening import Opened, opened_sources
 from datarecs_cli.stack import classes, java
 from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.plan import PRESENCE, ComparisonPlan
-from datarecs_core.comparison.planner import PlanRequest, plan_comparison
-from datarecs_core.comparison.results import StageResults
+from datarecs_core.comparison.planning.plan import PRESENCE, ComparisonPlan
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.jobs.definition import (
     Dimension,
     Execution,

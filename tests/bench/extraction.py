@@ -24,7 +24,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from datarecs_connectors.registry import open_connector
-from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.comparison.planning.scan import Scan, ScanColumn
 from datarecs_core.jobs.definition import Partition, Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import (

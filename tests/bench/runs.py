@@ -13,8 +13,8 @@ from uuid import UUID
 from datarecs_application.comparison import Means, Question, answer
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import Execution, ReconciliationJob, Source
 from datarecs_core.jobs.spec_hash import spec_hash

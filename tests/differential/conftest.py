@@ -10,8 +10,8 @@ import pytest
 from datarecs_application.comparison import Answer, Means, Question, answer
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.extracted import rows_of
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_memory.engine import MemoryEngine

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from datarecs_application.child_frames import FINISHED, READY, RUN, Reader
 from datarecs_application.stopping import Stopping
-from datarecs_core.comparison.differences import difference_bytes
+from datarecs_core.comparison.results.differences import difference_bytes
 from datarecs_core.documents import to_document
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.hashing import canonical_json

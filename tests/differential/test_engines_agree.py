@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, note, settings
 
-from datarecs_core.comparison.results import Difference, StageResults
+from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.vocabulary import StageType
 from datarecs_runtime.environment import process_environment

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.scan import FileList
+from datarecs_core.comparison.planning.scan import FileList
 from datarecs_core.jobs.definition import (
     ColumnRules,
     Normalize,

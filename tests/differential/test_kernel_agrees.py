@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import MeasureResult, StageResults
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import MeasureResult, StageResults
 from datarecs_runtime.environment import process_environment
 from datarecs_spark import kernel_frames
 from datarecs_spark.kept_rows import is_plain, judged

@@ -28,8 +28,8 @@ from pyiceberg.types import (
 from datarecs_application.comparison import Answer
 from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.registry import open_connector
-from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.planning.faults import PlanRefusedError
+from datarecs_core.comparison.results.results import Verdict
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import Strategy

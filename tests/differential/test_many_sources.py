@@ -18,10 +18,10 @@ from datarecs_application.comparison import Means, Question, answer
 from datarecs_application.ports.comparing import Connector, Engine, Read
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.run_json import Sealing, proof_document
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.proof.run_json import Sealing, proof_document
+from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.vocabulary import CompareTo, Function, SourceKind

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_runtime.environment import process_environment
 from datarecs_spark import kept_rows, narrowing

@@ -14,8 +14,8 @@ import pytest
 from datarecs_application.comparison import Answer
 from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.results import Verdict
-from datarecs_core.comparison.run_json import Sealing, proof_document
+from datarecs_core.comparison.proof.run_json import Sealing, proof_document
+from datarecs_core.comparison.results.results import Verdict
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Source

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from datarecs_core.comparison.canonical import Tag
+from datarecs_core.comparison.values.canonical import Tag
 from datarecs_testing.conformance.canonical import published
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/canonical-values.md"

@@ -17,7 +17,7 @@ import pytest
 import datarecs_core
 from datarecs_cli.commands.errors import catalogue
 from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS
-from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.results.results import Verdict
 from datarecs_core.errors.base import ErrorCode, RunErrorCode
 from datarecs_core.jobs.vocabulary import StageType, ToleranceType
 from datarecs_core.notifications.mail import MailState

@@ -19,7 +19,7 @@ from datarecs_application.ports.state import LeasedRun
 from datarecs_application.warm_child import WarmChild
 from datarecs_cli.stack import classes
 from datarecs_cli.stack.java import Java
-from datarecs_core.comparison.scan import Pin
+from datarecs_core.comparison.planning.scan import Pin
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig

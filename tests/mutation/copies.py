@@ -32,17 +32,17 @@ SUITES = (
     Suite(
         name="values",
         modules=(
-            "agreement",
-            "aggregating",
-            "canonical",
-            "float32",
-            "json_form",
-            "normalizing",
-            "preparing",
-            "results",
-            "tolerance",
-            "translating",
-            "verdict",
+            "oracle.agreement",
+            "oracle.aggregating",
+            "values.canonical",
+            "values.float32",
+            "values.json_form",
+            "values.normalizing",
+            "values.preparing",
+            "results.results",
+            "planning.tolerance",
+            "values.translating",
+            "results.verdict",
         ),
         tests=("libs/core/tests/comparison",),
     ),
@@ -71,7 +71,7 @@ def copy_of_core(folder: Path, suite: Suite) -> None:
     ignored = ignore_patterns("__pycache__", ".hypothesis")
     copytree(ROOT / "libs/core" / CORE, folder / CORE, ignore=ignored)
     for name in suite.modules:
-        module = folder / CORE / f"comparison/{name}.py"
+        module = folder / CORE / f"comparison/{name.replace('.', '/')}.py"
         module.write_text(plain(module.read_text(encoding="utf-8")), encoding="utf-8")
     for name in suite.tests:
         tests, copy = ROOT / name, folder / "tests" / name

@@ -79,11 +79,13 @@ def outcomes(folder: Path, suite: Suite) -> list[Mutant]:
 
 
 def _of_module(folder: Path, module: str) -> Iterator[Mutant]:
-    mutated = folder / "mutants" / CORE / f"comparison/{module}.py"
+    mutated = folder / "mutants" / CORE / f"comparison/{module.replace('.', '/')}.py"
     codes = json.loads(Path(f"{mutated}.meta").read_text(encoding="utf-8"))["exit_code_by_key"]
     spans = json.loads(Path(f"{mutated}.spans").read_text(encoding="utf-8"))["spans"]
     lines = mutated.read_text(encoding="utf-8").splitlines()
-    begins = _begins((folder / CORE / f"comparison/{module}.py").read_text(encoding="utf-8"))
+    begins = _begins(
+        (folder / CORE / f"comparison/{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+    )
     for name, code in codes.items():
         mutant = name.rpartition(".")[2]
         original = f"{mutant.partition(_MARK)[0]}{_MARK}orig"

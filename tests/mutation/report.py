@@ -51,7 +51,8 @@ def reasons() -> dict[Change, str]:
     found: dict[Change, str] = {}
     for entry in tomllib.loads(REASONS.read_text(encoding="utf-8"))["equivalent"]:
         for place, changes in entry["at"].items():
-            module, _, function = place.partition(".")
+            room, name, function = place.split(".", 2)
+            module = f"{room}.{name}"
             for before, after in changes:
                 change = Change(module=module, function=function, before=before, after=after)
                 if change in found:
@@ -80,7 +81,7 @@ def _entry(mutant: Mutant) -> str:
     change = mutant.change
     place = f"{change.module}.{change.function}"
     return (
-        f"# {change.module}.py:{mutant.line} {mutant.status} ({mutant.name})\n"
+        f"# {change.module.replace('.', '/')}.py:{mutant.line} {mutant.status} ({mutant.name})\n"
         f'"{place}" = [[{_quoted(change.before)}, {_quoted(change.after)}]]'
     )
 
@@ -127,7 +128,9 @@ def _survivors(found: Sequence[Mutant], known: Mapping[Change, str]) -> list[str
     lines = ["## Survivors, by the reason why they make no difference", ""]
     for why, places in by_reason.items():
         lines += [f"**{why}**", ""]
-        lines += [f"- `{module}.py:{line}` {told}" for module, line, told in places]
+        lines += [
+            f"- `{module.replace('.', '/')}.py:{line}` {told}" for module, line, told in places
+        ]
         lines.append("")
     return lines
 

@@ -31,7 +31,7 @@ from datarecs_connectors import private_places
 from datarecs_connectors.file_tree import Identity
 from datarecs_connectors.locations import TenantRoots
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.scan import Scan, ScanColumn, SourceSchema
+from datarecs_core.comparison.planning.scan import Scan, ScanColumn, SourceSchema
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Limits, Source

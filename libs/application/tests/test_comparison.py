@@ -19,12 +19,12 @@ from datarecs_application.ports.comparing import Connector, Progress
 from datarecs_application.ports.outside import Wake
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.payload import ComparisonPayload
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.results import StageResults, Verdict
-from datarecs_core.comparison.run_json import Sealing, proof_hash, run_document
-from datarecs_core.comparison.scan import FileList, Pin, Scan
-from datarecs_core.comparison.verification import verify_document
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.scan import FileList, Pin, Scan
+from datarecs_core.comparison.proof.run_json import Sealing, proof_hash, run_document
+from datarecs_core.comparison.proof.verification import verify_document
+from datarecs_core.comparison.results.payload import ComparisonPayload
+from datarecs_core.comparison.results.results import StageResults, Verdict
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import (

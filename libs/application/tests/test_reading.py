@@ -6,9 +6,9 @@ from typing import Any
 
 from datarecs_application.ports.comparing import Read
 from datarecs_application.reading import Reading
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.pushdown import MAX_KEYS, NotPushedError
-from datarecs_core.comparison.scan import Extract, Groups, Only, Scan
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.pushdown import MAX_KEYS, NotPushedError
+from datarecs_core.comparison.planning.scan import Extract, Groups, Only, Scan
 from datarecs_core.jobs.definition import Stage
 from datarecs_core.jobs.vocabulary import OnUnmatched, StageType, Strategy
 from datarecs_testing.comparisons import a_measure, aggregate_by, rows_by

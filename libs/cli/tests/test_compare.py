@@ -15,8 +15,14 @@ import pytest
 
 from datarecs_cli.local.engines import EngineChoice, cells_of, chosen, heap_of
 from datarecs_cli.main import run
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan, StrategyChoice
-from datarecs_core.comparison.scan import FileList, PinnedFile, Scan, ScanColumn, SourceSchema
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan, StrategyChoice
+from datarecs_core.comparison.planning.scan import (
+    FileList,
+    PinnedFile,
+    Scan,
+    ScanColumn,
+    SourceSchema,
+)
 from datarecs_core.jobs.types import INT
 from datarecs_core.jobs.vocabulary import SourceKind, StageType, Strategy
 from datarecs_reports.differences import DifferenceFilter, read_differences

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.main import run
-from datarecs_core.comparison.row_digests import Leaf, merkle_root
+from datarecs_core.comparison.results.row_digests import Leaf, merkle_root
 from datarecs_reports.digest_file import digest_file, read_digests
 
 Shown = pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ import pytest
 
 from datarecs_application.ports.comparing import Connector, HeldPin, Read
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
+from datarecs_core.comparison.planning.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind

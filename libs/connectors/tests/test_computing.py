@@ -14,14 +14,20 @@ from datarecs_connectors.errors import QueryFailedError
 from datarecs_connectors.extracted import typed_rows
 from datarecs_connectors.extracting import Batches
 from datarecs_connectors.typed_text import TypedColumn, arrow_type, table_of
-from datarecs_core.comparison.canonical import Tag, Value
-from datarecs_core.comparison.computing import computed_column
 from datarecs_core.comparison.expressions.functions import ENTRIES
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import Call, nodes_of
-from datarecs_core.comparison.logical import expression_faults, logical_source
-from datarecs_core.comparison.scan import FileList, Scan, ScanColumn, SourceColumn, SourceSchema
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.planning.computing import computed_column
+from datarecs_core.comparison.planning.logical import expression_faults, logical_source
+from datarecs_core.comparison.planning.scan import (
+    FileList,
+    Scan,
+    ScanColumn,
+    SourceColumn,
+    SourceSchema,
+)
+from datarecs_core.comparison.values.canonical import Tag, Value
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.jobs.definition import ColumnMapping
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind

@@ -24,8 +24,8 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.file_tree import FileTree
-from datarecs_core.comparison.canonical import canonical_text
-from datarecs_core.comparison.translating import Invalid, canonical
+from datarecs_core.comparison.values.canonical import canonical_text
+from datarecs_core.comparison.values.translating import Invalid, canonical
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind

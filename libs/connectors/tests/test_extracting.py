@@ -12,8 +12,8 @@ import pytest
 
 from datarecs_connectors.errors import QueryFailedError, SourceLimitError
 from datarecs_connectors.extracting import Part, Readers, write_extract, write_together
-from datarecs_core.comparison.faults import ValueTooLargeError
-from datarecs_core.comparison.scan import Scan, SourceSchema
+from datarecs_core.comparison.planning.faults import ValueTooLargeError
+from datarecs_core.comparison.planning.scan import Scan, SourceSchema
 from datarecs_core.jobs.definition import DEFAULT_LIMITS, Limits
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_testing.tables import a_table

@@ -48,10 +48,10 @@ from datarecs_connectors.errors import SourceUnsupportedError
 from datarecs_connectors.extracted import extracted_rows
 from datarecs_connectors.iceberg import deletes
 from datarecs_connectors.registry import open_connector
-from datarecs_core.comparison.canonical import canonical_text
-from datarecs_core.comparison.logical import LogicalSource, logical_source, query_source
-from datarecs_core.comparison.scan import Pin, Scan
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.planning.logical import LogicalSource, logical_source, query_source
+from datarecs_core.comparison.planning.scan import Pin, Scan
+from datarecs_core.comparison.values.canonical import canonical_text
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Snapshot, Source
 from datarecs_core.jobs.vocabulary import SourceKind

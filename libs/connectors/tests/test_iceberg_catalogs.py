@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from pyiceberg.table import Table
 
 from datarecs_connectors.registry import open_connector
-from datarecs_core.comparison.scan import TableSnapshot
+from datarecs_core.comparison.planning.scan import TableSnapshot
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Source

@@ -18,8 +18,8 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.json_lines import MAX_LINE_BYTES, MAX_VALUE_BYTES
-from datarecs_core.comparison.canonical import canonical_text
-from datarecs_core.comparison.translating import Invalid, canonical
+from datarecs_core.comparison.values.canonical import canonical_text
+from datarecs_core.comparison.values.translating import Invalid, canonical
 from datarecs_core.jobs.vocabulary import SourceKind
 
 Open = Callable[..., Any]

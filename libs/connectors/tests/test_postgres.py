@@ -29,12 +29,12 @@ from datarecs_connectors.errors import (
 )
 from datarecs_connectors.extracted import extracted_rows, rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.canonical import encode, number
-from datarecs_core.comparison.logical import logical_source, mapping_faults
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import StageResults, Verdict
-from datarecs_core.comparison.scan import ExportedSnapshot, Scan, ScanColumn
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.planning.logical import logical_source, mapping_faults
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import ExportedSnapshot, Scan, ScanColumn
+from datarecs_core.comparison.results.results import StageResults, Verdict
+from datarecs_core.comparison.values.canonical import encode, number
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import (
     ColumnMapping,

@@ -10,9 +10,9 @@ from psycopg import sql
 
 from datarecs_connectors.errors import QueryFailedError
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.canonical import Value
-from datarecs_core.comparison.logical import logical_source
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.planning.logical import logical_source
+from datarecs_core.comparison.values.canonical import Value
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import ColumnMapping, Source
 from datarecs_core.jobs.types import TypeKind

@@ -12,8 +12,8 @@ import pytest
 
 from datarecs_connectors.postgres_statements import statement_of
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.pushdown import NotPushedError
-from datarecs_core.comparison.scan import Groups, Keys, Only, Partial, Scan, ScanColumn
+from datarecs_core.comparison.planning.pushdown import NotPushedError
+from datarecs_core.comparison.planning.scan import Groups, Keys, Only, Partial, Scan, ScanColumn
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import INT

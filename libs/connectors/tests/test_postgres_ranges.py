@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from datarecs_connectors.postgres_ranges import Relation, ranges_of
-from datarecs_core.comparison.scan import Ranges
+from datarecs_core.comparison.planning.scan import Ranges
 from datarecs_core.jobs.definition import Limits, Partition, Source
 from datarecs_core.jobs.vocabulary import SourceKind
 

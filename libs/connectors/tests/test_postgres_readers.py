@@ -24,8 +24,8 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.extracted import extracted_rows
 from datarecs_connectors.postgres_sessions import ending
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.logical import logical_source
-from datarecs_core.comparison.scan import Keys, Only, Ranges, Scan
+from datarecs_core.comparison.planning.logical import logical_source
+from datarecs_core.comparison.planning.scan import Keys, Only, Ranges, Scan
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import (
     DEFAULT_LIMITS,

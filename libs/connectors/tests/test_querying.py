@@ -22,7 +22,7 @@ from datarecs_connectors.errors import (
 )
 from datarecs_connectors.query_tree import first_other_relation, tree_of
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.logical import logical_source, query_source
+from datarecs_core.comparison.planning.logical import logical_source, query_source
 from datarecs_core.jobs.definition import Limits, Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig

@@ -15,7 +15,7 @@ import pytest
 
 from datarecs_application.stopping import StoppedError, Stopping
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.comparison.planning.scan import Scan, ScanColumn
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import ColumnMapping, Partition, Source
 from datarecs_core.jobs.vocabulary import SourceKind

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_core.comparison.scan import FileList, Pin, PinnedFile
+from datarecs_core.comparison.planning.scan import FileList, Pin, PinnedFile
 from datarecs_core.documents import decimal_text, from_document, length_text, to_document
 from datarecs_core.values import RunId
 

@@ -6,11 +6,11 @@ from itertools import count, repeat
 
 import pytest
 
-from datarecs_core.comparison.faults import ConditionNotSupportedError, TooManyRowsError
-from datarecs_core.comparison.grouping import MAX_ROWS
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import Difference
-from datarecs_core.comparison.scan import Extract, Scan
+from datarecs_core.comparison.oracle.grouping import MAX_ROWS
+from datarecs_core.comparison.planning.faults import ConditionNotSupportedError, TooManyRowsError
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import Extract, Scan
+from datarecs_core.comparison.results.results import Difference
 from datarecs_core.jobs.definition import Stage
 from datarecs_memory.engine import MemoryEngine
 from datarecs_testing.comparisons import (

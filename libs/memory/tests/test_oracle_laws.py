@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from datarecs_application.ports.comparing import Engine
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.results import Difference, MeasureResult, StageResults
-from datarecs_core.comparison.run_json import Sealing, proof_document, proof_hash
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.proof.run_json import Sealing, proof_document, proof_hash
+from datarecs_core.comparison.results.results import Difference, MeasureResult, StageResults
 from datarecs_core.jobs.definition import Tolerance
 from datarecs_core.jobs.vocabulary import CompareTo, ToleranceType
 from datarecs_memory.engine import MemoryEngine

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.reading import DocumentUnreadableError
-from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.proof.reading import DocumentUnreadableError
+from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import difference_schema, stored_below, write_differences
 from datarecs_reports.differences import DifferenceFilter, UnknownFilterError, read_differences

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.reading import DocumentUnreadableError
+from datarecs_core.comparison.proof.reading import DocumentUnreadableError
 from datarecs_core.jobs.definition import Execution, SchemaPolicy
 from datarecs_core.jobs.vocabulary import ProofMode, SchemaMode
 from datarecs_core.runs.model import RunStatus

@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.scan import Ranges, Scan, SourceSchema
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.scan import Ranges, Scan, SourceSchema
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_reports.plan_words import source_parts
 from datarecs_testing.tables import a_table

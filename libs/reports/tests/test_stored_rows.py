@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_core.comparison.reading import DocumentUnreadableError
-from datarecs_core.comparison.results import Difference, Outcome
-from datarecs_core.comparison.sealed import SealedStage, sealed_run
+from datarecs_core.comparison.proof.reading import DocumentUnreadableError
+from datarecs_core.comparison.proof.sealed import SealedStage, sealed_run
+from datarecs_core.comparison.results.results import Difference, Outcome
 from datarecs_core.documents import decimal_text
 from datarecs_reports.difference_file import stored_below
 from datarecs_reports.differences import DifferenceFilter, all_differences, read_differences

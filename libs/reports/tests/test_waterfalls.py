@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.aggregating import add
+from datarecs_core.comparison.oracle.aggregating import add
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.html import run_report
 from datarecs_reports.waterfalls import drawing, waterfall_pages

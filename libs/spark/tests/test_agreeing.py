@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import encode, invalid
-from datarecs_core.comparison.grouping import Cell
-from datarecs_core.comparison.judging import judge_measure
-from datarecs_core.comparison.plan import Cut, InputPlan, MeasurePlan
-from datarecs_core.comparison.results import DifferenceClass
-from datarecs_core.comparison.tolerance import (
+from datarecs_core.comparison.oracle.grouping import Cell
+from datarecs_core.comparison.oracle.judging import judge_measure
+from datarecs_core.comparison.planning.plan import Cut, InputPlan, MeasurePlan
+from datarecs_core.comparison.planning.tolerance import (
     AbsoluteTolerance,
     DurationTolerance,
     ExactTolerance,
     PercentageTolerance,
     Tolerance,
 )
+from datarecs_core.comparison.results.results import DifferenceClass
+from datarecs_core.comparison.values.canonical import encode, invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Function, ToleranceBase
 from datarecs_spark.agreeing import Agreeing

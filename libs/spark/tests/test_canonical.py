@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison.canonical import (
+from datarecs_core.comparison.values.canonical import (
     NULL,
     Tag,
     Value,

@@ -10,8 +10,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from datarecs_core.comparison.canonical import NULL, Tag
-from datarecs_core.comparison.translating import canonical as canonical_value
+from datarecs_core.comparison.values.canonical import NULL, Tag
+from datarecs_core.comparison.values.translating import canonical as canonical_value
 from datarecs_spark import canonical
 from datarecs_spark.decoding import native, represented
 from datarecs_spark.forms import Form, FormKind, form_of

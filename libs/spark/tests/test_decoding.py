@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.canonical import Tag, Value, encode, invalid, number, text
+from datarecs_core.comparison.values.canonical import Tag, Value, encode, invalid, number, text
 from datarecs_spark.decoding import decoded, from_text, invalid_of, native, represented
 from datarecs_spark.forms import (
     BOOL,

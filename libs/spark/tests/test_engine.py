@@ -23,11 +23,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame
 
 from datarecs_application.ports.comparing import Progress
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.faults import KeyTooLargeError, ValueTooLargeError
-from datarecs_core.comparison.results import StageResults
-from datarecs_core.comparison.run_json import Sealing, proof_document
-from datarecs_core.comparison.scan import FileList, PinnedFile
+from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooLargeError
+from datarecs_core.comparison.planning.scan import FileList, PinnedFile
+from datarecs_core.comparison.proof.run_json import Sealing, proof_document
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage

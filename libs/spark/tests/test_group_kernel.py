@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.jobs.definition import Limits, Stage
 from datarecs_core.jobs.vocabulary import Function
 from datarecs_spark.group_kernel import GroupAnswer, grouped, groups_file, read_groups

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, encode_tuple, number, text
-from datarecs_core.comparison.differences import difference_bytes, digest, digest_text
-from datarecs_core.comparison.fingerprints import key_hash
-from datarecs_core.comparison.grouping import Cell, Group
-from datarecs_core.comparison.judging import DifferenceWriter, judge_group
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import Difference, Outcome
+from datarecs_core.comparison.oracle.grouping import Cell, Group
+from datarecs_core.comparison.oracle.judging import DifferenceWriter, judge_group
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.differences import difference_bytes, digest, digest_text
+from datarecs_core.comparison.results.fingerprints import key_hash
+from datarecs_core.comparison.results.results import Difference, Outcome
+from datarecs_core.comparison.values.canonical import NULL, Tag, Value, encode_tuple, number, text
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, MaskRule
 from datarecs_spark.decoding import native
 from datarecs_spark.layout import Layout, layout_of

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.scan import Extract, Scan
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import Extract, Scan
 from datarecs_spark.frame_columns import scan
 from datarecs_spark.frame_conditions import frame_condition
 from datarecs_spark.kernel_conditions import Conditions

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_core.comparison.scan import FileList, PinnedFile
+from datarecs_core.comparison.planning.scan import FileList, PinnedFile
 from datarecs_spark.forms import DOUBLE
 from datarecs_spark.kept_rows import KeyShare, in_form, in_share
 from datarecs_spark.kernel_sql import key_hash

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.scan import Extract, FileList, PinnedFile
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile
 from datarecs_spark.counted import Counted
 from datarecs_spark.kernel_work import KernelAnswer, KernelSource
 from datarecs_spark.narrowing import Narrowed, are_alike

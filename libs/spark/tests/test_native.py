@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, ScanColumn
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile, ScanColumn
 from datarecs_core.jobs.types import INT
 from datarecs_spark.native import native_sources
 from datarecs_spark.native_errors import NotNativeError

@@ -6,7 +6,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, canonical_order, invalid, number
+from datarecs_core.comparison.values.canonical import (
+    NULL,
+    Tag,
+    Value,
+    canonical_order,
+    invalid,
+    number,
+)
 from datarecs_spark.sort_keys import number_order_of, size_key_of, size_of, sort_key_of
 
 NUMBERS = st.one_of(

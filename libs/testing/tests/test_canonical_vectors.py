@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from datarecs_core.comparison.canonical import Tag
+from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.jobs.types import TypeKind
 from datarecs_testing.conformance.canonical import Relation, TupleVector, Vector, published
 

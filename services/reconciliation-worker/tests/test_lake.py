@@ -18,7 +18,7 @@ from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import open_connector
 from datarecs_core.catalog.layout import run_document
-from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig

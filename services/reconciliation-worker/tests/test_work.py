@@ -18,8 +18,8 @@ from datarecs_application.stopping import Stopping
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.catalog.layout import digests, run_document
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.row_digests import merkle_root
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.results.row_digests import merkle_root
 from datarecs_core.documents import to_document
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.storage import BlobNotFoundError

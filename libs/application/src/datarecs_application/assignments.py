@@ -14,7 +14,7 @@ from datarecs_application.child_frames import RUN
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.ports.outside import SecretStore
 from datarecs_application.ports.state import LeasedRun, Transaction
-from datarecs_core.comparison.scan import Pin
+from datarecs_core.comparison.planning.scan import Pin
 from datarecs_core.documents import to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail

@@ -10,7 +10,7 @@ from decimal import Decimal
 from errno import ENOSPC
 from typing import TypeVar
 
-from datarecs_core.comparison.payload import ComparisonPayload, TolerancePayload
+from datarecs_core.comparison.results.payload import ComparisonPayload, TolerancePayload
 from datarecs_core.errors.base import DatarecsError, RunErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.errors.security import SecurityCode

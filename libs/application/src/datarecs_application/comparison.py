@@ -24,15 +24,15 @@ from datarecs_application.ports.comparing import Connector, Engine, HeldPin, Pro
 from datarecs_application.ports.outside import Clock, Wake
 from datarecs_application.reading import Reading, rows_of
 from datarecs_application.stopping import StoppedError
-from datarecs_core.comparison.confirming import delivers_alike, is_same_read, only_groups
-from datarecs_core.comparison.logical import QUERY_KINDS, query_source
-from datarecs_core.comparison.payload import ComparisonPayload, comparison_payload
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.planner import PlanRequest, plan_comparison
-from datarecs_core.comparison.pushdown import MAX_KEYS
-from datarecs_core.comparison.results import StageResults
-from datarecs_core.comparison.scan import Pin, Scan, SourceSchema
-from datarecs_core.comparison.verdict import (
+from datarecs_core.comparison.planning.confirming import delivers_alike, is_same_read, only_groups
+from datarecs_core.comparison.planning.logical import QUERY_KINDS, query_source
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison
+from datarecs_core.comparison.planning.pushdown import MAX_KEYS
+from datarecs_core.comparison.planning.scan import Pin, Scan, SourceSchema
+from datarecs_core.comparison.results.payload import ComparisonPayload, comparison_payload
+from datarecs_core.comparison.results.results import StageResults
+from datarecs_core.comparison.results.verdict import (
     RunOutcome,
     StageOutcome,
     judge_run,

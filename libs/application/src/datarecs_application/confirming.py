@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
-from datarecs_core.comparison.plan import StagePlan, Warn
-from datarecs_core.comparison.results import Confirmed, Look, StageResults
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.planning.plan import StagePlan, Warn
+from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.results.results import Confirmed, Look, StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from datarecs_application.ports.comparing import Connector, HeldPin
-from datarecs_core.comparison.scan import FileList, Pin, SourceSchema
+from datarecs_core.comparison.planning.scan import FileList, Pin, SourceSchema
 from datarecs_core.jobs.definition import Source
 
 

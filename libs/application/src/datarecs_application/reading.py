@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from datarecs_application.ports.comparing import Connector, Engine, Read
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.pushdown import MAX_KEYS, NotPushedError, reads_rows
-from datarecs_core.comparison.scan import Groups, Keys, Only, Scan
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.pushdown import MAX_KEYS, NotPushedError, reads_rows
+from datarecs_core.comparison.planning.scan import Groups, Keys, Only, Scan
 from datarecs_core.jobs.vocabulary import Strategy
 
 Extract = Callable[[Scan, str, str | None], Scan]

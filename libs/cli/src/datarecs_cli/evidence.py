@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
-from datarecs_core.comparison.reading import DocumentUnreadableError
-from datarecs_core.comparison.rereading import key_form
-from datarecs_core.comparison.results import Difference
-from datarecs_core.comparison.sealed import (
+from datarecs_core.comparison.proof.reading import DocumentUnreadableError
+from datarecs_core.comparison.proof.sealed import (
     SealedRun,
     SealedStage,
     sealed_run,
 )
-from datarecs_core.comparison.verification import (
+from datarecs_core.comparison.proof.verification import (
     Finding,
     Verified,
     verify_differences,
     verify_document,
 )
+from datarecs_core.comparison.results.results import Difference
+from datarecs_core.comparison.values.rereading import key_form
 from datarecs_reports.figures import counted
 from datarecs_reports.stored_rows import DifferencesUnreadableError, parts_of, read_rows
 

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_cli.output import csv_text, exact_json
-from datarecs_core.comparison.plan import PRESENCE
-from datarecs_core.comparison.sealed import SealedRun, SealedStage
+from datarecs_core.comparison.planning.plan import PRESENCE
+from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
 from datarecs_reports.differences import DifferenceFilter, all_differences
 from datarecs_reports.stored_rows import parts_of
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from datarecs_cli.client import Json
 from datarecs_cli.output import Column
-from datarecs_core.comparison.plan import PRESENCE
+from datarecs_core.comparison.planning.plan import PRESENCE
 from datarecs_reports.figures import amount, common_places, counted, share
 from datarecs_reports.tables import delta_text, looks_like_time
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
-from datarecs_core.comparison.sealed import SealedRun
-from datarecs_core.comparison.verification import Finding
+from datarecs_core.comparison.proof.sealed import SealedRun
+from datarecs_core.comparison.proof.verification import Finding
 
 _CHUNK_BYTES = 1024**2
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, cast
 from zoneinfo import ZoneInfo
 
 from datarecs_cli.invocation import UsageFault
-from datarecs_core.comparison.differences import COMPARE_KEY, COMPARE_KEY_ID
-from datarecs_core.comparison.faults import ConditionNotSupportedError, TooManyRowsError
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.planner import plan_from_document
-from datarecs_core.comparison.reference import sums_of_source
-from datarecs_core.comparison.row_digests import Leaf
-from datarecs_core.comparison.scan import FileList, Scan
-from datarecs_core.comparison.sealed import SealedRun
-from datarecs_core.comparison.verification import Finding, differing_leaves, verify_digests
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import sums_of_source
+from datarecs_core.comparison.planning.faults import ConditionNotSupportedError, TooManyRowsError
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.planner import plan_from_document
+from datarecs_core.comparison.planning.scan import FileList, Scan
+from datarecs_core.comparison.proof.sealed import SealedRun
+from datarecs_core.comparison.proof.verification import Finding, differing_leaves, verify_digests
+from datarecs_core.comparison.results.differences import COMPARE_KEY, COMPARE_KEY_ID
+from datarecs_core.comparison.results.row_digests import Leaf
 from datarecs_core.documents import from_document
 from datarecs_core.jobs.definition import Source
 from datarecs_reports.digest_file import DigestsUnreadableError, read_digests

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from datarecs_cli.invocation import Invocation, Output, UsageFault
 from datarecs_cli.output import Column, cell, print_json, print_list
-from datarecs_core.comparison.changes import Change, Changed, Changes, changes
-from datarecs_core.comparison.plan import PRESENCE
-from datarecs_core.comparison.sealed import SealedRun
+from datarecs_core.comparison.insight.changes import Change, Changed, Changes, changes
+from datarecs_core.comparison.planning.plan import PRESENCE
+from datarecs_core.comparison.proof.sealed import SealedRun
 from datarecs_reports.differences import DifferenceFilter, all_differences
 from datarecs_reports.figures import amount, count, counted
 from datarecs_reports.stored_rows import parts_of

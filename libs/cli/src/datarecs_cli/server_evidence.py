@@ -11,11 +11,11 @@ from decimal import Decimal
 from datarecs_cli.client import connect
 from datarecs_cli.invocation import UsageFault, current
 from datarecs_cli.run_names import run_named
-from datarecs_core.comparison.hints import Hint
-from datarecs_core.comparison.reading import DocumentUnreadableError, Part, whole
-from datarecs_core.comparison.rereading import masked_key
-from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
-from datarecs_core.comparison.sealed import SealedRun, SealedStage, sealed_run
+from datarecs_core.comparison.insight.hints import Hint
+from datarecs_core.comparison.proof.reading import DocumentUnreadableError, Part, whole
+from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage, sealed_run
+from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.values.rereading import masked_key
 from datarecs_core.documents import from_document
 
 MOST_ROWS = 1000

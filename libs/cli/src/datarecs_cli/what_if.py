@@ -11,9 +11,13 @@ from difflib import get_close_matches
 
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import UsageFault
-from datarecs_core.comparison.rejudging import MeasureChange, NotRejudgeableError, StageChange
-from datarecs_core.comparison.sealed import SealedRun, SealedStage
-from datarecs_core.comparison.tolerance import tolerance_of
+from datarecs_core.comparison.insight.rejudging import (
+    MeasureChange,
+    NotRejudgeableError,
+    StageChange,
+)
+from datarecs_core.comparison.planning.tolerance import tolerance_of
+from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunFault
 from datarecs_core.jobs.definition import Measure, ReconciliationJob, Stage

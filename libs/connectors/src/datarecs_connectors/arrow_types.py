@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.types as pat
 
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
@@ -62,7 +62,7 @@ def _clock(kind: TypeKind, unit: str) -> CanonicalType:
 
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-    """Rows of a batch, each value as `datarecs_core.comparison.translating.canonical` takes it."""
+    """Rows of a batch, each value as `values.translating.canonical` takes it."""
     columns = [plain_column(column) for column in batch.columns]
     if not columns:
         return iter([()] * batch.num_rows)

@@ -18,13 +18,18 @@ from datarecs_connectors.extracting import Batches
 from datarecs_connectors.full_disk import check_disk
 from datarecs_connectors.typed_text import INVALID, TypedColumn, arrow_type, table_of
 from datarecs_connectors.walled_query import SETTINGS, WALLS
-from datarecs_core.comparison.computing import CONDITION, typed_condition, typed_over, types_of
-from datarecs_core.comparison.condition import is_plain
+from datarecs_core.comparison.expressions.condition import is_plain
 from datarecs_core.comparison.expressions.entry import Dialect
 from datarecs_core.comparison.expressions.signatures import Typed
 from datarecs_core.comparison.expressions.sql import expression_sql
 from datarecs_core.comparison.expressions.tree import Call, ExpressionError, columns_of
-from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.comparison.planning.computing import (
+    CONDITION,
+    typed_condition,
+    typed_over,
+    types_of,
+)
+from datarecs_core.comparison.planning.scan import Scan, ScanColumn
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 _BATCH, _BROKEN = "batch", "broken"

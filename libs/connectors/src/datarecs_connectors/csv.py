@@ -39,8 +39,7 @@ from datarecs_connectors.text_files import (
     open_text,
 )
 from datarecs_connectors.typed_text import TypedColumn, table_of
-from datarecs_core.comparison.forms import Inference
-from datarecs_core.comparison.scan import (
+from datarecs_core.comparison.planning.scan import (
     FileList,
     Pin,
     PinnedFile,
@@ -48,7 +47,8 @@ from datarecs_core.comparison.scan import (
     SourceColumn,
     SourceSchema,
 )
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.values.forms import Inference
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import CanonicalType

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from datarecs_connectors.errors import SourceUnsupportedError
 from datarecs_connectors.typed_text import TypedColumn, arrow_type
-from datarecs_core.comparison.canonical import Tag, Value, number_text
-from datarecs_core.comparison.casting import Cast, Zones, castable
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.values.canonical import Tag, Value, number_text
+from datarecs_core.comparison.values.casting import Cast, Zones, castable
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType, TypeKind, parse_type
 from datarecs_core.values import EXACT

@@ -6,7 +6,7 @@ and no value of a row.
 
 from collections.abc import Sequence
 
-from datarecs_core.comparison.header_names import names_for_messages
+from datarecs_core.comparison.planning.header_names import names_for_messages
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.typed_columns import plain_values
 from datarecs_connectors.typed_text import INVALID, TypedColumn
-from datarecs_core.comparison.scan import Extract, Scan, ScanColumn
+from datarecs_core.comparison.planning.scan import Extract, Scan, ScanColumn
 
 BATCH_ROWS = 10_000
 

@@ -20,8 +20,8 @@ import pyarrow.types as pat
 from datarecs_application.ports.comparing import Read
 from datarecs_connectors.errors import SourceLimitError
 from datarecs_connectors.typed_text import INVALID
-from datarecs_core.comparison.faults import ValueTooLargeError
-from datarecs_core.comparison.scan import Extract, PinnedFile, Scan
+from datarecs_core.comparison.planning.faults import ValueTooLargeError
+from datarecs_core.comparison.planning.scan import Extract, PinnedFile, Scan
 
 Batches = Iterable[tuple[pa.RecordBatch, tuple[str, ...]]]
 """Batches, each with the columns whose companion holds invalid values."""

@@ -25,7 +25,7 @@ from datarecs_connectors.errors import (
 )
 from datarecs_connectors.file_search import FileSearch
 from datarecs_connectors.private_places import PrivatePlaces
-from datarecs_core.comparison.scan import FileList, PinnedFile
+from datarecs_core.comparison.planning.scan import FileList, PinnedFile
 from datarecs_core.resources.connection import path_fault
 
 MAX_FILES = 1_000_000

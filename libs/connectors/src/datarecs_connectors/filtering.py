@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from datarecs_connectors.errors import SourceUnsupportedError
-from datarecs_core.comparison.condition import (
+from datarecs_core.comparison.expressions.condition import (
     ConditionNotCoveredError,
     ParsedCondition,
     parse_condition,
 )
-from datarecs_core.comparison.scan import Scan
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.jobs.types import CanonicalType
 
 

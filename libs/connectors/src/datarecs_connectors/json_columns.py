@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from types import NoneType
 
 from datarecs_connectors.json_values import Number, exact
-from datarecs_core.comparison.forms import Inference
-from datarecs_core.comparison.scan import SourceColumn
-from datarecs_core.comparison.translating import fits
+from datarecs_core.comparison.planning.scan import SourceColumn
+from datarecs_core.comparison.values.forms import Inference
+from datarecs_core.comparison.values.translating import fits
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType

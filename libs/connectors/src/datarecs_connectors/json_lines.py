@@ -38,7 +38,7 @@ from datarecs_connectors.json_values import (
 from datarecs_connectors.probing import probe_files
 from datarecs_connectors.text_files import UnpackedBytes, nul_error, open_text
 from datarecs_connectors.typed_text import table_of
-from datarecs_core.comparison.scan import FileList, Pin, PinnedFile, Scan, SourceSchema
+from datarecs_core.comparison.planning.scan import FileList, Pin, PinnedFile, Scan, SourceSchema
 from datarecs_core.jobs.definition import DEFAULT_LIMITS, Source
 
 BATCH_ROWS, BATCH_BYTES = 10_000, 16 * 1024 * 1024

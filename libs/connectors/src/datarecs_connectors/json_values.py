@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from datarecs_connectors.declared_types import converted
-from datarecs_core.comparison.canonical import Tag, Value, number, text
-from datarecs_core.comparison.json_form import json_value
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.values.canonical import Tag, Value, number, text
+from datarecs_core.comparison.values.json_form import json_value
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 MAX_DEPTH = 100

@@ -31,8 +31,7 @@ from datarecs_connectors.parquet_files import (
 from datarecs_connectors.probing import probe_files
 from datarecs_connectors.typed_columns import kept_rows, taken, valid_texts
 from datarecs_connectors.typed_text import TypedColumn, table_of, typed
-from datarecs_core.comparison.forms import Inference, read_text
-from datarecs_core.comparison.scan import (
+from datarecs_core.comparison.planning.scan import (
     FileList,
     Pin,
     PinnedFile,
@@ -40,6 +39,7 @@ from datarecs_core.comparison.scan import (
     SourceColumn,
     SourceSchema,
 )
+from datarecs_core.comparison.values.forms import Inference, read_text
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import CanonicalType, TypeKind

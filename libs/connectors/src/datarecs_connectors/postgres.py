@@ -59,8 +59,8 @@ from datarecs_connectors.postgres_statements import (
 from datarecs_connectors.postgres_statistics import groups_exactly, statistics_of
 from datarecs_connectors.postgres_types import canonical_type, plain_reader
 from datarecs_connectors.probing import steps
-from datarecs_core.comparison.pushdown import NotPushedError
-from datarecs_core.comparison.scan import (
+from datarecs_core.comparison.planning.pushdown import NotPushedError
+from datarecs_core.comparison.planning.scan import (
     ExportedSnapshot,
     Pin,
     Ranges,

@@ -15,8 +15,8 @@ from datarecs_connectors.extracting import write_extract
 from datarecs_connectors.postgres_statements import answers
 from datarecs_connectors.postgres_types import cast_at_once, text_reader
 from datarecs_connectors.typed_text import TypedColumn, table_of, typed
-from datarecs_core.comparison.pushdown import NotPushedError
-from datarecs_core.comparison.scan import GROUP_ROWS, Groups, Scan
+from datarecs_core.comparison.planning.pushdown import NotPushedError
+from datarecs_core.comparison.planning.scan import GROUP_ROWS, Groups, Scan
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType
 

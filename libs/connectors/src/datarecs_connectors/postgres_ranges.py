@@ -16,7 +16,7 @@ from psycopg import sql
 
 from datarecs_connectors.postgres_sessions import Session
 from datarecs_connectors.postgres_statements import origin
-from datarecs_core.comparison.scan import Ranges
+from datarecs_core.comparison.planning.scan import Ranges
 from datarecs_core.jobs.definition import Source
 
 AUTO, NONE = "auto", "none"

@@ -16,7 +16,7 @@ import psycopg
 
 from datarecs_application.stopping import Stopping
 from datarecs_connectors.errors import SnapshotLostError
-from datarecs_core.comparison.scan import ExportedSnapshot
+from datarecs_core.comparison.planning.scan import ExportedSnapshot
 
 Session = psycopg.Connection[tuple[object, ...]]
 _GONE_WITHIN_S = 5

@@ -15,17 +15,21 @@ from uuid import UUID
 from psycopg import sql
 
 from datarecs_connectors.errors import QueryFailedError
-from datarecs_core.comparison.canonical import Tag, Value
-from datarecs_core.comparison.computing import typed_condition, typed_over, types_of
-from datarecs_core.comparison.condition_tree import Column, Operand
-from datarecs_core.comparison.exact_conditions import Digits, NotExactError, exact_condition
+from datarecs_core.comparison.expressions.condition_tree import Column, Operand
 from datarecs_core.comparison.expressions.entry import Dialect
+from datarecs_core.comparison.expressions.exact_conditions import (
+    Digits,
+    NotExactError,
+    exact_condition,
+)
 from datarecs_core.comparison.expressions.signatures import Typed
 from datarecs_core.comparison.expressions.sql import expression_sql, sql_type
 from datarecs_core.comparison.expressions.tree import ExpressionError
-from datarecs_core.comparison.forms import read_text
-from datarecs_core.comparison.pushdown import NotPushedError, declared_column
-from datarecs_core.comparison.scan import Groups, Keys, Partial, Scan
+from datarecs_core.comparison.planning.computing import typed_condition, typed_over, types_of
+from datarecs_core.comparison.planning.pushdown import NotPushedError, declared_column
+from datarecs_core.comparison.planning.scan import Groups, Keys, Partial, Scan
+from datarecs_core.comparison.values.canonical import Tag, Value
+from datarecs_core.comparison.values.forms import read_text
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 
 from datarecs_connectors.postgres_statements import origin
-from datarecs_core.comparison.scan import SourceColumn
+from datarecs_core.comparison.planning.scan import SourceColumn
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datarecs_connectors.typed_text import arrow_type
-from datarecs_core.comparison.forms import read_text
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.values.forms import read_text
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 

@@ -18,8 +18,8 @@ from datarecs_application.stopping import Stopping
 from datarecs_connectors.errors import QueryFailedError, SourceLimitError
 from datarecs_connectors.extracted import typed_rows
 from datarecs_connectors.extracting import Batches, write_extract
-from datarecs_core.comparison.computing import brings_computed
-from datarecs_core.comparison.scan import Pin, Scan, ScanColumn, SourceSchema
+from datarecs_core.comparison.planning.computing import brings_computed
+from datarecs_core.comparison.planning.scan import Pin, Scan, ScanColumn, SourceSchema
 from datarecs_core.jobs.definition import Source
 
 

@@ -21,7 +21,7 @@ from datarecs_connectors.file_tree import Allowed, FileTree
 from datarecs_connectors.locations import Places
 from datarecs_connectors.private_places import PrivatePlaces
 from datarecs_connectors.querying import QueriedFiles, Readable
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.egress.addresses import Policy
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind

@@ -20,7 +20,7 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.file_tree import FileTree
-from datarecs_core.comparison.scan import PinnedFile
+from datarecs_core.comparison.planning.scan import PinnedFile
 
 CHUNK_BYTES = 1024 * 1024
 FREE_BYTES = 64 * 1024 * 1024

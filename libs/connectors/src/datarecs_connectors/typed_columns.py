@@ -16,15 +16,15 @@ from datarecs_connectors.arrow_types import plain_column, plain_rows
 from datarecs_connectors.errors import SourceUnsupportedError
 from datarecs_connectors.filtering import RowFilter
 from datarecs_connectors.typed_text import TypedColumn
-from datarecs_core.comparison.condition import ConditionNotCoveredError
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.expressions.condition import ConditionNotCoveredError
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 Rows = npt.NDArray[np.int64]
 
 
 def plain_values(column: TypedColumn, kind: CanonicalType) -> list[object]:
-    """As `datarecs_core.comparison.translating.canonical` takes them."""
+    """As `datarecs_core.comparison.values.translating.canonical` takes them."""
     batch = pa.RecordBatch.from_arrays([column.values], names=["v"])
     values = [value for (value,) in plain_rows(batch)]
     if kind.kind is TypeKind.UUID:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_core.comparison.forms import read_text
+from datarecs_core.comparison.values.forms import read_text
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 INVALID = "$invalid."

@@ -26,7 +26,7 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.full_disk import check_disk
 from datarecs_connectors.query_tree import Node, Words, first_other_relation, tree_of
 from datarecs_connectors.typed_text import arrow_type
-from datarecs_core.comparison.scan import SourceColumn, SourceSchema
+from datarecs_core.comparison.planning.scan import SourceColumn, SourceSchema
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 BATCH_ROWS = 10_000

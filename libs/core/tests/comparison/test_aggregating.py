@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.aggregating import OverflowedError, aggregate, average
-from datarecs_core.comparison.canonical import NULL, Value, canonical_text, invalid, number, text
+from datarecs_core.comparison.oracle.aggregating import OverflowedError, aggregate, average
+from datarecs_core.comparison.values.canonical import (
+    NULL,
+    Value,
+    canonical_text,
+    invalid,
+    number,
+    text,
+)
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType
 from datarecs_core.jobs.vocabulary import Function

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.agreement import (
+from datarecs_core.comparison.oracle.agreement import (
     agreement,
     deltas,
     equal,
@@ -12,15 +12,15 @@ from datarecs_core.comparison.agreement import (
     odd_one_out,
     odd_presence,
 )
-from datarecs_core.comparison.canonical import NULL, Tag, Value, number, text
-from datarecs_core.comparison.plan import Cut, InputPlan, MeasurePlan
-from datarecs_core.comparison.rules import Rules
-from datarecs_core.comparison.tolerance import (
+from datarecs_core.comparison.planning.plan import Cut, InputPlan, MeasurePlan
+from datarecs_core.comparison.planning.rules import Rules
+from datarecs_core.comparison.planning.tolerance import (
     AbsoluteTolerance,
     ExactTolerance,
     PercentageTolerance,
     Tolerance,
 )
+from datarecs_core.comparison.values.canonical import NULL, Tag, Value, number, text
 from datarecs_core.jobs.types import INT
 from datarecs_core.jobs.vocabulary import Combine, CompareTo, Function, NanRule, ToleranceBase
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.calendar import date_of, date_text, days_of, moment_text
+from datarecs_core.comparison.values.calendar import date_of, date_text, days_of, moment_text
 
 EPOCH = date(1970, 1, 1).toordinal()
 

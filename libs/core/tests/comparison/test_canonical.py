@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import (
+from datarecs_core.comparison.values.canonical import (
     NULL,
     Interval,
     Tag,
@@ -19,8 +19,8 @@ from datarecs_core.comparison.canonical import (
     number,
     text,
 )
-from datarecs_core.comparison.json_form import json_value
-from datarecs_core.comparison.translating import Invalid, canonical, fits
+from datarecs_core.comparison.values.json_form import json_value
+from datarecs_core.comparison.values.translating import Invalid, canonical, fits
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from datarecs_core.comparison.canonical import Value, canonical_text, encode, encode_tuple
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.values.canonical import Value, canonical_text, encode, encode_tuple
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_testing.conformance.canonical import (
     CanonicalConformance,
     Vector,

@@ -4,12 +4,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from datarecs_core.comparison.canonical import NULL, Value, canonical_text, invalid
-from datarecs_core.comparison.casting import Cast, Zones, castable, needs_zone
-from datarecs_core.comparison.plan import InputPlan
-from datarecs_core.comparison.preparing import Preparation
-from datarecs_core.comparison.rules import STRICT
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.planning.plan import InputPlan
+from datarecs_core.comparison.planning.rules import STRICT
+from datarecs_core.comparison.values.canonical import NULL, Value, canonical_text, invalid
+from datarecs_core.comparison.values.casting import Cast, Zones, castable, needs_zone
+from datarecs_core.comparison.values.preparing import Preparation
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType
 

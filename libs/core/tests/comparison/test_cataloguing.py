@@ -2,16 +2,16 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.cataloguing import column_rows
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.planner import plan_document, plan_from_document
-from datarecs_core.comparison.reference import OracleStage, compare_stage
-from datarecs_core.comparison.run_json import Sealing, proof_document
-from datarecs_core.comparison.stage_json import question_document
-from datarecs_core.comparison.verdict import judge_run, judge_stage
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
+from datarecs_core.comparison.planning.cataloguing import column_rows
+from datarecs_core.comparison.planning.faults import PlanRefusedError
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.planner import plan_document, plan_from_document
+from datarecs_core.comparison.proof.run_json import Sealing, proof_document
+from datarecs_core.comparison.proof.stage_json import question_document
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.verdict import judge_run, judge_stage
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import ColumnMapping, SchemaPolicy
 from datarecs_core.jobs.vocabulary import SchemaMode

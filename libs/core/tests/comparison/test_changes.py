@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.changes import Change, Changes, changes
+from datarecs_core.comparison.insight.changes import Change, Changes, changes
 
 Row = tuple[str, int]
 

@@ -3,8 +3,8 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
-from datarecs_core.comparison.translating import Invalid, canonical
+from datarecs_core.comparison.expressions.condition import ConditionNotCoveredError, parse_condition
+from datarecs_core.comparison.values.translating import Invalid, canonical
 from datarecs_core.jobs import types
 
 ROW = {

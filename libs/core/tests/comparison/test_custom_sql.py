@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.faults import DuplicateKeysError, PlanRefusedError
-from datarecs_core.comparison.grouping import Outside, Rows
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.planner import (
+from datarecs_core.comparison.oracle.grouping import Outside, Rows
+from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
+from datarecs_core.comparison.planning.faults import DuplicateKeysError, PlanRefusedError
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.planner import (
     PlanRequest,
     plan_comparison,
     plan_document,
     plan_from_document,
     plan_hash,
 )
-from datarecs_core.comparison.reference import OracleStage, compare_stage
-from datarecs_core.comparison.results import DifferenceClass, Verdict
-from datarecs_core.comparison.scan import ExportedSnapshot, SourceColumn, SourceSchema
-from datarecs_core.comparison.stage_json import question_document
-from datarecs_core.comparison.verdict import judge_stage
+from datarecs_core.comparison.planning.scan import ExportedSnapshot, SourceColumn, SourceSchema
+from datarecs_core.comparison.proof.stage_json import question_document
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import DifferenceClass, Verdict
+from datarecs_core.comparison.results.verdict import judge_stage
 from datarecs_core.jobs.definition import (
     ColumnMapping,
     Dimension,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import encode_tuple, number
-from datarecs_core.comparison.differences import (
+from datarecs_core.comparison.planning.plan import Caps
+from datarecs_core.comparison.results.differences import (
     COMPARE_KEY,
     break_id,
     delta_percent,
@@ -20,8 +20,8 @@ from datarecs_core.comparison.differences import (
     masked,
     samples,
 )
-from datarecs_core.comparison.plan import Caps
-from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.values.canonical import encode_tuple, number
 from datarecs_core.jobs.vocabulary import MaskRule
 
 D = Decimal

@@ -2,8 +2,12 @@
 
 import pytest
 
-from datarecs_core.comparison.condition_tree import Column, Operand
-from datarecs_core.comparison.exact_conditions import Digits, NotExactError, exact_condition
+from datarecs_core.comparison.expressions.condition_tree import Column, Operand
+from datarecs_core.comparison.expressions.exact_conditions import (
+    Digits,
+    NotExactError,
+    exact_condition,
+)
 from datarecs_testing.exact_conditions import COLUMNS, DOUBTFUL, EXACT, OTHERS
 from datarecs_testing.tables import a_table
 

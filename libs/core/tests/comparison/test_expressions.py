@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import Tag
-from datarecs_core.comparison.computing import (
-    computed_column,
-    computes_alike,
-    typed_condition,
-)
-from datarecs_core.comparison.condition import is_plain, named_columns
+from datarecs_core.comparison.expressions.condition import is_plain, named_columns
 from datarecs_core.comparison.expressions.entry import Dialect
 from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS
 from datarecs_core.comparison.expressions.sql import expression_sql, sql_type
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import ExpressionError, Literal
 from datarecs_core.comparison.expressions.typing import typed_expression
-from datarecs_core.comparison.scan import ScanColumn, SourceColumn, SourceSchema
+from datarecs_core.comparison.planning.computing import (
+    computed_column,
+    computes_alike,
+    typed_condition,
+)
+from datarecs_core.comparison.planning.scan import ScanColumn, SourceColumn, SourceSchema
+from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import parse_type
 from datarecs_testing.expressions import ANSWERS, COLUMNS, REFUSED, Answer

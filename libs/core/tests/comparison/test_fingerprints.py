@@ -3,19 +3,19 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.canonical import Tag, encode_tuple, number, text
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.fingerprints import (
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.proof.stage_json import question_document
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.fingerprints import (
     bucket_key,
     bucket_of,
     bucket_value,
     fingerprint_of,
     key_hash,
 )
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.reference import OracleStage, compare_stage
-from datarecs_core.comparison.stage_json import question_document
+from datarecs_core.comparison.values.canonical import Tag, encode_tuple, number, text
 from datarecs_core.jobs.definition import Scope
 from datarecs_testing.comparisons import a_measure, digest_by, rows_by
 from datarecs_testing.tables import Table, a_job, a_table, pair, plan_of

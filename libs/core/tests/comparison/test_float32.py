@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.float32 import shortest_float32
+from datarecs_core.comparison.values.float32 import shortest_float32
 from datarecs_core.values import EXACT
 
 

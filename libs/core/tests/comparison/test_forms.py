@@ -2,8 +2,8 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.canonical import Tag, canonical_text
-from datarecs_core.comparison.forms import (
+from datarecs_core.comparison.values.canonical import Tag, canonical_text
+from datarecs_core.comparison.values.forms import (
     Inference,
     read_bool,
     read_date,

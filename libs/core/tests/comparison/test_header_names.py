@@ -2,7 +2,7 @@
 
 import pytest
 
-from datarecs_core.comparison.header_names import names_for_messages
+from datarecs_core.comparison.planning.header_names import names_for_messages
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import pytest
 from ruamel.yaml import YAML
 
-from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.hint_stage import EXPRESSION_KINDS, hint_stage
-from datarecs_core.comparison.hints import Hint, hints
-from datarecs_core.comparison.patterns import HintRule
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.planner import PlanRequest, plan_comparison, plan_document
-from datarecs_core.comparison.sealed import sealed_run
+from datarecs_core.comparison.insight.hint_stage import EXPRESSION_KINDS, hint_stage
+from datarecs_core.comparison.insight.hints import Hint, hints
+from datarecs_core.comparison.insight.patterns import HintRule
+from datarecs_core.comparison.planning.faults import PlanRefusedError
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison, plan_document
+from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_specs.documents import decode_yaml

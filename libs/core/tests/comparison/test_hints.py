@@ -11,10 +11,10 @@ import pytest
 
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.typing import typed_expression
-from datarecs_core.comparison.hint_stage import hint_stage
-from datarecs_core.comparison.hints import Hint, hints
-from datarecs_core.comparison.patterns import HintRule
-from datarecs_core.comparison.sealed import sealed_run
+from datarecs_core.comparison.insight.hint_stage import hint_stage
+from datarecs_core.comparison.insight.hints import Hint, hints
+from datarecs_core.comparison.insight.patterns import HintRule
+from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_core.jobs.definition import Breaks, Results
 from datarecs_core.jobs.types import parse_type
 from datarecs_core.jobs.vocabulary import MaskRule
@@ -333,7 +333,7 @@ def test_measures_that_are_not_swapped_and_copies_without_a_factor_say_nothing()
 def test_of_very_many_breaks_the_smallest_ids_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("datarecs_core.comparison.hints.MOST_LOOKED_AT", 6)
+    monkeypatch.setattr("datarecs_core.comparison.insight.hints.MOST_LOOKED_AT", 6)
     found = told("decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS] * 3)
     hint = next(each for each in found if each.rule is HintRule.CONSTANT_FACTOR)
     assert (hint.explained, hint.of) == (6, 6)

@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, invalid, number, text
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.grouping import Cell, Group, Outside, group_rows
-from datarecs_core.comparison.judging import agreed_group, agrees, judge_group
-from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.oracle.grouping import Cell, Group, Outside, group_rows
+from datarecs_core.comparison.oracle.judging import agreed_group, agrees, judge_group
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.values.canonical import NULL, Tag, Value, invalid, number, text
 from datarecs_core.jobs.definition import ColumnRules, Normalize
 from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_testing.comparisons import a_measure, rows_by

@@ -7,9 +7,9 @@ from dataclasses import fields
 
 import pytest
 
-from datarecs_core.comparison.key_lookup import KeyReading, rules_of
-from datarecs_core.comparison.rules import Rules
-from datarecs_core.comparison.sealed import sealed_run
+from datarecs_core.comparison.insight.key_lookup import KeyReading, rules_of
+from datarecs_core.comparison.planning.rules import Rules
+from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_core.jobs.definition import Dimension, Normalize, Stage, StringRules
 from datarecs_core.jobs.types import parse_type
 from datarecs_core.jobs.vocabulary import (

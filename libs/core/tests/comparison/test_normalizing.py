@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, canonical_text, number, text
-from datarecs_core.comparison.normalizing import cut_time, on_input, on_result, round_half_even
-from datarecs_core.comparison.rules import STRICT, Rules
+from datarecs_core.comparison.planning.rules import STRICT, Rules
+from datarecs_core.comparison.values.canonical import NULL, Tag, Value, canonical_text, number, text
+from datarecs_core.comparison.values.normalizing import (
+    cut_time,
+    on_input,
+    on_result,
+    round_half_even,
+)
 from datarecs_core.jobs.vocabulary import (
     ArrayRule,
     Case,

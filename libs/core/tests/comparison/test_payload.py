@@ -2,11 +2,11 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.payload import ComparisonPayload, comparison_payload
-from datarecs_core.comparison.reference import compare_stage
-from datarecs_core.comparison.verdict import StageOutcome, judge_stage
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import compare_stage
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.payload import ComparisonPayload, comparison_payload
+from datarecs_core.comparison.results.verdict import StageOutcome, judge_stage
 from datarecs_core.jobs.definition import Stage
 from datarecs_core.jobs.vocabulary import Combine
 from datarecs_core.runs.events import ToleranceCount

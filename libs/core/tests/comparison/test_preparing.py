@@ -3,11 +3,11 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, invalid, number, text
-from datarecs_core.comparison.casting import Zones
-from datarecs_core.comparison.plan import InputPlan
-from datarecs_core.comparison.preparing import Preparation
-from datarecs_core.comparison.rules import STRICT, Rules
+from datarecs_core.comparison.planning.plan import InputPlan
+from datarecs_core.comparison.planning.rules import STRICT, Rules
+from datarecs_core.comparison.values.canonical import NULL, Tag, Value, invalid, number, text
+from datarecs_core.comparison.values.casting import Zones
+from datarecs_core.comparison.values.preparing import Preparation
 from datarecs_core.jobs import types
 from datarecs_core.jobs.vocabulary import Trim
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.rejudging import (
+from datarecs_core.comparison.insight.rejudging import (
     MeasureChange,
     NotRejudgeableError,
     RunAgain,
@@ -18,9 +18,9 @@ from datarecs_core.comparison.rejudging import (
     StoredRow,
     rejudge,
 )
-from datarecs_core.comparison.results import Difference, Outcome
-from datarecs_core.comparison.sealed import SealedRun, SealedStage, sealed_run
-from datarecs_core.comparison.tolerance import tolerance_of
+from datarecs_core.comparison.planning.tolerance import tolerance_of
+from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage, sealed_run
+from datarecs_core.comparison.results.results import Difference, Outcome
 from datarecs_core.documents import decimal_text
 from datarecs_core.errors.run import RunFault
 from datarecs_core.jobs.definition import (

@@ -7,16 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.canonical import encode, encode_tuple, number, text
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.faults import InconsistentCountsError
-from datarecs_core.comparison.fingerprints import bucket_of, fingerprint_of, read_bucket_value
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.reference import compare_stage, sums_of_source
-from datarecs_core.comparison.results import BucketSum
-from datarecs_core.comparison.row_digests import Leaf, expected_rows, leaves_of, merkle_root
-from datarecs_core.comparison.verdict import judge_stage
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import compare_stage, sums_of_source
+from datarecs_core.comparison.planning.faults import InconsistentCountsError
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.fingerprints import (
+    bucket_of,
+    fingerprint_of,
+    read_bucket_value,
+)
+from datarecs_core.comparison.results.results import BucketSum
+from datarecs_core.comparison.results.row_digests import Leaf, expected_rows, leaves_of, merkle_root
+from datarecs_core.comparison.results.verdict import judge_stage
+from datarecs_core.comparison.values.canonical import encode, encode_tuple, number, text
 from datarecs_core.jobs.definition import Execution, Normalize, NullRules, Stage
 from datarecs_core.jobs.vocabulary import Function, NullKeys, ProofMode
 from datarecs_testing.comparisons import (

@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.pin_json import pin_document
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.reference import compare_stage
-from datarecs_core.comparison.results import Difference, StageResults
-from datarecs_core.comparison.run_json import (
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import compare_stage
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.scan import (
+    ExportedSnapshot,
+    FileList,
+    PinnedFile,
+    TableSnapshot,
+)
+from datarecs_core.comparison.proof.pin_json import pin_document
+from datarecs_core.comparison.proof.run_json import (
     MAX_BYTES,
     Sealing,
     proof_document,
     proof_hash,
     run_document,
 )
-from datarecs_core.comparison.scan import (
-    ExportedSnapshot,
-    FileList,
-    PinnedFile,
-    TableSnapshot,
-)
-from datarecs_core.comparison.stage_json import stage_document
-from datarecs_core.comparison.verdict import (
+from datarecs_core.comparison.proof.stage_json import stage_document
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import Difference, StageResults
+from datarecs_core.comparison.results.verdict import (
     RunOutcome,
     SkipReason,
     StageOutcome,

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, invalid, number, text
-from datarecs_core.comparison.sizes import size_of
+from datarecs_core.comparison.values.canonical import NULL, Tag, Value, invalid, number, text
+from datarecs_core.comparison.values.sizes import size_of
 
 
 @pytest.mark.case("P65")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.scan import FileList, PinnedFile
-from datarecs_core.comparison.strategies import NARROW_FROM, NARROW_VALUES, strategy_of
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import FileList, PinnedFile
+from datarecs_core.comparison.planning.strategies import NARROW_FROM, NARROW_VALUES, strategy_of
 from datarecs_core.jobs.definition import (
     ALL_COLUMNS,
     ColumnMapping,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.tolerance import (
+from datarecs_core.comparison.planning.tolerance import (
     AbsoluteTolerance,
     DurationTolerance,
     ExactTolerance,

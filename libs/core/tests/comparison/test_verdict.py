@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.faults import (
+from datarecs_core.comparison.planning.faults import (
     ClosureFailedError,
     EmptySourceError,
     InconsistentCountsError,
     NothingExecutedError,
     NullKeysError,
 )
-from datarecs_core.comparison.plan import StagePlan, Warn
-from datarecs_core.comparison.results import (
+from datarecs_core.comparison.planning.plan import StagePlan, Warn
+from datarecs_core.comparison.planning.tolerance import ExactTolerance
+from datarecs_core.comparison.results.results import (
     Closure,
     Confirmed,
     DifferenceSet,
@@ -24,8 +25,7 @@ from datarecs_core.comparison.results import (
     Verdict,
     Waterfall,
 )
-from datarecs_core.comparison.tolerance import ExactTolerance
-from datarecs_core.comparison.verdict import (
+from datarecs_core.comparison.results.verdict import (
     Acceptance,
     SkipReason,
     StageOutcome,

@@ -10,7 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_core.comparison.canonical import (
+from datarecs_core.comparison.planning.tolerance import tolerance_type
+from datarecs_core.comparison.proof.reading import DocumentUnreadableError
+from datarecs_core.comparison.proof.run_json import proof_hash
+from datarecs_core.comparison.proof.sealed import SealedStage, sealed_run
+from datarecs_core.comparison.proof.verification import verify_differences, verify_document
+from datarecs_core.comparison.values.canonical import (
     NULL,
     Interval,
     Tag,
@@ -21,12 +26,7 @@ from datarecs_core.comparison.canonical import (
     number,
     text,
 )
-from datarecs_core.comparison.reading import DocumentUnreadableError
-from datarecs_core.comparison.rereading import key_form, masked_key
-from datarecs_core.comparison.run_json import proof_hash
-from datarecs_core.comparison.sealed import SealedStage, sealed_run
-from datarecs_core.comparison.tolerance import tolerance_type
-from datarecs_core.comparison.verification import verify_differences, verify_document
+from datarecs_core.comparison.values.rereading import key_form, masked_key
 from datarecs_core.jobs.definition import Accept, Breaks, Results, Tolerance
 from datarecs_core.jobs.vocabulary import OnUnmatched, ToleranceType
 from datarecs_testing.comparisons import (

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.comparison.plan import MeasurePlan
-from datarecs_core.comparison.results import MeasureResult, Waterfall
-from datarecs_core.comparison.waterfall import WaterfallOf, waterfalls
+from datarecs_core.comparison.oracle.waterfall import WaterfallOf, waterfalls
+from datarecs_core.comparison.planning.plan import MeasurePlan
+from datarecs_core.comparison.results.results import MeasureResult, Waterfall
 from datarecs_core.jobs.vocabulary import Function
 from datarecs_core.values import EXACT
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by

@@ -1,12 +1,17 @@
 from datetime import timedelta
 
-from datarecs_core.comparison.results import (
+from datarecs_core.comparison.results.results import (
     DifferenceSet,
     StageCounts,
     StageResults,
     Verdict,
 )
-from datarecs_core.comparison.verdict import Acceptance, RunOutcome, SkipReason, StageOutcome
+from datarecs_core.comparison.results.verdict import (
+    Acceptance,
+    RunOutcome,
+    SkipReason,
+    StageOutcome,
+)
 from datarecs_core.runs.model import RunSummary
 from datarecs_core.runs.summary import summary_of
 from datarecs_testing.comparisons import a_measure, rows_by

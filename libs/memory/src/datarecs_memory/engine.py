@@ -1,7 +1,7 @@
 """The Engine port over the oracle: for tests and for small `datarecs compare`.
 
 It reads each source once per run, and once per look, and keeps what later stages are scoped to;
-every number comes from `datarecs_core.comparison.reference`.
+every number comes from `datarecs_core.comparison.oracle.reference`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,13 +10,13 @@ from datetime import tzinfo
 from zoneinfo import ZoneInfo
 
 from datarecs_application.ports.comparing import Explanation, Progress
-from datarecs_core.comparison.confirming import counted_looks, rows_that_count
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.grouping import MAX_ROWS, Outside
-from datarecs_core.comparison.plan import StagePlan, StrategyChoice
-from datarecs_core.comparison.reference import OracleStage, compare_stage
-from datarecs_core.comparison.results import Difference, StageResults
-from datarecs_core.comparison.scan import Pin, Scan
+from datarecs_core.comparison.oracle.grouping import MAX_ROWS, Outside
+from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
+from datarecs_core.comparison.planning.confirming import counted_looks, rows_that_count
+from datarecs_core.comparison.planning.plan import StagePlan, StrategyChoice
+from datarecs_core.comparison.planning.scan import Pin, Scan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.jobs.vocabulary import Strategy
 
 Reader = Callable[[Scan], Iterable[tuple[object, ...]]]

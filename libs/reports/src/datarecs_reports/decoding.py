@@ -7,30 +7,30 @@ later is read there, and shown here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from datarecs_core.comparison.measuring import ADDING, COUNTING
-from datarecs_core.comparison.plan import Warn
-from datarecs_core.comparison.reading import Part, whole
-from datarecs_core.comparison.rereading import type_of
-from datarecs_core.comparison.results import (
-    DifferenceClass,
-    MeasureResult,
-    Outcome,
-    StageResults,
+from datarecs_core.comparison.planning.measuring import ADDING, COUNTING
+from datarecs_core.comparison.planning.plan import Warn
+from datarecs_core.comparison.planning.tolerance import (
+    PercentageTolerance,
+    Tolerance,
+    tolerance_type,
+    tolerance_value,
 )
-from datarecs_core.comparison.sealed import (
+from datarecs_core.comparison.proof.reading import Part, whole
+from datarecs_core.comparison.proof.sealed import (
     SealedMeasure,
     SealedRun,
     SealedSource,
     SealedStage,
     sealed_run,
 )
-from datarecs_core.comparison.tolerance import (
-    PercentageTolerance,
-    Tolerance,
-    tolerance_type,
-    tolerance_value,
+from datarecs_core.comparison.results.results import (
+    DifferenceClass,
+    MeasureResult,
+    Outcome,
+    StageResults,
 )
-from datarecs_core.comparison.unreadable import Unreadable
+from datarecs_core.comparison.values.rereading import type_of
+from datarecs_core.comparison.values.unreadable import Unreadable
 from datarecs_core.documents import decimal_text, to_document
 from datarecs_reports.model import (
     ConfirmedFacts,

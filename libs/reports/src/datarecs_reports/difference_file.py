@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datarecs_core.catalog.layout import segment
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import Difference
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.results import Difference
 from datarecs_core.documents import decimal_text
 
 _BY_SOURCE = pa.map_(pa.string(), pa.string())

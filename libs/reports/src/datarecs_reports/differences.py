@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from datarecs_core.comparison.reading import DocumentUnreadableError
-from datarecs_core.comparison.results import DifferenceClass, Outcome
+from datarecs_core.comparison.proof.reading import DocumentUnreadableError
+from datarecs_core.comparison.results.results import DifferenceClass, Outcome
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
 from datarecs_reports.difference_file import with_text_keys

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datarecs_core.comparison.fingerprints import FINGERPRINT_BYTES
-from datarecs_core.comparison.row_digests import Leaf
+from datarecs_core.comparison.results.fingerprints import FINGERPRINT_BYTES
+from datarecs_core.comparison.results.row_digests import Leaf
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.storage import StorageCode
 

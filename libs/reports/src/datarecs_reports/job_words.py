@@ -6,7 +6,7 @@ row and no strategy is known yet. Whoever prints escapes what is not ours.
 
 from collections.abc import Iterator, Sequence
 
-from datarecs_core.comparison.tolerance import tolerance_of
+from datarecs_core.comparison.planning.tolerance import tolerance_of
 from datarecs_core.jobs.definition import Measure, ReconciliationJob, Source, Stage
 from datarecs_core.jobs.vocabulary import Function, StageType
 from datarecs_reports.decoding import tolerance_facts

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datarecs_core.comparison.rejudging import StoredRow
-from datarecs_core.comparison.results import Outcome
+from datarecs_core.comparison.insight.rejudging import StoredRow
+from datarecs_core.comparison.results.results import Outcome
 from datarecs_reports.stored_rows import DifferencesUnreadableError
 
 _COLUMNS = ("measure", "class", "outcome", "key_hash", "values", "deltas")

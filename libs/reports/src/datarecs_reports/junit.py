@@ -7,7 +7,7 @@ this way, so that it can be published wherever test results are.
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
-from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.ending import NO_VERDICT
 from datarecs_reports.figures import count, visible

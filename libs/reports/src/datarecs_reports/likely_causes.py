@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import cast
 
-from datarecs_core.comparison.hint_stage import hint_stage
-from datarecs_core.comparison.hints import MOST_LOOKED_AT, Hint, hints
-from datarecs_core.comparison.sealed import SealedRun, SealedStage
+from datarecs_core.comparison.insight.hint_stage import hint_stage
+from datarecs_core.comparison.insight.hints import MOST_LOOKED_AT, Hint, hints
+from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue
 from datarecs_reports.stored_rows import smallest_breaks

@@ -6,7 +6,7 @@ become a link, a mention or another cell. What it says is decided in `words` and
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from datarecs_core.comparison.plan import ROWS
+from datarecs_core.comparison.planning.plan import ROWS
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.figures import amount, count, markdown_inline, percent, visible
 from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts, RunFacts, StageFacts

@@ -7,16 +7,16 @@ and separators they get is decided in `words` and `figures`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from datarecs_core.comparison.plan import PRESENCE
-from datarecs_core.comparison.reading import Part
-from datarecs_core.comparison.results import (
+from datarecs_core.comparison.planning.plan import PRESENCE
+from datarecs_core.comparison.proof.reading import Part
+from datarecs_core.comparison.proof.sealed import SealedChange
+from datarecs_core.comparison.results.results import (
     Closure,
     DifferenceClass,
     StageCounts,
     Waterfall,
 )
-from datarecs_core.comparison.sealed import SealedChange
-from datarecs_core.comparison.unreadable import Unreadable
+from datarecs_core.comparison.values.unreadable import Unreadable
 from datarecs_core.jobs.definition import SchemaPolicy
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from datarecs_core.comparison.plan import PRESENCE
+from datarecs_core.comparison.planning.plan import PRESENCE
 from datarecs_reports.figures import (
     count,
     counted,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from datarecs_core.comparison.plan import (
+from datarecs_core.comparison.planning.plan import (
     ComparisonPlan,
     DimensionPlan,
     Effort,
@@ -16,8 +16,8 @@ from datarecs_core.comparison.plan import (
     MeasurePlan,
     StagePlan,
 )
-from datarecs_core.comparison.pushdown import MAX_KEYS
-from datarecs_core.comparison.scan import (
+from datarecs_core.comparison.planning.pushdown import MAX_KEYS
+from datarecs_core.comparison.planning.scan import (
     ExportedSnapshot,
     FileList,
     Pin,

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datarecs_core.catalog.layout import segment
-from datarecs_core.comparison.canonical import canonical_text
-from datarecs_core.comparison.rereading import KeyForm, key_form, masked_key
-from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
-from datarecs_core.comparison.sealed import SealedStage
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.proof.sealed import SealedStage
+from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.values.canonical import canonical_text
+from datarecs_core.comparison.values.rereading import KeyForm, key_form, masked_key
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.storage import StorageCode
 from datarecs_core.jobs.types import CanonicalType

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_reports.figures import amount, common_places, lasting, permille, share, visible
 from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts
 from datarecs_reports.unreadable import example_lines, readable, unknown_gap

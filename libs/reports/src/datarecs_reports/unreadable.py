@@ -7,8 +7,8 @@ look alike; people read the text and the reason.
 import re
 from collections.abc import Sequence
 
-from datarecs_core.comparison.rereading import type_of
-from datarecs_core.comparison.unreadable import bytes_words, text_words
+from datarecs_core.comparison.values.rereading import type_of
+from datarecs_core.comparison.values.unreadable import bytes_words, text_words
 from datarecs_reports.figures import counted, visible
 from datarecs_reports.model import Executed, MeasureFacts
 

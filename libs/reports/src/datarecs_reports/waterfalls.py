@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 
-from datarecs_core.comparison.plan import ROWS
-from datarecs_core.comparison.results import Waterfall
+from datarecs_core.comparison.planning.plan import ROWS
+from datarecs_core.comparison.results.results import Waterfall
 from datarecs_core.documents import decimal_text
 from datarecs_core.values import EXACT
 from datarecs_reports.figures import amount, visible

@@ -7,9 +7,9 @@ Names come from jobs and sources, so whoever prints these texts escapes them for
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from datarecs_core.comparison.plan import ROWS
-from datarecs_core.comparison.results import DifferenceClass
-from datarecs_core.comparison.sealed import SealedChange
+from datarecs_core.comparison.planning.plan import ROWS
+from datarecs_core.comparison.proof.sealed import SealedChange
+from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.jobs.definition import SchemaPolicy
 from datarecs_core.jobs.vocabulary import SchemaMode
 from datarecs_reports.figures import amount, count, counted, lasting, visible

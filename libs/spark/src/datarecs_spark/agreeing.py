@@ -14,9 +14,9 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 
-from datarecs_core.comparison.agreement import MIN_SOURCES_FOR_ODD
-from datarecs_core.comparison.plan import MeasurePlan
-from datarecs_core.comparison.tolerance import (
+from datarecs_core.comparison.oracle.agreement import MIN_SOURCES_FOR_ODD
+from datarecs_core.comparison.planning.plan import MeasurePlan
+from datarecs_core.comparison.planning.tolerance import (
     AbsoluteTolerance,
     DurationTolerance,
     ExactTolerance,

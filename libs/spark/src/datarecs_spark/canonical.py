@@ -7,7 +7,7 @@ SQL and gives SQL; what SQL cannot write (floats, years beyond 9999) comes out a
 import re
 from collections.abc import Sequence
 
-from datarecs_core.comparison.canonical import Tag, encode, text
+from datarecs_core.comparison.values.canonical import Tag, encode, text
 from datarecs_spark.forms import Form, FormKind
 
 _TAGS = {

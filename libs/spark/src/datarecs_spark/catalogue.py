@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.cataloguing import column_rows, over_columns
-from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.planning.cataloguing import column_rows, over_columns
+from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_spark.read import Delivered
 
 _SCHEMA = pa.schema(

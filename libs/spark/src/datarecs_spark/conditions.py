@@ -12,9 +12,8 @@ from typing import assert_never
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison.canonical import Tag, Value
-from datarecs_core.comparison.condition import ConditionNotCoveredError, parse_condition
-from datarecs_core.comparison.condition_tree import (
+from datarecs_core.comparison.expressions.condition import ConditionNotCoveredError, parse_condition
+from datarecs_core.comparison.expressions.condition_tree import (
     AnyOf,
     Bare,
     Column,
@@ -24,6 +23,7 @@ from datarecs_core.comparison.condition_tree import (
     Negated,
     Operand,
 )
+from datarecs_core.comparison.values.canonical import Tag, Value
 from datarecs_core.documents import decimal_text
 from datarecs_spark.canonical import name, text_literal
 from datarecs_spark.errors import condition_of

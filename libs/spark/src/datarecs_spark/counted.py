@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from datarecs_core.comparison.judging import MeasureJudgement
-from datarecs_core.comparison.results import BucketSum, DifferenceClass
+from datarecs_core.comparison.oracle.judging import MeasureJudgement
+from datarecs_core.comparison.results.results import BucketSum, DifferenceClass
 from datarecs_core.hashing import JsonValue
 from datarecs_core.values import EXACT
 from datarecs_spark.sort_keys import size_key_of

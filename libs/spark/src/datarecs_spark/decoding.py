@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from datarecs_core.comparison.canonical import (
+from datarecs_core.comparison.values.canonical import (
     NULL,
     Tag,
     Value,

@@ -12,12 +12,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from datarecs_application.ports.comparing import Explanation, Progress
-from datarecs_core.comparison.confirming import counted_looks
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.plan import ComparisonPlan, ScopePlan, StagePlan
-from datarecs_core.comparison.reference import compare_stage
-from datarecs_core.comparison.results import StageResults
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import compare_stage
+from datarecs_core.comparison.planning.confirming import counted_looks
+from datarecs_core.comparison.planning.plan import ComparisonPlan, ScopePlan, StagePlan
+from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from datarecs_core.comparison.canonical import encode, invalid
-from datarecs_core.comparison.fingerprints import (
+from datarecs_core.comparison.results.fingerprints import (
     BUCKET_BITS,
     COUNT_BYTES,
     FINGERPRINT_BYTES,
@@ -19,6 +18,7 @@ from datarecs_core.comparison.fingerprints import (
     NAN,
     ROW_MARK,
 )
+from datarecs_core.comparison.values.canonical import encode, invalid
 from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_spark.canonical import binary_literal, encoded, encoded_tuple
 from datarecs_spark.forms import FormKind

@@ -12,8 +12,7 @@ from typing import assert_never, cast
 
 import polars as pl
 
-from datarecs_core.comparison.canonical import Tag, Value
-from datarecs_core.comparison.condition_tree import (
+from datarecs_core.comparison.expressions.condition_tree import (
     SIGNS,
     AnyOf,
     Bare,
@@ -24,7 +23,8 @@ from datarecs_core.comparison.condition_tree import (
     Negated,
     Operand,
 )
-from datarecs_core.comparison.exact_conditions import Digits
+from datarecs_core.comparison.expressions.exact_conditions import Digits
+from datarecs_core.comparison.values.canonical import Tag, Value
 from datarecs_core.jobs.types import TypeKind
 from datarecs_spark.kernel_conditions import EPOCH, MOMENTS
 from datarecs_spark.kernel_work import KernelCondition

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from datarecs_core.comparison.scan import GROUP_ROWS
+from datarecs_core.comparison.planning.scan import GROUP_ROWS
 from datarecs_spark.kept_groups import judged_groups
 from datarecs_spark.kept_rows import Judged, read_judged
 from datarecs_spark.kernel_sql import UNREADABLE, Connection, connected, read_of, reason_of

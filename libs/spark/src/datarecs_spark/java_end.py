@@ -13,8 +13,8 @@ from threading import Event, Thread
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from datarecs_application.ports.comparing import Engine, Explanation, Progress
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import StageResults
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.deaths import Exits, cause_of_death, java_end_words

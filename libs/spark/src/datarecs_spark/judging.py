@@ -12,9 +12,9 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 
-from datarecs_core.comparison.agreement import odd_presence
-from datarecs_core.comparison.plan import PRESENCE, StagePlan
-from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.comparison.oracle.agreement import odd_presence
+from datarecs_core.comparison.planning.plan import PRESENCE, StagePlan
+from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import EXACT
 from datarecs_spark.columns import Flags, Numbers

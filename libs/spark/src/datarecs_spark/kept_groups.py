@@ -8,8 +8,8 @@ made in Python are left to Spark.
 from collections.abc import Sequence
 from typing import Any
 
-from datarecs_core.comparison.rules import STRICT
-from datarecs_core.comparison.scan import GROUP_ROWS, Partial, Scan
+from datarecs_core.comparison.planning.rules import STRICT
+from datarecs_core.comparison.planning.scan import GROUP_ROWS, Partial, Scan
 from datarecs_core.jobs.vocabulary import Function, NullKeys
 from datarecs_spark.forms import FormKind
 from datarecs_spark.kept_rows import Judged, in_form, is_plain

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 
-from datarecs_core.comparison.canonical import Tag, Value
-from datarecs_core.comparison.condition_tree import Column, Operand
-from datarecs_core.comparison.exact_conditions import (
+from datarecs_core.comparison.expressions.condition_tree import Column, Operand
+from datarecs_core.comparison.expressions.exact_conditions import (
     Digits,
     ExactCondition,
     NotExactError,
     exact_condition,
 )
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.values.canonical import Tag, Value
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_spark.kernel_work import KernelCondition, quoted, sql_text

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 
-from datarecs_core.comparison.exact_conditions import ExactCondition
+from datarecs_core.comparison.expressions.exact_conditions import ExactCondition
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
 from datarecs_core.values import EXACT
 from datarecs_spark.forms import Form

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_core.comparison.agreement import deltas
-from datarecs_core.comparison.canonical import canonical_text
-from datarecs_core.comparison.differences import delta_percent, masked
-from datarecs_core.comparison.judging import MeasureJudgement
-from datarecs_core.comparison.plan import MeasurePlan, StagePlan
-from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.comparison.oracle.agreement import deltas
+from datarecs_core.comparison.oracle.judging import MeasureJudgement
+from datarecs_core.comparison.planning.plan import MeasurePlan, StagePlan
+from datarecs_core.comparison.results.differences import delta_percent, masked
+from datarecs_core.comparison.results.results import DifferenceClass
+from datarecs_core.comparison.values.canonical import canonical_text
 from datarecs_core.documents import decimal_text
 from datarecs_spark.columns import Flags, Numbers
 from datarecs_spark.sort_keys import size_key_of

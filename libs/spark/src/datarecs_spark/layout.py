@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from datarecs_core.comparison.condition import named_columns
-from datarecs_core.comparison.fingerprints import hashed_rows
-from datarecs_core.comparison.plan import (
+from datarecs_core.comparison.expressions.condition import named_columns
+from datarecs_core.comparison.planning.plan import (
     DimensionPlan,
     HashedRows,
     InputPlan,
     MeasurePlan,
     StagePlan,
 )
-from datarecs_core.comparison.rules import STRICT, Rules
+from datarecs_core.comparison.planning.rules import STRICT, Rules
+from datarecs_core.comparison.results.fingerprints import hashed_rows
 from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import (
     Case,

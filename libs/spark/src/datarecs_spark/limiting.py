@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison.faults import KeyTooLargeError, ValueTooLargeError
-from datarecs_core.comparison.plan import StagePlan
+from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooLargeError
+from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.errors.base import DatarecsError
 from datarecs_spark.canonical import invalid_size
 from datarecs_spark.errors import raised

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from datarecs_core.comparison.canonical import canonical_text
+from datarecs_core.comparison.values.canonical import canonical_text
 from datarecs_spark.canonical import name
 from datarecs_spark.decoding import cell
 from datarecs_spark.fingerprints import bucket

@@ -19,8 +19,8 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, Scan
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile, Scan
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
 from datarecs_spark import kept_rows

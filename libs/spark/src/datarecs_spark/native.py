@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pat
 
-from datarecs_core.comparison.plan import InputPlan, StagePlan
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.planning.plan import InputPlan, StagePlan
+from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_spark.forms import Form, FormKind, form_of
 from datarecs_spark.kernel_conditions import Conditions

@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.pushdown import groups_of
-from datarecs_core.comparison.scan import Extract, Groups, Partial, PinnedFile, Scan
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.pushdown import groups_of
+from datarecs_core.comparison.planning.scan import Extract, Groups, Partial, PinnedFile, Scan
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION
 from datarecs_core.jobs.vocabulary import Function, Strategy
 from datarecs_spark import kept_rows

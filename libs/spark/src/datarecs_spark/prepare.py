@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison.normalizing import WHITE_SPACE
-from datarecs_core.comparison.plan import InputPlan
-from datarecs_core.comparison.rules import Rules
+from datarecs_core.comparison.planning.plan import InputPlan
+from datarecs_core.comparison.planning.rules import Rules
+from datarecs_core.comparison.values.normalizing import WHITE_SPACE
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import EmptyText, NullAs, Rounding, Trim
 from datarecs_spark.canonical import (

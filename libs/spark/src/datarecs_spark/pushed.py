@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison.plan import InputPlan, StagePlan
-from datarecs_core.comparison.scan import GROUP_ROWS, Partial
+from datarecs_core.comparison.planning.plan import InputPlan, StagePlan
+from datarecs_core.comparison.planning.scan import GROUP_ROWS, Partial
 from datarecs_core.jobs.vocabulary import Function
 from datarecs_spark.aggregates import Aggregate
 from datarecs_spark.canonical import name

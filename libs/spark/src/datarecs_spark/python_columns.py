@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison.canonical import (
+from datarecs_core.comparison.planning.plan import InputPlan
+from datarecs_core.comparison.values.canonical import (
     NULL,
     Tag,
     Value,
@@ -23,12 +24,11 @@ from datarecs_core.comparison.canonical import (
     encode,
     invalid,
 )
-from datarecs_core.comparison.casting import Zones
-from datarecs_core.comparison.json_form import json_value
-from datarecs_core.comparison.normalizing import on_result, round_half_even
-from datarecs_core.comparison.plan import InputPlan
-from datarecs_core.comparison.preparing import Preparation
-from datarecs_core.comparison.translating import fits
+from datarecs_core.comparison.values.casting import Zones
+from datarecs_core.comparison.values.json_form import json_value
+from datarecs_core.comparison.values.normalizing import on_result, round_half_even
+from datarecs_core.comparison.values.preparing import Preparation
+from datarecs_core.comparison.values.translating import fits
 from datarecs_core.jobs.types import TypeKind
 from datarecs_spark.decoding import decoded, invalid_of, native, represented
 from datarecs_spark.forms import Form

@@ -17,8 +17,8 @@ import pyarrow.types as pat
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
-from datarecs_core.comparison.condition import named_columns
-from datarecs_core.comparison.scan import (
+from datarecs_core.comparison.expressions.condition import named_columns
+from datarecs_core.comparison.planning.scan import (
     GROUP_ROWS,
     Extract,
     FileList,

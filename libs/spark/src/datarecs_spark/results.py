@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import cast
 
-from datarecs_core.comparison.differences import digest_text, samples
-from datarecs_core.comparison.faults import DuplicateKeysError, SumOverflowError
-from datarecs_core.comparison.judging import ROWS_MEASURE
-from datarecs_core.comparison.plan import MAX_PATTERNS, MeasurePlan, StagePlan, Warn
-from datarecs_core.comparison.results import (
+from datarecs_core.comparison.oracle.judging import ROWS_MEASURE
+from datarecs_core.comparison.oracle.waterfall import waterfalls
+from datarecs_core.comparison.planning.faults import DuplicateKeysError, SumOverflowError
+from datarecs_core.comparison.planning.plan import MAX_PATTERNS, MeasurePlan, StagePlan, Warn
+from datarecs_core.comparison.results.differences import digest_text, samples
+from datarecs_core.comparison.results.results import (
     Closure,
     Difference,
     DifferenceClass,
@@ -19,9 +20,8 @@ from datarecs_core.comparison.results import (
     StageResults,
     ToleranceResult,
 )
-from datarecs_core.comparison.translating import fits
-from datarecs_core.comparison.unreadable import MeasureFaults, examples
-from datarecs_core.comparison.waterfall import waterfalls
+from datarecs_core.comparison.values.translating import fits
+from datarecs_core.comparison.values.unreadable import MeasureFaults, examples
 from datarecs_core.documents import from_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, NullKeys
 from datarecs_core.values import EXACT

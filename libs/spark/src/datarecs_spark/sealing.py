@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from datarecs_core.comparison.canonical import NULL, Value, encode_tuple
-from datarecs_core.comparison.fingerprints import (
+from datarecs_core.comparison.oracle.grouping import Cell
+from datarecs_core.comparison.results.fingerprints import (
     COUNT_BYTES,
     FINGERPRINT_BYTES,
     bucket_of,
     fingerprint_of,
 )
-from datarecs_core.comparison.grouping import Cell
-from datarecs_core.comparison.results import BucketSum
-from datarecs_core.comparison.row_digests import row_values
+from datarecs_core.comparison.results.results import BucketSum
+from datarecs_core.comparison.results.row_digests import row_values
+from datarecs_core.comparison.values.canonical import NULL, Value, encode_tuple
 from datarecs_spark.decoding import cell
 from datarecs_spark.fingerprints import bucket_totals
 from datarecs_spark.forms import Form

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.errors.base import DatarecsError
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.cluster import (

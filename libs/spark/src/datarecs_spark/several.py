@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from datarecs_core.comparison.canonical import canonical_order, encode_tuple
-from datarecs_core.comparison.judging import ROWS_MEASURE
-from datarecs_core.comparison.plan import ROWS
-from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.comparison.oracle.judging import ROWS_MEASURE
+from datarecs_core.comparison.planning.plan import ROWS
+from datarecs_core.comparison.results.results import DifferenceClass
+from datarecs_core.comparison.values.canonical import canonical_order, encode_tuple
 from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_spark.agreeing import Agreeing
 from datarecs_spark.columns import Numbers, Values

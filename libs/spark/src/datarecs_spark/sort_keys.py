@@ -5,7 +5,7 @@ What SQL and Python both sort must be sorted alike, so the two stand as close as
 
 from decimal import Decimal
 
-from datarecs_core.comparison.canonical import Tag, Value, encode, number_text
+from datarecs_core.comparison.values.canonical import Tag, Value, encode, number_text
 from datarecs_core.documents import decimal_text
 from datarecs_spark.canonical import BROKEN, VALID
 

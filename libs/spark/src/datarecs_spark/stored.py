@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from datarecs_core.comparison.results import Difference, DifferenceClass, Outcome
+from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
 from datarecs_spark.decoding import native
 from datarecs_spark.forms import FormKind
 from datarecs_spark.layout import Field, Layout

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
-from datarecs_core.comparison.differences import samples
+from datarecs_core.comparison.results.differences import samples
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT

@@ -13,7 +13,7 @@ from typing import Any, cast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from datarecs_core.comparison.unreadable import MeasureFaults, may_be_infinite
+from datarecs_core.comparison.values.unreadable import MeasureFaults, may_be_infinite
 from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_core.values import EXACT
 from datarecs_spark.aggregates import parts_of

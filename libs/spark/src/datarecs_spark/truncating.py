@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.differences import samples
+from datarecs_core.comparison.results.differences import samples
 from datarecs_core.documents import to_document
 from datarecs_spark.canonical import size_key
 from datarecs_spark.counted import Counted, read_counted

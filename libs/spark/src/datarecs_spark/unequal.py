@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_core.comparison.canonical import NULL, text
-from datarecs_core.comparison.differences import masked
-from datarecs_core.comparison.grouping import Cell
-from datarecs_core.comparison.judging import judge_measure
-from datarecs_core.comparison.results import DifferenceClass
+from datarecs_core.comparison.oracle.grouping import Cell
+from datarecs_core.comparison.oracle.judging import judge_measure
+from datarecs_core.comparison.results.differences import masked
+from datarecs_core.comparison.results.results import DifferenceClass
+from datarecs_core.comparison.values.canonical import NULL, text
 from datarecs_core.jobs.types import MAX_DIGITS
 from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_spark.agreeing import Agreeing, Found

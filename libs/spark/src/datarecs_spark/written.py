@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from datarecs_core.comparison.canonical import NULL, Tag, encode, encode_tuple, text
-from datarecs_core.comparison.differences import BREAK_ID_LENGTH, masked
-from datarecs_core.comparison.fingerprints import KEY_HASH_BYTES, KEY_MARK
-from datarecs_core.comparison.results import Outcome
+from datarecs_core.comparison.results.differences import BREAK_ID_LENGTH, masked
+from datarecs_core.comparison.results.fingerprints import KEY_HASH_BYTES, KEY_MARK
+from datarecs_core.comparison.results.results import Outcome
+from datarecs_core.comparison.values.canonical import NULL, Tag, encode, encode_tuple, text
 from datarecs_spark.columns import Values
 from datarecs_spark.decoding import encoded_payloads, encodings, fixed_width, texts
 from datarecs_spark.keyless import KINDS, NOBODY, By, Differences

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from datarecs_core.comparison.canonical import Tag
-from datarecs_core.comparison.forms import read_moment
+from datarecs_core.comparison.values.canonical import Tag
+from datarecs_core.comparison.values.forms import read_moment
 from datarecs_core.errors.faults import Fault, Gap, Path, Place
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from datarecs_core.comparison.expressions.syntax import parse_expression
 from datarecs_core.comparison.expressions.tree import ExpressionError, Parameter, nodes_of
-from datarecs_core.comparison.logical import syntax_fault
+from datarecs_core.comparison.planning.logical import syntax_fault
 from datarecs_core.errors.faults import Fault, Path, did_you_mean, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs.definition import ReconciliationJob, Source

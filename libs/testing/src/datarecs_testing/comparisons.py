@@ -11,16 +11,16 @@ from typing import Any, Protocol, cast
 
 from datarecs_application.confirming import Again, confirmed
 from datarecs_application.ports.comparing import Engine, Progress
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.results import (
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.results.results import (
     Difference,
     MeasureResult,
     StageCounts,
     StageResults,
     Verdict,
 )
-from datarecs_core.comparison.scan import Scan
-from datarecs_core.comparison.verdict import (
+from datarecs_core.comparison.results.verdict import (
     RunOutcome,
     StageOutcome,
     judge_run,

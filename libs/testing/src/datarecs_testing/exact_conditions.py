@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from datarecs_core.comparison.condition import parse_condition
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.expressions.condition import parse_condition
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_testing.tables import Row, Table, a_table
 
 COLUMNS = "id int, n int, m decimal(12,2), t text, b bool, d date, i instant, l local_timestamp"

@@ -11,10 +11,10 @@ from decimal import Decimal
 from typing import Any
 
 from datarecs_application.ports.comparing import Engine
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.results import Difference, StageResults
-from datarecs_core.comparison.run_json import Sealing, run_document
-from datarecs_core.comparison.scan import Pin, Scan
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.scan import Pin, Scan
+from datarecs_core.comparison.proof.run_json import Sealing, run_document
+from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Confirm, ReconciliationJob
 from datarecs_memory.engine import MemoryEngine

@@ -10,9 +10,9 @@ from itertools import count
 from pathlib import Path
 
 from datarecs_application.ports.comparing import Engine, Explanation, Progress
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import Difference, StageResults
-from datarecs_core.comparison.strategies import strategy_of
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.strategies import strategy_of
+from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.vocabulary import StageType, Strategy

@@ -24,7 +24,7 @@ from datarecs_application.ports.state import HistoryEntry, LeasedRun
 from datarecs_application.runs import Heard, record_end, request_cancel, trigger_run
 from datarecs_application.supervision import Limits, Supervising
 from datarecs_application.warm_child import WarmChild
-from datarecs_core.comparison.scan import Pin
+from datarecs_core.comparison.planning.scan import Pin
 from datarecs_core.jobs.definition import ReconciliationJob, Source, Stage
 from datarecs_core.jobs.vocabulary import SourceKind, StageType
 from datarecs_core.resources.connection import Connection

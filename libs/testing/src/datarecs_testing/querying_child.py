@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from datarecs_application.child_frames import READY, RUN
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.scan import Scan, ScanColumn
+from datarecs_core.comparison.planning.scan import Scan, ScanColumn
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind

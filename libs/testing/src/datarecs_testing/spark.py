@@ -17,11 +17,11 @@ import pytest
 from datarecs_application.ports.comparing import Engine
 from datarecs_cli.stack import classes, java
 from datarecs_cli.stack.failures import JavaMissingError, JavaUnusableError
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.results import Difference, StageResults
-from datarecs_core.comparison.scan import Extract, FileList, PinnedFile, Scan
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile, Scan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import Difference, StageResults
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.types import CLOCK_TIMES, CanonicalType, TypeKind
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings

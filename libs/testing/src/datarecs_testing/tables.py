@@ -9,9 +9,15 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.planner import PlanRequest, plan_comparison
-from datarecs_core.comparison.scan import FileList, PinnedFile, Scan, SourceColumn, SourceSchema
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparison
+from datarecs_core.comparison.planning.scan import (
+    FileList,
+    PinnedFile,
+    Scan,
+    SourceColumn,
+    SourceSchema,
+)
 from datarecs_core.jobs.definition import ReconciliationJob, Source, Stage
 from datarecs_core.jobs.spec_hash import spec_hash
 from datarecs_core.jobs.types import CanonicalType, parse_type

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from datarecs_core.comparison.payload import ComparisonPayload
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.scan import Pin
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.scan import Pin
+from datarecs_core.comparison.results.payload import ComparisonPayload
 
 
 class SilentTold:

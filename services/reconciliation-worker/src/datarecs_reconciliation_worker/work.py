@@ -21,10 +21,10 @@ from datarecs_application.opening import ExtractionFailedError
 from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_application.ports.outside import BlobStores, Clock, Wake
 from datarecs_core.catalog.layout import differences_part, digests, run_document
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.run_json import Sealing, outcome_leaves, with_hints
-from datarecs_core.comparison.run_json import run_document as document_of
-from datarecs_core.comparison.sealed import sealed_run
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.proof.run_json import Sealing, outcome_leaves, with_hints
+from datarecs_core.comparison.proof.run_json import run_document as document_of
+from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.hashing import canonical_json

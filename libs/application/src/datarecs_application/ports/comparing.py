@@ -1,7 +1,7 @@
 """Sources and engines: what reads a customer's data, and what compares it.
 
 A connector pins, describes and delivers rows; the planner decides what is read. An engine obeys a
-StagePlan and returns numbers; `datarecs_core.comparison.verdict` decides what they mean.
+StagePlan and returns numbers; `datarecs_core.comparison.results.verdict` decides what they mean.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from datarecs_core.comparison.plan import StagePlan
-from datarecs_core.comparison.results import StageResults
-from datarecs_core.comparison.scan import Pin, Scan, SourceSchema
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.planning.scan import Pin, Scan, SourceSchema
+from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.jobs.definition import Source
 
 
@@ -73,8 +73,8 @@ class Connector(Protocol):
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
         """Rows as plain values, one per column of `scan.columns`, in any order.
 
-        The values are those that `datarecs_core.comparison.canonical.canonical` takes; what has
-        no canonical form comes as `Invalid`. Meant for the oracle: at most 100,000 rows are used.
+        The values are those that `values.translating.canonical` takes; what has no canonical form
+        comes as `Invalid`. Meant for the oracle: at most 100,000 rows are used.
         """
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:

@@ -10,10 +10,10 @@ from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
 
 if TYPE_CHECKING:
-    from datarecs_core.comparison.hints import Hint
-    from datarecs_core.comparison.key_lookup import Key
-    from datarecs_core.comparison.results import Difference
-    from datarecs_core.comparison.sealed import SealedRun, SealedStage
+    from datarecs_core.comparison.insight.hints import Hint
+    from datarecs_core.comparison.insight.key_lookup import Key
+    from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
+    from datarecs_core.comparison.results.results import Difference
 
 Found = list[tuple[str, list["Hint"]]]
 Meant = tuple["SealedStage", Iterable["Difference"], tuple["Key", ...]]
@@ -144,7 +144,7 @@ def _meant(run: "SealedRun", stage: "SealedStage", key: Sequence[str]) -> "tuple
     """The stored keys that a typed one may be; none where the stage has other key columns."""
     from zoneinfo import ZoneInfo
 
-    from datarecs_core.comparison.key_lookup import KeyReading, zones_of
+    from datarecs_core.comparison.insight.key_lookup import KeyReading, zones_of
 
     typed = _key_of([each.name for each in stage.dimensions], key)
     if typed is None or not typed:

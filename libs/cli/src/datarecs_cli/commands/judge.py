@@ -9,8 +9,8 @@ from datarecs_cli.exit_codes import ExitCode, Gate, exit_code_of_run
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 
 if TYPE_CHECKING:
-    from datarecs_core.comparison.rejudging import RunAgain, StageAgain
-    from datarecs_core.comparison.results import MeasureResult
+    from datarecs_core.comparison.insight.rejudging import RunAgain, StageAgain
+    from datarecs_core.comparison.results.results import MeasureResult
 
 Place = Annotated[
     Path, typer.Argument(metavar="FOLDER|RUN.JSON", help="what `compare` wrote, with differences")
@@ -37,8 +37,8 @@ def judge(
     """Judge stored differences again; the run never changes. Exit 0 matched, 1 unmatched."""
     from datarecs_cli.evidence import DIFFERENCES, NoJsonError, evidence_at
     from datarecs_cli.what_if import JudgeRefusedError, changes
-    from datarecs_core.comparison.rejudging import NotRejudgeableError, rejudge
-    from datarecs_core.comparison.verification import verify_document
+    from datarecs_core.comparison.insight.rejudging import NotRejudgeableError, rejudge
+    from datarecs_core.comparison.proof.verification import verify_document
     from datarecs_reports.judged_rows import judged_rows
     from datarecs_reports.stored_rows import parts_of
 
@@ -123,7 +123,7 @@ def _stage_members(stage: "StageAgain") -> dict[str, object]:
 
 def _tolerances(measure: "MeasureResult") -> list[str]:
     """`ABSOLUTE 0.01`, `PERCENTAGE 1 %`, `DURATION 1 s`, `EXACT`."""
-    from datarecs_core.comparison.tolerance import tolerance_type, tolerance_value
+    from datarecs_core.comparison.planning.tolerance import tolerance_type, tolerance_value
     from datarecs_core.documents import decimal_text
 
     units = {"ABSOLUTE": "", "PERCENTAGE": " %", "DURATION": " s"}

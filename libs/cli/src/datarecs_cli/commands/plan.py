@@ -12,8 +12,8 @@ from datarecs_cli.invocation import Output, UsageFault, current
 if TYPE_CHECKING:
     from datarecs_application.ports.outside import Clock
     from datarecs_cli.local.question import Asked
-    from datarecs_core.comparison.plan import ComparisonPlan
-    from datarecs_core.comparison.scan import Scan
+    from datarecs_core.comparison.planning.plan import ComparisonPlan
+    from datarecs_core.comparison.planning.scan import Scan
     from datarecs_reports.plan_words import PlanPart
 
 _WIDTH = 9
@@ -142,8 +142,12 @@ def _all_open(asked: "Asked", clock: "Clock") -> bool:
 
 def _print_json(plan: "ComparisonPlan", explained: Mapping[str, list[str]]) -> None:
     from datarecs_cli.output import print_json
-    from datarecs_core.comparison.planner import plan_document, plan_hash
-    from datarecs_core.comparison.run_json import placeless, strategy_document, warning_document
+    from datarecs_core.comparison.planning.planner import plan_document, plan_hash
+    from datarecs_core.comparison.proof.run_json import (
+        placeless,
+        strategy_document,
+        warning_document,
+    )
 
     members: Mapping[str, object] = {
         "job": plan.job,
@@ -201,7 +205,7 @@ def _asked(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]]:
 def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
     from datarecs_cli.local.reports import NAMES, further
     from datarecs_cli.output import cell
-    from datarecs_core.comparison.planner import plan_hash
+    from datarecs_core.comparison.planning.planner import plan_hash
     from datarecs_reports.figures import count
     from datarecs_reports.plan_words import (
         masked_columns,

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from datarecs_cli.evidence import Checked, Evidence
-    from datarecs_core.comparison.row_digests import Leaf
-    from datarecs_core.comparison.verification import Finding
+    from datarecs_core.comparison.proof.verification import Finding
+    from datarecs_core.comparison.results.row_digests import Leaf
 
 Place = Annotated[
     Path, typer.Argument(metavar="RUN.JSON|FOLDER", help="a run.json, or a folder of `compare`")
@@ -37,7 +37,7 @@ def verify(
     """Check hash, counts, closure, differences, digests: exit 0 verified, 1 differs, 2 usage."""
     from datarecs_cli.evidence import Checked, NoJsonError, check, evidence_at
     from datarecs_cli.row_proof import key_of, row_proof
-    from datarecs_core.comparison.verification import Finding
+    from datarecs_core.comparison.proof.verification import Finding
 
     invocation = current()
     if invocation.output not in (None, Output.TABLE, Output.TEXT, Output.JSON):

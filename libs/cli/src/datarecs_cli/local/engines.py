@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from datarecs_application.ports.comparing import Engine
 from datarecs_cli.local.faults import SparkEndedError
 from datarecs_cli.local.folder import OutFolder
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.grouping import MAX_ROWS
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.results import Difference
-from datarecs_core.comparison.scan import FileList, Scan
+from datarecs_core.comparison.oracle.grouping import MAX_ROWS
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.scan import FileList, Scan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import Difference
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import Strategy

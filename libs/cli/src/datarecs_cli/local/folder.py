@@ -11,7 +11,7 @@ from pathlib import Path
 
 from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_core.catalog.layout import segment
-from datarecs_core.comparison.row_digests import FILE
+from datarecs_core.comparison.results.row_digests import FILE
 
 DEFAULT = Path("datarecs-compare")
 _OURS = ("part-*.parquet", "_SUCCESS", ".*.crc")

@@ -6,7 +6,7 @@ The writers are those of `compare -o md`, `--junit` and `export`; this module on
 from collections.abc import Mapping, Sequence
 
 from datarecs_cli.local.folder import OutFolder
-from datarecs_core.comparison.sealed import SealedRun
+from datarecs_core.comparison.proof.sealed import SealedRun
 from datarecs_core.jobs.vocabulary import ReportFormat
 
 NAMES: Mapping[ReportFormat, str] = {

@@ -29,16 +29,16 @@ from datarecs_cli.local.question import Asked
 from datarecs_cli.local.reports import NAMES, further, write
 from datarecs_cli.local.sources import LocalSources
 from datarecs_cli.local.telling import PROGRESS_EVERY, LocalTold
-from datarecs_core.comparison.differences import COMPARE_KEY_ID
-from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.run_json import (
+from datarecs_core.comparison.planning.faults import PlanRefusedError
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.proof.run_json import (
     Sealing,
     outcome_leaves,
     run_document,
     with_hints,
 )
-from datarecs_core.comparison.sealed import sealed_run
+from datarecs_core.comparison.proof.sealed import sealed_run
+from datarecs_core.comparison.results.differences import COMPARE_KEY_ID
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.vocabulary import ReportFormat

@@ -11,7 +11,7 @@ from datarecs_application.ports.outside import Clock
 from datarecs_cli.local.question import Asked
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
-from datarecs_core.comparison.scan import Scan
+from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.security import SecretUnavailableError
 from datarecs_core.jobs.definition import Source

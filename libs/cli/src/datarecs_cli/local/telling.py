@@ -15,9 +15,9 @@ from datarecs_cli.local.bar import Bar, Shown
 from datarecs_cli.local.engines import rows_of
 from datarecs_cli.output import cell
 from datarecs_cli.screen import Screen
-from datarecs_core.comparison.payload import ComparisonPayload
-from datarecs_core.comparison.plan import ComparisonPlan
-from datarecs_core.comparison.scan import Pin
+from datarecs_core.comparison.planning.plan import ComparisonPlan
+from datarecs_core.comparison.planning.scan import Pin
+from datarecs_core.comparison.results.payload import ComparisonPayload
 from datarecs_reports.figures import counted
 
 PROGRESS_EVERY = timedelta(seconds=0.5)

@@ -28,7 +28,7 @@ from datarecs_connectors.locations import Places
 from datarecs_connectors.probing import steps
 from datarecs_connectors.typed_columns import kept_rows, plain_values, taken
 from datarecs_connectors.typed_text import TypedColumn, arrow_type, table_of
-from datarecs_core.comparison.scan import (
+from datarecs_core.comparison.planning.scan import (
     Pin,
     Scan,
     ScanColumn,

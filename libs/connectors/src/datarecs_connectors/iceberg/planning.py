@@ -31,7 +31,7 @@ from datarecs_connectors.errors import (
 from datarecs_connectors.iceberg.files import TableFiles
 from datarecs_connectors.iceberg.pruning import may_hold
 from datarecs_connectors.iceberg.snapshots import FrozenTable
-from datarecs_core.comparison.condition_tree import Condition
+from datarecs_core.comparison.expressions.condition_tree import Condition
 
 MAX_FILES = 1_000_000
 _Partition = tuple[object, ...]

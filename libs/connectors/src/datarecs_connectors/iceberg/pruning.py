@@ -47,8 +47,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from datarecs_core.comparison import condition_tree as tree
-from datarecs_core.comparison.canonical import Tag, Value
+from datarecs_core.comparison.expressions import condition_tree as tree
+from datarecs_core.comparison.values.canonical import Tag, Value
 
 _INT64 = 2**63
 _Predicate = type[LiteralPredicate]

@@ -43,9 +43,9 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.iceberg.catalogs import Catalog, TableName
-from datarecs_core.comparison.canonical import Tag
-from datarecs_core.comparison.forms import read_moment
-from datarecs_core.comparison.scan import SourceColumn, TableSnapshot
+from datarecs_core.comparison.planning.scan import SourceColumn, TableSnapshot
+from datarecs_core.comparison.values.canonical import Tag
+from datarecs_core.comparison.values.forms import read_moment
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.types import CanonicalType, TypeKind

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from datarecs_core.comparison.results import Verdict
-from datarecs_core.comparison.verdict import Acceptance, RunOutcome
+from datarecs_core.comparison.results.results import Verdict
+from datarecs_core.comparison.results.verdict import Acceptance, RunOutcome
 from datarecs_core.runs.model import RunSummary
 
 _MILLISECOND = timedelta(milliseconds=1)

@@ -18,8 +18,8 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_core.comparison.canonical import Interval
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.values.canonical import Interval
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind, array_of, parse_type
 
 _INFINITE = {"infinity": Decimal("Infinity"), "-infinity": Decimal("-Infinity")}

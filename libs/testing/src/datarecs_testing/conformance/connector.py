@@ -13,9 +13,9 @@ import pytest
 
 from datarecs_application.ports.comparing import Connector, Read
 from datarecs_connectors.extracted import extracted_rows
-from datarecs_core.comparison.canonical import canonical_text
-from datarecs_core.comparison.scan import FileList, Scan, ScanColumn
-from datarecs_core.comparison.translating import canonical
+from datarecs_core.comparison.planning.scan import FileList, Scan, ScanColumn
+from datarecs_core.comparison.values.canonical import canonical_text
+from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Limits, Source
 from datarecs_core.jobs.vocabulary import SourceKind

@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.canonical import encode_tuple, number
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.fingerprints import bucket_of
-from datarecs_core.comparison.results import Verdict
-from datarecs_core.comparison.verdict import Acceptance, SkipReason
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.fingerprints import bucket_of
+from datarecs_core.comparison.results.results import Verdict
+from datarecs_core.comparison.results.verdict import Acceptance, SkipReason
+from datarecs_core.comparison.values.canonical import encode_tuple, number
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import (
     Accept,

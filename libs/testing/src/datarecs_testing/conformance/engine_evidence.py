@@ -6,12 +6,12 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.differences import COMPARE_KEY
-from datarecs_core.comparison.faults import DuplicateKeysError
-from datarecs_core.comparison.grouping import Outside
-from datarecs_core.comparison.reference import compare_stage
-from datarecs_core.comparison.results import BucketSum, StageResults, Waterfall
-from datarecs_core.comparison.verdict import judge_stage
+from datarecs_core.comparison.oracle.grouping import Outside
+from datarecs_core.comparison.oracle.reference import compare_stage
+from datarecs_core.comparison.planning.faults import DuplicateKeysError
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import BucketSum, StageResults, Waterfall
+from datarecs_core.comparison.results.verdict import judge_stage
 from datarecs_core.jobs.definition import Execution, Normalize, NullRules, NumberRules, Stage
 from datarecs_core.jobs.vocabulary import (
     DuplicatePolicy,

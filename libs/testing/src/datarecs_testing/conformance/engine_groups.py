@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.payload import comparison_payload
-from datarecs_core.comparison.results import Verdict
-from datarecs_core.comparison.verdict import Acceptance, SkipReason
+from datarecs_core.comparison.results.payload import comparison_payload
+from datarecs_core.comparison.results.results import Verdict
+from datarecs_core.comparison.results.verdict import Acceptance, SkipReason
 from datarecs_core.jobs.definition import Accept, Scope
 from datarecs_core.jobs.vocabulary import Function, OnUnmatched
 from datarecs_testing.comparisons import (

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from datarecs_core.comparison.key_lookup import KeyReading, zones_of
-from datarecs_core.comparison.sealed import sealed_run
+from datarecs_core.comparison.insight.key_lookup import KeyReading, zones_of
+from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_core.jobs.definition import (
     JsonRules,
     Normalize,

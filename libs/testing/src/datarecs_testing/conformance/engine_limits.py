@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from datarecs_core.comparison.faults import KeyTooLargeError, ValueTooLargeError
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooLargeError
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.definition import Execution, Limits, ReconciliationJob, Stage
 from datarecs_core.jobs.vocabulary import Function, NullKeys, Strategy
 from datarecs_testing.comparisons import (

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from datarecs_core.comparison.results import StageResults
+from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.jobs.definition import Confirm, Execution, Normalize, Scope, Stage, StringRules
 from datarecs_core.jobs.vocabulary import Case, ProofMode, Trim
 from datarecs_testing.comparisons import (

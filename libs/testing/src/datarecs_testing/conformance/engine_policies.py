@@ -8,12 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.faults import (
+from datarecs_core.comparison.planning.faults import (
     DuplicateKeysError,
     EmptySourceError,
     NullKeysError,
 )
-from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.results.results import Verdict
 from datarecs_core.jobs.definition import (
     Accept,
     Breaks,

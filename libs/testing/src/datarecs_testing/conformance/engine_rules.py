@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_core.comparison.faults import (
+from datarecs_core.comparison.planning.faults import (
     SumOverflowError,
 )
-from datarecs_core.comparison.results import Verdict
-from datarecs_core.comparison.translating import Invalid
+from datarecs_core.comparison.results.results import Verdict
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs import types
 from datarecs_core.jobs.definition import (
     ColumnRules,

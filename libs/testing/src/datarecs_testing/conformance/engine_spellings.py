@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from datarecs_core.comparison.differences import COMPARE_KEY, masked
+from datarecs_core.comparison.results.differences import COMPARE_KEY, masked
 from datarecs_core.jobs.definition import (
     Breaks,
     ColumnRules,

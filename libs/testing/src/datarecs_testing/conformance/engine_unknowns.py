@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from datarecs_core.comparison.translating import Invalid
-from datarecs_core.comparison.verdict import broken_rule
+from datarecs_core.comparison.results.verdict import broken_rule
+from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.definition import Breaks, Normalize, NullRules, Results, Stage
 from datarecs_core.jobs.types import parse_type
 from datarecs_core.jobs.vocabulary import Function, MaskRule, NullKeys

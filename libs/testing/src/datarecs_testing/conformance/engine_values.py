@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from datarecs_core.comparison.faults import SumOverflowError
-from datarecs_core.comparison.payload import comparison_payload
-from datarecs_core.comparison.results import Verdict
+from datarecs_core.comparison.planning.faults import SumOverflowError
+from datarecs_core.comparison.results.payload import comparison_payload
+from datarecs_core.comparison.results.results import Verdict
 from datarecs_core.jobs.definition import ALL_COLUMNS, Dimension, Stage
 from datarecs_core.jobs.vocabulary import Combine, Function, StageType
 from datarecs_testing.comparisons import (

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from datarecs_application.ports.comparing import Connector
 from datarecs_connectors.registry import open_connector
-from datarecs_core.comparison.scan import TableSnapshot
+from datarecs_core.comparison.planning.scan import TableSnapshot
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Limits, Snapshot, Source
 from datarecs_core.jobs.vocabulary import SourceKind

@@ -17,7 +17,7 @@ from datarecs_application.ports.comparing import Connector, Engine
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import open_connector
 from datarecs_core import crashing
-from datarecs_core.comparison.plan import ComparisonPlan
+from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.jobs.definition import Source
 from datarecs_core.resources.connection import Connection
 from datarecs_core.values import TenantId

@@ -19,12 +19,18 @@ from datarecs_cli.invocation import Invocation
 from datarecs_cli.local.question import Asked, Flags, asked
 from datarecs_cli.local.sources import LocalSources
 from datarecs_connectors.registry import statement_of
-from datarecs_core.comparison.faults import PlanRefusedError
-from datarecs_core.comparison.plan import ComparisonPlan, StagePlan
-from datarecs_core.comparison.planner import plan_document
-from datarecs_core.comparison.results import Difference, StageResults
-from datarecs_core.comparison.scan import ExportedSnapshot, Pin, Scan, SourceColumn, SourceSchema
-from datarecs_core.comparison.verdict import StageOutcome
+from datarecs_core.comparison.planning.faults import PlanRefusedError
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.planner import plan_document
+from datarecs_core.comparison.planning.scan import (
+    ExportedSnapshot,
+    Pin,
+    Scan,
+    SourceColumn,
+    SourceSchema,
+)
+from datarecs_core.comparison.results.results import Difference, StageResults
+from datarecs_core.comparison.results.verdict import StageOutcome
 from datarecs_core.documents import to_document
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import JsonValue, canonical_json

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
-from datarecs_core.comparison.canonical import Tag, Value
 from datarecs_core.comparison.expressions.signatures import Signature
+from datarecs_core.comparison.values.canonical import Tag, Value
 
 
 class Dialect(StrEnum):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
-from datarecs_core.comparison.canonical import Tag
 from datarecs_core.comparison.expressions.tree import Literal, Node
+from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import FLOATS, MAX_DIGITS, NESTED, CanonicalType, TypeKind

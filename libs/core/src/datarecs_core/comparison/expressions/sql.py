@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from datarecs_core.comparison.canonical import Tag, Value
 from datarecs_core.comparison.expressions.entry import Dialect
 from datarecs_core.comparison.expressions.functions import ENTRIES
 from datarecs_core.comparison.expressions.signatures import Typed, digits_of, met_type
 from datarecs_core.comparison.expressions.tree import Call, ExpressionError, Literal, Name
+from datarecs_core.comparison.values.canonical import Tag, Value
 from datarecs_core.documents import decimal_text
 from datarecs_core.jobs.types import CanonicalType, TypeKind, decimal
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
-from datarecs_core.comparison.canonical import NULL, Tag, Value, number, text
 from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS
 from datarecs_core.comparison.expressions.tree import (
     Call,
@@ -21,7 +20,8 @@ from datarecs_core.comparison.expressions.tree import (
     Node,
     Parameter,
 )
-from datarecs_core.comparison.forms import read_date, read_moment
+from datarecs_core.comparison.values.canonical import NULL, Tag, Value, number, text
+from datarecs_core.comparison.values.forms import read_date, read_moment
 from datarecs_core.errors.faults import did_you_mean
 from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, parse_type
 

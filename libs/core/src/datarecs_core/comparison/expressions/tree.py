@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from datarecs_core.comparison.canonical import Value
+from datarecs_core.comparison.values.canonical import Value
 from datarecs_core.jobs.types import CanonicalType
 
 

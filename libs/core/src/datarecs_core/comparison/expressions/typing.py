@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from decimal import Decimal
 
-from datarecs_core.comparison.canonical import Tag
 from datarecs_core.comparison.expressions.functions import ENTRIES
 from datarecs_core.comparison.expressions.signatures import Digits, MismatchError, Typed, digits_of
 from datarecs_core.comparison.expressions.tree import (
@@ -15,6 +14,7 @@ from datarecs_core.comparison.expressions.tree import (
     Parameter,
     nodes_of,
 )
+from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.errors.faults import did_you_mean
 from datarecs_core.jobs import types
 from datarecs_core.jobs.types import CanonicalType

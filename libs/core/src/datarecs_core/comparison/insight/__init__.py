@@ -1,0 +1,1 @@
+"""What differences have in common, and what other tolerances would have said."""

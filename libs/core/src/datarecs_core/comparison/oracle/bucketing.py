@@ -1,0 +1,53 @@
+"""The oracle's reading of a digest stage: rows into fingerprints, fingerprints into buckets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from datarecs_core.comparison.oracle.grouping import Cell, Group, Grouped, Outside, Rows, group_rows
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.fingerprints import bucket_of, bucket_value, fingerprint_of
+from datarecs_core.comparison.results.row_digests import row_values
+from datarecs_core.comparison.values.canonical import NULL, encode_tuple, number
+
+
+def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Grouped:
+    """One row per source and bucket that has any: the sum of its fingerprints.
+
+    Raises:
+        TooManyRowsError: a source has more than 100,000 rows.
+        ConditionNotSupportedError: `where` needs an SQL engine.
+    """
+    if stage.hashed is None:
+        raise TypeError(f"{stage.name} is no digest stage")
+    hashed = stage.hashed
+    given = replace(stage, dimensions=hashed.dimensions, measures=hashed.measures)
+    grouped = group_rows(given, rows, outside)
+    sums: dict[tuple[int, int], list[int]] = {}
+    for encoded, group in grouped.groups.items():
+        bucket = bucket_of(outside.key, encoded)
+        for index, own in enumerate(group.rows):
+            found = sums.setdefault((bucket, index), [])
+            found.extend(
+                fingerprint_of(
+                    outside.key,
+                    encoded,
+                    row_values(row, hashed.measures, stage.sources[index]),
+                )
+                for row in own
+            )
+    buckets = {
+        encode_tuple((number(bucket),)): _bucket(stage, bucket, sums)
+        for bucket in sorted({bucket for bucket, _ in sums})
+    }
+    return replace(grouped, groups=buckets)
+
+
+def _bucket(stage: StagePlan, bucket: int, sums: Mapping[tuple[int, int], list[int]]) -> Group:
+    own = [sums.get((bucket, index), []) for index in range(len(stage.scans))]
+    nothing = Cell(NULL, NULL)
+    rows = []
+    for found in own:
+        value = bucket_value(len(found), sum(found))
+        cells = (Cell(value, value), *(nothing for _ in stage.measures[1:]))
+        rows.append([cells] if found else [])
+    return Group((number(bucket),), rows, collapsed_from=[len(found) for found in own])

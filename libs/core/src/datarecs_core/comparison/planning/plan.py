@@ -1,0 +1,352 @@
+"""The plan: everything a run will read, compare and judge, frozen before it happens.
+
+A plan is data (D7): tuples and frozen dataclasses, so it can be printed, hashed, stored and sent
+to a child process (`comparison.document`). Every per-source tuple has one entry per source, in
+declaration order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from datarecs_core.comparison.planning.rules import STRICT, Rules
+from datarecs_core.comparison.planning.scan import Groups, Pin, Scan
+from datarecs_core.comparison.planning.tolerance import ExactTolerance, Tolerance
+from datarecs_core.jobs.definition import (
+    DEFAULT_EXECUTION,
+    Accept,
+    Confirm,
+    SchemaPolicy,
+    WarnAt,
+)
+from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.vocabulary import (
+    Bound,
+    Combine,
+    CompareTo,
+    DuplicatePolicy,
+    EmptyPolicy,
+    Function,
+    MaskRule,
+    NullKeys,
+    OnUnmatched,
+    StageType,
+    Strategy,
+)
+
+CANONICAL_VERSION = "c1"
+ROWS = "$rows"
+"""The measure that compares multiplicities in row stages."""
+PRESENCE = "$presence"
+"""Stands for the measure in the difference of an unmatched group."""
+MAX_PATTERNS = 4096
+_SINGLE_ROWS = frozenset({StageType.SCHEMA, StageType.CUSTOM_SQL})
+_TOTALS = frozenset({StageType.COUNTS, StageType.AGGREGATE})
+_NUMERIC_RESULTS = frozenset({Function.COUNT, Function.COUNT_DISTINCT, Function.SUM, Function.AVG})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPlan:
+    """How one source delivers a dimension or measure: a column, its map, its cast."""
+
+    column: str
+    """Logical column of the source's scan."""
+    type: CanonicalType
+    """As the scan delivers it."""
+    mapped: bool = False
+    """The source has a map here."""
+    map: tuple[tuple[str, str], ...] = ()
+    """Canonical text to text, sorted; what it yields is read as `result`."""
+    map_strict: bool = False
+    cast: CanonicalType | None = None
+    """Declared, or added by the planner (text to uuid, naive to aware)."""
+    zone: str | None = None
+    """IANA zone for a cast from naive to aware."""
+
+    @property
+    def result(self) -> CanonicalType:
+        return self.cast or self.type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionPlan:
+    name: str
+    inputs: tuple[InputPlan, ...]
+    rules: Rules = STRICT
+    mask: MaskRule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The coarsest declaration among the sources, by which PRECISION is told from OUTSIDE.
+
+    At most one field is set. Numbers are cut towards zero, times to the earlier moment.
+    """
+
+    scale: int | None = None
+    second_digits: int | None = None
+    float32: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurePlan:
+    name: str
+    index: int
+    """Position in the stage."""
+    function: Function
+    inputs: tuple[InputPlan | None, ...]
+    """None in every source for `count` of rows, and where a `"*"` column is absent."""
+    rules: Rules = STRICT
+    tolerances: tuple[Tolerance, ...] = (ExactTolerance(),)
+    combine: Combine = Combine.ALL
+    bound: Bound = Bound.INCLUSIVE
+    compare_to: CompareTo = CompareTo.REFERENCE
+    comparable: bool = True
+    """False: NOT_COMPARABLE, outside in every matched group (`"*"` alone)."""
+    places: int | None = None
+    """Digits after the point to which `avg` is rounded, half-even, once."""
+    cut: Cut | None = None
+    """None when every source declares the same precision."""
+    has_total: bool = False
+    """Whether totals and gaps exist: numbers, but for values, minima and maxima of floats."""
+    total_scale: int | None = None
+    """Digits after the point of a total, which has at most 38 in all; None = its own."""
+    mask: MaskRule | None = None
+
+    @property
+    def subtractable(self) -> bool:
+        """Numbers and times: deltas exist."""
+        first = self.inputs[0]
+        if first is None or self.function in _NUMERIC_RESULTS:
+            return self.comparable
+        return self.comparable and (first.result.is_number or first.result.is_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRow:
+    """A logical column of one source, which a schema stage compares like a row."""
+
+    name: str
+    type: str
+    """The canonical type as a job writes it, after a declared cast."""
+    nullable: bool
+    position: int
+    """From 1, in the source's own order, ignored columns not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """What a schema stage compares, known before any row is read."""
+
+    policy: SchemaPolicy = field(hash=False)
+    columns: tuple[tuple[ColumnRow, ...], ...]
+    """Per source its columns but the ignored ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashedRows:
+    """The rows whose fingerprints a digest stage adds up."""
+
+    dimensions: tuple[DimensionPlan, ...]
+    measures: tuple[MeasurePlan, ...] = ()
+    """In the code point order of their names, so that no source's column order matters; all are
+    comparable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopePlan:
+    """Only rows that pass `where` and whose `dimensions` are a differing group of `from_stage`."""
+
+    from_stage: str
+    dimensions: tuple[DimensionPlan, ...]
+    where: str | None = None
+    buckets: bool = False
+    """`from_stage` is a digest: what differs there is the bucket of the dimensions' values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyChoice:
+    chosen: Strategy
+    requested: Strategy
+    rejected: tuple[tuple[Strategy, str], ...] = ()
+    """Each with its reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """How many differences are kept and shown; counts are complete whatever these say."""
+
+    max_rows: int = 1_000_000
+    largest_per_measure: int = 1000
+    """Of the largest |delta| kept first when `max_rows` is exceeded."""
+    sample_per_class: int = 50
+    deltas: bool = True
+    """Keep WITHIN rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """What the job says of the work; no number depends on it."""
+
+    partitions: int | None = None
+    """Into which rows are cut for the exact comparison; None leaves it to the engine."""
+    spill: int = DEFAULT_EXECUTION.spill
+    """Bytes of disk for intermediate data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """One comparison over all sources, as an engine gets it."""
+
+    name: str
+    index: int
+    type: StageType
+    job_uid: UUID
+    """Part of every break id."""
+    scans: tuple[Scan, ...]
+    dimensions: tuple[DimensionPlan, ...] = ()
+    measures: tuple[MeasurePlan, ...] = ()
+    """Of a counts stage the one measure `row_count`; `$rows` is never listed."""
+    reference: int = 0
+    """Index of the reference source."""
+    duplicates: DuplicatePolicy = DuplicatePolicy.MULTISET
+    null_keys: NullKeys = NullKeys.GROUP
+    empty: EmptyPolicy = EmptyPolicy.WARN
+    where: str | None = None
+    """Comparisons of columns; what says more is a column that sources compute."""
+    written_where: str | None = None
+    """The condition as the job has it."""
+    scope: ScopePlan | None = None
+    keep_scope: bool = False
+    """A later stage is scoped to this one: the engine keeps its differing groups."""
+    on_unmatched: OnUnmatched = OnUnmatched.CONTINUE
+    warn_at: WarnAt | None = field(default=None, hash=False)
+    accept: Accept | None = field(default=None, hash=False)
+    strategy: StrategyChoice = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.AUTO)
+    groups: tuple[Groups | None, ...] = ()
+    """Under `pushdown` per source what it is asked for; None where it gives rows."""
+    by_keys: tuple[int, ...] = ()
+    """Sources asked only for rows of the groups that the scope names, where these are few."""
+    caps: Caps = Caps()
+    effort: Effort = Effort()
+    catalogue: Catalogue | None = None
+    """Of a schema stage alone."""
+    hashed: HashedRows | None = None
+    """Of a digest stage alone, whose own dimension is the bucket."""
+    queries: tuple[Scan, ...] = ()
+    """Of a custom_sql stage alone: its own scan of every source, which its `scans` are."""
+    seal_rows: bool = False
+    """`proof: rows`: the engine gives the sums of fingerprints by bucket."""
+    confirm: Confirm | None = None
+    looks: tuple[tuple[Scan, ...], ...] = ()
+    """Scans of every source at newer pins, one entry per look; the rows of the groups that differed
+    before a look are those that it found."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names, by index."""
+        return tuple(scan.source for scan in self.scans)
+
+    @property
+    def everywhere(self) -> int:
+        """The presence mask of a matched group."""
+        return (1 << len(self.scans)) - 1
+
+    @property
+    def has_groups(self) -> bool:
+        """Some source is asked for groups, not for rows."""
+        return any(scan.groups is not None for scan in self.scans)
+
+    @property
+    def compares_multisets(self) -> bool:
+        """Rows of a key are compared as multisets, and `$rows` exists."""
+        return self.type is StageType.ROW and self.duplicates is not DuplicatePolicy.AGGREGATE
+
+    @property
+    def pairs_rows(self) -> bool:
+        """Values are compared row by row: of multisets, or where every group is one row."""
+        return self.compares_multisets or self.type in _SINGLE_ROWS
+
+    @property
+    def collapses(self) -> bool:
+        """Functions make one row of all that a source has of a group."""
+        return not self.pairs_rows and self.type is not StageType.DIGEST
+
+    @property
+    def fingerprints_rows(self) -> bool:
+        """Under `proof: rows` source rows are fingerprinted; of other stages groups' results."""
+        return self.compares_multisets or self.hashed is not None
+
+    @property
+    def always_present(self) -> bool:
+        """The one group is in every source, rows or not: a grand total."""
+        return self.type in _TOTALS and not self.dimensions
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """IANA zones that casts of this stage and of its scope need."""
+        dimensions = (*self.row_dimensions, *(self.scope.dimensions if self.scope else ()))
+        inputs = [each for dimension in dimensions for each in dimension.inputs]
+        inputs += [each for measure in self.row_measures for each in measure.inputs if each]
+        return frozenset(each.zone for each in inputs if each.zone is not None)
+
+    @property
+    def groups_of_rows(self) -> ScopePlan:
+        """This stage's groups as rows are limited to them."""
+        return ScopePlan(
+            from_stage=self.name,
+            dimensions=self.row_dimensions,
+            where=self.where,
+            buckets=self.hashed is not None,
+        )
+
+    @property
+    def row_dimensions(self) -> tuple[DimensionPlan, ...]:
+        """Dimensions of the rows that are read: those behind fingerprints, none of a schema."""
+        if self.catalogue is not None:
+            return ()
+        return self.dimensions if self.hashed is None else self.hashed.dimensions
+
+    @property
+    def row_measures(self) -> tuple[MeasurePlan, ...]:
+        """Measures of the rows that are read: those behind fingerprints, none of a schema."""
+        if self.catalogue is not None:
+            return ()
+        return self.measures if self.hashed is None else self.hashed.measures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warn:
+    """A warning with its code and whom it concerns; never a measured value."""
+
+    code: str
+    message: str
+    stage: str | None = None
+    source: str | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonPlan:
+    """All stages of a run in order, over one cut."""
+
+    job: str
+    job_uid: UUID
+    spec_hash: str
+    """`sha256:` and 64 hexadecimal characters."""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Name and canonical JSON of the value, sorted."""
+    scans: tuple[Scan, ...]
+    stages: tuple[StagePlan, ...]
+    warnings: tuple[Warn, ...] = ()
+    """What is known before a row is read."""
+    canonical: str = CANONICAL_VERSION
+
+    def with_scans(self, scans: tuple[Scan, ...]) -> "ComparisonPlan":
+        """The same plan over other scans, for instance their extracts; own queries stay."""
+        stages = tuple(replace(stage, scans=stage.queries or scans) for stage in self.stages)
+        return replace(self, scans=scans, stages=stages)
+
+    def with_pins(self, pins: Mapping[str, Pin]) -> "ComparisonPlan":
+        """The same plan over the same reads, which these pins tell of; by source."""
+        return self.with_scans(tuple(replace(scan, pin=pins[scan.source]) for scan in self.scans))

@@ -1,0 +1,1 @@
+"""run.json: written, read back and verified."""

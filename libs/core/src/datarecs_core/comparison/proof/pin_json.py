@@ -1,0 +1,51 @@
+"""A pin as JSON: what was read, told so that another machine can find the same.
+
+Apart from `run_json` because a stage that was looked at again tells the pins of every look as well.
+"""
+
+import hashlib
+
+from datarecs_core.comparison.planning.scan import ExportedSnapshot, Pin, TableSnapshot
+from datarecs_core.documents import to_document
+from datarecs_core.hashing import JsonValue, canonical_json
+from datarecs_core.values import instant_text
+
+Document = dict[str, JsonValue]
+MAX_LISTED_FILES = 1000
+
+
+def pin_document(pin: Pin, *, listed: int = MAX_LISTED_FILES) -> Document:
+    """A pin as the proof tells it: no session handle, no absolute path.
+
+    Args:
+        pin: of one source.
+        listed: a longer list of files stands there by its count and digest alone.
+    """
+    if isinstance(pin, ExportedSnapshot):
+        return {
+            "kind": "exported_snapshot",
+            "system_id": pin.system_id,
+            "database": pin.database,
+            "snapshot": pin.snapshot,
+            "lsn": pin.lsn,
+            "taken_at": instant_text(pin.taken_at),
+        }
+    if isinstance(pin, TableSnapshot):
+        return {
+            "kind": "table_snapshot",
+            "catalog": pin.catalog,
+            "table": pin.table,
+            "table_uuid": pin.table_uuid,
+            # A random number of 63 bits: readers of JSON would round it.
+            "snapshot_id": None if pin.snapshot_id is None else str(pin.snapshot_id),
+            "schema_id": pin.schema_id,
+            "taken_at": instant_text(pin.taken_at),
+        }
+    files = [to_document(each) for each in pin.files]
+    return {
+        "kind": "file_list",
+        "count": len(files),
+        "size_bytes": str(sum(each.size_bytes for each in pin.files)),
+        "digest": f"sha256:{hashlib.sha256(canonical_json(files)).hexdigest()}",
+        **({"files": files} if len(files) <= listed else {}),
+    }

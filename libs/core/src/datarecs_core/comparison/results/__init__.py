@@ -1,0 +1,1 @@
+"""What a stage yields: counts, differences, fingerprints, verdicts."""

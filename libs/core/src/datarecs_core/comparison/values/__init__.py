@@ -1,0 +1,1 @@
+"""Canonical values: their types, casts, rules and encoding."""

@@ -1,0 +1,126 @@
+"""Values that are no number of their column: how many of each measure, and why.
+
+A total over the rest would be a number that nobody asked for, so where one such value stands the
+total and its gap are unknown. Its own module because every engine counts them alike and reports
+say it in one way.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from datarecs_core.comparison.planning.plan import InputPlan, MeasurePlan, StagePlan
+from datarecs_core.comparison.values.canonical import Tag, Value
+from datarecs_core.comparison.values.forms import read_text
+from datarecs_core.jobs.types import CanonicalType, TypeKind
+from datarecs_core.jobs.vocabulary import Function
+
+_COUNTING = frozenset({Function.COUNT, Function.COUNT_DISTINCT})
+_SHOWN = 80
+"""Characters, or bytes, of a value that are shown."""
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """One value of a measure that has no canonical form, as people read it."""
+
+    measure: str
+    source: str
+    words: str
+    """`'1,200.50' is not a decimal(20,4)`."""
+
+
+@dataclass(slots=True)
+class MeasureFaults:
+    """What one source has in one measure besides numbers; of rows that are grouped."""
+
+    unreadable: int = 0
+    """INVALID values."""
+    not_finite: int = 0
+    """NaN and infinities, where the measure has a total."""
+    smallest: bytes | None = None
+    """Of the INVALID values the first in canonical order: the same one for every engine."""
+
+    def note(self, value: Value) -> None:
+        """Count a value that is INVALID, or a number that is not finite."""
+        if value.tag is not Tag.INVALID:
+            self.not_finite += 1
+            return
+        _, raw = cast("tuple[str, bytes]", value.content)
+        self.unreadable += 1
+        self.smallest = raw if self.smallest is None else min(self.smallest, raw)
+
+    @property
+    def hides_total(self) -> bool:
+        return self.unreadable + self.not_finite > 0
+
+
+def may_be_infinite(plan: MeasurePlan, index: int) -> bool:
+    """Whether a source may have NaN or infinities in a measure that is added up."""
+    given = plan.inputs[index]
+    if given is None or not plan.has_total or plan.function in _COUNTING:
+        return False
+    kind = given.result
+    return kind.is_float or (kind.kind is TypeKind.DECIMAL and kind.precision is None)
+
+
+def examples(
+    stage: StagePlan, faults: Sequence[Mapping[int, MeasureFaults]]
+) -> tuple[Unreadable, ...]:
+    """One unreadable value for each measure and source that has any; none of masked columns.
+
+    Args:
+        stage: as it was compared.
+        faults: one entry per source, by the measure's place in the stage.
+    """
+    found = []
+    for plan in stage.measures:
+        for source, own in zip(stage.scans, faults, strict=True):
+            given, noted = plan.inputs[source.index], own.get(plan.index)
+            if plan.mask is None and given is not None and noted and noted.smallest is not None:
+                words = unreadable_words(noted.smallest, given)
+                found.append(Unreadable(measure=plan.name, source=source.source, words=words))
+    return tuple(found)
+
+
+def unreadable_words(raw: bytes, plan: InputPlan) -> str:
+    """Why a value is INVALID, with its text; bytes that are no text stay hexadecimal.
+
+    Args:
+        raw: behind the source's name in the encoding of the value.
+        plan: how the source delivers its column.
+    """
+    try:
+        written = raw.decode()
+    except UnicodeDecodeError:
+        return bytes_words(raw)
+    return text_words(written, plan.result, is_mapped=plan.map_strict)
+
+
+def bytes_words(raw: bytes) -> str:
+    """Why bytes that are no text have no canonical form."""
+    cut = raw[:_SHOWN]
+    return f"0x{cut.hex()}{'…' if len(cut) < len(raw) else ''} is not UTF-8"
+
+
+def text_words(written: str, kind: CanonicalType, *, is_mapped: bool | None = None) -> str:
+    """Why a text has no canonical form.
+
+    Args:
+        written: as it was read.
+        kind: the type it was to become.
+        is_mapped: the source has a strict map for it; None where nobody knows.
+    """
+    more = "…" if len(written) > _SHOWN else ""
+    shown = f"'{written[:_SHOWN]}{more}'"
+    fits = kind.kind is TypeKind.TEXT or (
+        not kind.is_float and read_text(written, kind) is not None
+    )
+    if is_mapped is not False and fits:
+        return f"{shown} is not in the map"
+    digits = written.removeprefix("-").replace(".", "", 1)
+    if kind.is_number and digits.isdecimal() and len(digits) > _MOST_DIGITS:
+        return f"{shown} has more than {_MOST_DIGITS} digits"
+    article = "an" if str(kind)[0] in "aeiou" else "a"
+    return f"{shown} is not {article} {kind}"

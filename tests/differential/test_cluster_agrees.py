@@ -27,6 +27,7 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_core.hashing import canonical_json
 from datarecs_core.resources.connection import Connection, ConnectionType, FilesConfig
 from datarecs_core.runs.result_file import NAME
+from datarecs_kernel.stored import read_differences
 from datarecs_reconciliation_worker.child import tools_of
 from datarecs_reconciliation_worker.settings import Settings
 from datarecs_reconciliation_worker.telling import FrameTold
@@ -37,7 +38,6 @@ from datarecs_runtime.environment import process_environment
 from datarecs_runtime.frames import SupervisorChannel
 from datarecs_runtime.sections import Blob, Files, Java, Spark
 from datarecs_spark.session import SparkRuntime, SparkSettings
-from datarecs_spark.stored import read_differences
 from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.spark_cluster import ADDRESS, Node, SparkCluster, running_cluster
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.vocabulary import StageType
+from datarecs_kernel.refusals import NotCoveredError
 from datarecs_runtime.environment import process_environment
-from datarecs_spark.errors import NotCoveredError
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import Compared, EngineBench, compare
 from datarecs_testing.finished_runs import MemoryBench

@@ -22,7 +22,7 @@ from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_spark.errors import NotCoveredError
+from datarecs_kernel.refusals import NotCoveredError
 from datarecs_specs.documents import job_of
 from datarecs_testing.tables import NOON
 

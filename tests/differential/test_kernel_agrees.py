@@ -17,18 +17,17 @@ import pytest
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.comparison.results.results import MeasureResult, StageResults
+from datarecs_kernel.layout import Layout, PlainColumns, layout_of
+from datarecs_kernel.results import stage_results
+from datarecs_kernel.stored import read_differences
+from datarecs_kernel.storing import SinkPlan
 from datarecs_runtime.environment import process_environment
 from datarecs_spark import kernel_frames
 from datarecs_spark.kept_rows import is_plain, judged
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_work import KernelAnswer, KernelTask, kept_file, weights_for
-from datarecs_spark.layout import Layout, layout_of
 from datarecs_spark.narrowing import Narrowed
 from datarecs_spark.native import native_sources
-from datarecs_spark.read import PlainColumns
-from datarecs_spark.results import stage_results
-from datarecs_spark.stored import read_differences
-from datarecs_spark.storing import SinkPlan
 from datarecs_testing.comparisons import Compared, compare
 from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.narrowing import a_narrowed_case, narrowed, numbers

@@ -20,11 +20,11 @@ from datarecs_core.comparison.values.canonical import (
     invalid,
     text,
 )
+from datarecs_kernel.decoding import from_text, native
+from datarecs_kernel.forms import BOOL, INTEGER, NUMBER, TEXT, Form, FormKind, decimal
+from datarecs_kernel.sort_keys import size_key_of
 from datarecs_spark import canonical
-from datarecs_spark.decoding import from_text, native
-from datarecs_spark.forms import BOOL, INTEGER, NUMBER, TEXT, Form, FormKind, decimal
 from datarecs_spark.session import SparkRuntime
-from datarecs_spark.sort_keys import size_key_of
 
 pytestmark = pytest.mark.spark
 D = Decimal

@@ -12,9 +12,9 @@ import pytest
 
 from datarecs_core.comparison.values.canonical import NULL, Tag
 from datarecs_core.comparison.values.translating import canonical as canonical_value
+from datarecs_kernel.decoding import native, represented
+from datarecs_kernel.forms import Form, FormKind, form_of
 from datarecs_spark import canonical
-from datarecs_spark.decoding import native, represented
-from datarecs_spark.forms import Form, FormKind, form_of
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.conformance.canonical import (
     CanonicalConformance,

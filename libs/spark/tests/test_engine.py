@@ -32,7 +32,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_spark import narrowing, sink, watching
+from datarecs_spark import narrowing, sinking, watching
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import CancelledError, ComparisonFailedError
@@ -330,7 +330,7 @@ def test_a_task_that_is_killed_leaves_no_verdict_or_the_right_one(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, strategy: Strategy
 ) -> None:
     """Of `full` the task that judges, of `narrow` the kernel's, after which every row is read."""
-    killed = sink if strategy is Strategy.FULL else narrowing
+    killed = sinking if strategy is Strategy.FULL else narrowing
     monkeypatch.setattr(killed, "attempt_name", partial(os._exit, 9))
     tables = books(rows=40, differing=3)
     job = a_job(tables, STAGES["row"], execution=Execution(strategy=strategy))
@@ -363,7 +363,7 @@ def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
         spark_runtime.cancel()
 
     with monkeypatch.context() as patched, ThreadPoolExecutor(1) as threads:
-        patched.setattr(sink, "attempt_name", lambda: str(Event().wait()))
+        patched.setattr(sinking, "attempt_name", lambda: str(Event().wait()))
         cancelling = threads.submit(cancel)
         with pytest.raises(CancelledError):
             engine.compare(first, lambda _: None)

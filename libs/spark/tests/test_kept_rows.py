@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datarecs_kernel.layout import PlainColumns, layout_of
+from datarecs_kernel.sink import SinkTask
+from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.unequal import Unequal
 from datarecs_spark import kept_rows
 from datarecs_spark.kept_rows import Judged, judged
 from datarecs_spark.kernel_work import KernelTask, kept_file
-from datarecs_spark.layout import layout_of
 from datarecs_spark.ordered_rows import opened_in_order
-from datarecs_spark.read import PlainColumns
-from datarecs_spark.sink import SinkTask
-from datarecs_spark.storing import SinkPlan
-from datarecs_spark.unequal import Unequal
 from datarecs_testing.comparisons import a_measure, absolute, percentage, rows_by
 from datarecs_testing.tables import a_job, a_table, plan_of
 

@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from datarecs_kernel.forms import decimal
 from datarecs_spark import frame_columns, kernel_frames, pairing
-from datarecs_spark.forms import decimal
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_sql import first_hash, key_hash, second_hash
 from datarecs_spark.kernel_work import (

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
-from datarecs_spark.forms import DOUBLE
+from datarecs_kernel.forms import DOUBLE
 from datarecs_spark.kept_rows import KeyShare, in_form, in_share
 from datarecs_spark.kernel_sql import key_hash
 from datarecs_spark.kernel_work import KernelSource

@@ -8,11 +8,11 @@ import pytest
 
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile
-from datarecs_spark.counted import Counted
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.kernel_work import KernelAnswer, KernelSource
 from datarecs_spark.narrowing import Narrowed, are_alike
 from datarecs_spark.native_errors import NotNativeError
-from datarecs_spark.tally import SourceTally
 from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.kernel import a_condition
 from datarecs_testing.tables import a_job, a_table, plan_of

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datarecs_core.jobs.vocabulary import Function, NullAs
+from datarecs_kernel.forms import Form, FormKind, decimal
+from datarecs_kernel.layout import MeasureLayout, Role, total_form
 from datarecs_spark.canonical import lossless, magnitude, number_order, text_of
-from datarecs_spark.forms import Form, FormKind, decimal
-from datarecs_spark.layout import MeasureLayout, Role, total_form
 from datarecs_spark.prepare import SOURCE
 from datarecs_spark.python_columns import AmountState
 

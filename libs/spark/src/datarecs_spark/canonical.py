@@ -8,35 +8,14 @@ import re
 from collections.abc import Sequence
 
 from datarecs_core.comparison.values.canonical import Tag, encode, text
-from datarecs_spark.forms import Form, FormKind
+from datarecs_kernel.forms import Form, FormKind, tag_of
 
-_TAGS = {
-    FormKind.INTEGER: Tag.NUMBER,
-    FormKind.DECIMAL: Tag.NUMBER,
-    FormKind.DOUBLE: Tag.NUMBER,
-    FormKind.NUMBER: Tag.NUMBER,
-    FormKind.TEXT: Tag.TEXT,
-    FormKind.BOOL: Tag.BOOL,
-    FormKind.BINARY: Tag.BINARY,
-    FormKind.UUID: Tag.UUID,
-    FormKind.JSON: Tag.JSON,
-    FormKind.DATE: Tag.DATE,
-    FormKind.TIME: Tag.TIME,
-    FormKind.INSTANT: Tag.INSTANT,
-    FormKind.LOCAL: Tag.LOCAL,
-}
 _DAYS = "-719162 AND 2932896"
 _YEAR_0 = "-719528 AND -719163"
 _MOMENTS = (-62135596800000000, 253402300800000000)
 """The first of the years 1 to 9999, which Spark writes as we do, and the first after them."""
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:,$*#()|-]*")
 ENCODED_NULL = "X'0000000000'"
-VALID, BROKEN = "v", "x"
-"""Begin what sorts texts before rules: INVALID comes last."""
-
-
-def tag_of(form: Form) -> Tag:
-    return _TAGS[form.kind]
 
 
 def name(column: str) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from datarecs_spark.errors import ClusterUnfitError, SparkFailure
-from datarecs_spark.storing import attempt_name
+from datarecs_spark.sinking import attempt_name
 
 _PACKAGES = ("datarecs-spark", "pyspark", "pyarrow", "tzdata")
 EXECUTOR_LIMIT_S = 60.0

@@ -16,9 +16,7 @@ for _place in list(sys.path_importer_cache):
 
 import pyspark.daemon  # noqa: E402  not before the archives are gone
 
-import datarecs_spark.kept_rows  # noqa: E402  as above
-import datarecs_spark.python_columns  # noqa: E402  as above
-import datarecs_spark.sink  # noqa: E402, F401  as above; workers find all imported
+import datarecs_kernel.sink  # noqa: E402, F401  as above; workers find all imported
 
 if __name__ == "__main__":
     # Workers collect garbage after every task: what is imported here need not be looked at again.

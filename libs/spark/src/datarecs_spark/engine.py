@@ -21,11 +21,24 @@ from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy
+from datarecs_kernel.counted import Counted, read_counted
+from datarecs_kernel.layout import (
+    Field,
+    Layout,
+    PlainColumns,
+    Role,
+    check_covered,
+    keys_of,
+    layout_of,
+    sealing_layout,
+)
+from datarecs_kernel.results import stage_results
+from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.catalogue import listed
 from datarecs_spark.conditions import ConditionRefusedError, filtered
-from datarecs_spark.counted import Counted, read_counted
 from datarecs_spark.errors import (
     ComparisonFailedError,
     SourceFailedError,
@@ -38,15 +51,6 @@ from datarecs_spark.fingerprints import summed
 from datarecs_spark.grouping import aggregated, null_key, tuples, united
 from datarecs_spark.kept_groups import judges_here
 from datarecs_spark.kept_rows import is_plain
-from datarecs_spark.layout import (
-    Field,
-    Layout,
-    Role,
-    check_covered,
-    keys_of,
-    layout_of,
-    sealing_layout,
-)
 from datarecs_spark.limiting import limited, refused
 from datarecs_spark.looking import (
     LOOK,
@@ -63,11 +67,10 @@ from datarecs_spark.preaggregating import Preaggregated, preaggregated
 from datarecs_spark.prepare import SOURCE, prepared
 from datarecs_spark.progressing import RowsTold, SparkRows
 from datarecs_spark.pushed import gives_groups, prepared_groups, rows_beside
-from datarecs_spark.read import Delivered, PlainColumns, delivered, roots
-from datarecs_spark.results import stage_results
+from datarecs_spark.read import Delivered, delivered, roots
 from datarecs_spark.row_counts import rows_counted
 from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
-from datarecs_spark.sink import SUMMARY, sunk
+from datarecs_spark.sinking import SUMMARY, sunk
 from datarecs_spark.spellings import (
     KeyRows,
     only_spelled,
@@ -76,8 +79,7 @@ from datarecs_spark.spellings import (
     with_raw_keys,
 )
 from datarecs_spark.spilling import SpillLook
-from datarecs_spark.storing import SinkPlan
-from datarecs_spark.tally import SourceTally, passed_rows, read_rows, read_tallies
+from datarecs_spark.tally import passed_rows, read_rows, read_tallies
 from datarecs_spark.truncating import truncated
 from datarecs_spark.watching import Watch
 

@@ -55,16 +55,6 @@ class CancelledError(DatarecsError):
         super().__init__("the comparison was stopped on request")
 
 
-class NotCoveredError(DatarecsError):
-    """A plan asks for what this engine does not do; said before anything is read."""
-
-    code = RunDetail.COMPARISON_FAILED
-
-    def __init__(self, *, stage: str, field: str, what: str) -> None:
-        super().__init__(f"stage {stage}: {field}: {what} is not part of this release on Spark")
-        self.stage, self.field, self.what = stage, field, what
-
-
 class SourceFailedError(DatarecsError):
     """A source cannot be read at its pin, or not by this engine."""
 

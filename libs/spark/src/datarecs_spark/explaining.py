@@ -1,7 +1,7 @@
 """How a stage will be compared, in words for `plan`: no secret, no value of a row."""
 
 from datarecs_application.ports.comparing import Explanation
-from datarecs_spark.layout import Layout
+from datarecs_kernel.layout import Layout
 
 
 def explained(layout: Layout, partitions: int) -> Explanation:

@@ -20,9 +20,9 @@ from datarecs_core.comparison.results.fingerprints import (
 )
 from datarecs_core.comparison.values.canonical import encode, invalid
 from datarecs_core.jobs.vocabulary import NanRule
+from datarecs_kernel.forms import FormKind
+from datarecs_kernel.layout import Field, Layout
 from datarecs_spark.canonical import binary_literal, encoded, encoded_tuple
-from datarecs_spark.forms import FormKind
-from datarecs_spark.layout import Field, Layout
 from datarecs_spark.prepare import SOURCE
 
 _LIMBS = range(4)

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from datarecs_core.values import EXACT
-from datarecs_spark.forms import Form, FormKind
+from datarecs_kernel.forms import Form, FormKind
 from datarecs_spark.frame_conditions import frame_condition
 from datarecs_spark.kernel_work import (
     KernelColumn,

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from datarecs_core.comparison.planning.scan import GROUP_ROWS
+from datarecs_kernel.storing import SinkPlan
 from datarecs_spark.kept_groups import judged_groups
 from datarecs_spark.kept_rows import Judged, read_judged
 from datarecs_spark.kernel_sql import UNREADABLE, Connection, connected, read_of, reason_of
 from datarecs_spark.kernel_work import KERNEL_VERSION, KernelSource, KernelTask, quoted, sql_text
 from datarecs_spark.row_counts import RowCount
-from datarecs_spark.storing import SinkPlan
 
 _ROWS = quoted(GROUP_ROWS)
 _SIZE = quoted("$size")

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from datarecs_core.jobs.vocabulary import NanRule
-from datarecs_spark.forms import Form, FormKind
-from datarecs_spark.layout import Field, Layout, MeasureLayout
+from datarecs_kernel.forms import Form, FormKind
+from datarecs_kernel.layout import Field, Layout, compared_fields, compared_measures
 from datarecs_spark.prepare import SOURCE
 from datarecs_spark.pushed import aggregate_of, row_count
 
@@ -31,27 +31,6 @@ def null_key(keys: Sequence[Field]) -> str:
 def united(parts: Sequence[DataFrame]) -> DataFrame:
     """The prepared rows of all sources."""
     return reduce(DataFrame.union, parts)
-
-
-def compared_measures(layout: Layout) -> list[tuple[MeasureLayout, Field]]:
-    """What is compared and has a column, in the canonical order of names."""
-    named = sorted(layout.compared, key=lambda each: each.plan.name)
-    return [(each, each.field) for each in named if each.field is not None]
-
-
-def compared_fields(layout: Layout) -> list[Field]:
-    """The columns of `compared_measures`."""
-    return [each for _, each in compared_measures(layout)]
-
-
-def compared_values(layout: Layout) -> list[str]:
-    """Their columns, without texts before rules."""
-    return [
-        label
-        for field in compared_fields(layout)
-        for label, _ in field.columns
-        if label not in {field.raw, field.raw_order}
-    ]
 
 
 def tuples(layout: Layout, rows: DataFrame, partitions: int) -> DataFrame:

@@ -11,16 +11,16 @@ from typing import Any
 from datarecs_core.comparison.planning.rules import STRICT
 from datarecs_core.comparison.planning.scan import GROUP_ROWS, Partial, Scan
 from datarecs_core.jobs.vocabulary import Function, NullKeys
-from datarecs_spark.forms import FormKind
+from datarecs_kernel.forms import FormKind
+from datarecs_kernel.layout import Layout, MeasureLayout, Role
+from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
+from datarecs_kernel.sink import SinkTask
+from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.kept_rows import Judged, in_form, is_plain
 from datarecs_spark.kernel_sql import Connection
 from datarecs_spark.kernel_work import quoted
-from datarecs_spark.layout import Layout, MeasureLayout, Role
-from datarecs_spark.opening import FIRST, OPEN, WEIGHT
 from datarecs_spark.prepare import SOURCE
-from datarecs_spark.sink import SinkTask
-from datarecs_spark.storing import SinkPlan
-from datarecs_spark.tally import SourceTally
 
 _BATCH_ROWS = 100_000
 _ROWS = "BIGINT"

@@ -15,18 +15,17 @@ import duckdb
 import pyarrow as pa
 
 from datarecs_core.values import EXACT
-from datarecs_spark.counted import Counted, read_counted
-from datarecs_spark.forms import Form, FormKind
-from datarecs_spark.grouping import compared_fields
+from datarecs_kernel.counted import Counted, read_counted
+from datarecs_kernel.forms import Form, FormKind
+from datarecs_kernel.layout import Field, Layout, compared_fields
+from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
+from datarecs_kernel.sink import SinkTask
+from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.kernel_sql import connected
 from datarecs_spark.kernel_work import KernelTask, kept_file, quoted, sql_text
-from datarecs_spark.layout import Field, Layout
-from datarecs_spark.opening import FIRST, OPEN, WEIGHT
 from datarecs_spark.ordered_rows import opened_in_order
 from datarecs_spark.prepare import SOURCE
-from datarecs_spark.sink import SinkTask
-from datarecs_spark.storing import SinkPlan
-from datarecs_spark.tally import SourceTally
 
 MOST_KEPT = 100_000
 """Rows of all sources up to which one task is quicker than several."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from datarecs_core.comparison.expressions.exact_conditions import ExactCondition
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
 from datarecs_core.values import EXACT
-from datarecs_spark.forms import Form
+from datarecs_kernel.forms import Form
 from datarecs_spark.hash_sums import HASH_BITS, Flags, Hashes
 
 KERNEL_VERSION = "3"

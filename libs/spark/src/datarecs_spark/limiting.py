@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooLargeError
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.errors.base import DatarecsError
+from datarecs_kernel.forms import FormKind
+from datarecs_kernel.layout import Field, Layout
 from datarecs_spark.canonical import invalid_size
 from datarecs_spark.errors import raised
-from datarecs_spark.forms import FormKind
-from datarecs_spark.layout import Field, Layout
 from datarecs_spark.prepare import OVER, SOURCE
 
 _LARGE_FORMS = frozenset({FormKind.TEXT, FormKind.JSON, FormKind.BINARY})

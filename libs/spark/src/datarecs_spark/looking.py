@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from datarecs_core.comparison.values.canonical import canonical_text
+from datarecs_kernel.decoding import cell
+from datarecs_kernel.forms import INTEGER
+from datarecs_kernel.layout import Field
 from datarecs_spark.canonical import name
-from datarecs_spark.decoding import cell
 from datarecs_spark.fingerprints import bucket
-from datarecs_spark.forms import INTEGER
 from datarecs_spark.grouping import united
-from datarecs_spark.layout import Field
 from datarecs_spark.read import INVALID, Delivered
 
 LOOK = "look"

@@ -23,8 +23,10 @@ from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile, Scan
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.tallies import SourceTally
 from datarecs_spark import kept_rows
-from datarecs_spark.counted import Counted
 from datarecs_spark.kept_rows import Judged, KeyShare, judged, read_judged
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_work import (
@@ -39,9 +41,8 @@ from datarecs_spark.kernel_work import (
 from datarecs_spark.native import native_sources
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.read import files_of, pinned_rows
+from datarecs_spark.sinking import attempt_name
 from datarecs_spark.spreading import KeptFile, spread
-from datarecs_spark.storing import SinkPlan, attempt_name
-from datarecs_spark.tally import SourceTally
 
 MOST_OPEN = 0.5
 """Share of rows in open buckets above which a second reading costs more than it saves."""

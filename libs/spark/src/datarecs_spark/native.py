@@ -17,7 +17,7 @@ import pyarrow.types as pat
 from datarecs_core.comparison.planning.plan import InputPlan, StagePlan
 from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.jobs.types import CanonicalType, TypeKind
-from datarecs_spark.forms import Form, FormKind, form_of
+from datarecs_kernel.forms import Form, FormKind, form_of
 from datarecs_spark.kernel_conditions import Conditions
 from datarecs_spark.kernel_work import KernelColumn, KernelSource, quoted
 from datarecs_spark.native_errors import NotNativeError

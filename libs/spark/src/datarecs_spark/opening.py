@@ -9,12 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, NanRule
-from datarecs_spark.grouping import compared_fields, compared_values, is_nan, partition, strict_nans
-from datarecs_spark.layout import Layout, MeasureLayout
-
-OPEN, FIRST, WEIGHT = "is_open", "is_first", "weight"
-"""Columns: the group is not wholly equal; its first row; how many groups a row that is not open
-tells of."""
+from datarecs_kernel.layout import Layout, MeasureLayout, compared_fields, compared_values
+from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
+from datarecs_spark.grouping import is_nan, partition, strict_nans
 
 
 def opened_groups(layout: Layout, groups: DataFrame) -> DataFrame:

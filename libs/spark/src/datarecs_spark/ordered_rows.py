@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_spark.columns import Flags, distinct, flags_of
-from datarecs_spark.opening import FIRST, OPEN, WEIGHT
+from datarecs_kernel.columns import Flags, distinct, flags_of
+from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
 from datarecs_spark.prepare import SOURCE
 
 

@@ -20,8 +20,11 @@ from datarecs_core.comparison.planning.pushdown import groups_of
 from datarecs_core.comparison.planning.scan import Extract, Groups, Partial, PinnedFile, Scan
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION
 from datarecs_core.jobs.vocabulary import Function, Strategy
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.layout import Layout, PlainColumns, Role, layout_of, total_form
+from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.tallies import SourceTally
 from datarecs_spark import kept_rows
-from datarecs_spark.counted import Counted
 from datarecs_spark.group_kernel import (
     GroupAnswer,
     GroupTask,
@@ -33,13 +36,10 @@ from datarecs_spark.group_kernel import (
 from datarecs_spark.group_spreading import GroupsFile, spread_groups
 from datarecs_spark.kept_rows import Judged
 from datarecs_spark.kernel_work import KernelSource, KernelTask, quoted
-from datarecs_spark.layout import Layout, Role, layout_of, total_form
 from datarecs_spark.narrowing import all_rows, check_pinned, kernel_memory, on_one_executor
 from datarecs_spark.native import grouped_sources
 from datarecs_spark.native_errors import NotNativeError
-from datarecs_spark.read import PlainColumns
-from datarecs_spark.storing import SinkPlan, attempt_name
-from datarecs_spark.tally import SourceTally
+from datarecs_spark.sinking import attempt_name
 
 MOST_GROUPS = 0.5
 """Share of all rows above which groups save too little."""

@@ -15,9 +15,10 @@ from datarecs_core.comparison.planning.rules import Rules
 from datarecs_core.comparison.values.normalizing import WHITE_SPACE
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import EmptyText, NullAs, Rounding, Trim
+from datarecs_kernel.forms import MICROS_DIGITS, NUMBER, Form, FormKind, form_of
+from datarecs_kernel.layout import Field, Role
+from datarecs_kernel.sort_keys import BROKEN, VALID
 from datarecs_spark.canonical import (
-    BROKEN,
-    VALID,
     invalid_payload,
     invalid_text,
     lossless,
@@ -27,8 +28,6 @@ from datarecs_spark.canonical import (
     text_literal,
     text_of,
 )
-from datarecs_spark.forms import MICROS_DIGITS, NUMBER, Form, FormKind, form_of
-from datarecs_spark.layout import Field, Role
 from datarecs_spark.python_columns import PythonColumn, python_step
 from datarecs_spark.read import INVALID, Delivered
 

@@ -30,10 +30,10 @@ from datarecs_core.comparison.values.normalizing import on_result, round_half_ev
 from datarecs_core.comparison.values.preparing import Preparation
 from datarecs_core.comparison.values.translating import fits
 from datarecs_core.jobs.types import TypeKind
-from datarecs_spark.decoding import decoded, invalid_of, native, represented
-from datarecs_spark.forms import Form
-from datarecs_spark.layout import Field, Role
-from datarecs_spark.sort_keys import sort_key_of
+from datarecs_kernel.decoding import decoded, invalid_of, native, represented
+from datarecs_kernel.forms import Form
+from datarecs_kernel.layout import Field, Role
+from datarecs_kernel.sort_keys import sort_key_of
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 _FLOAT_PLACES = 18

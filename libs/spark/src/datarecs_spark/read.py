@@ -29,10 +29,10 @@ from datarecs_core.comparison.planning.scan import (
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_kernel.forms import form_of
 from datarecs_spark.canonical import name, text_literal
 from datarecs_spark.conditions import ConditionRefusedError, filtered
 from datarecs_spark.errors import SourceFailedError
-from datarecs_spark.forms import form_of
 
 INVALID = "$invalid."
 """Begins the name of a companion column."""
@@ -84,14 +84,6 @@ class Delivered:
     def broken(self) -> Mapping[str, str]:
         """By logical column: whether its value is INVALID, as a condition of Spark."""
         return {each: f"({name(INVALID + each)} IS NOT NULL)" for each in self.checked}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainColumns:
-    """How columns stand that hold values alone: what the kernel reads."""
-
-    checked: frozenset[str] = frozenset()
-    wide: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

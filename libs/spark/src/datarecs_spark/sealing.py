@@ -22,10 +22,10 @@ from datarecs_core.comparison.results.fingerprints import (
 from datarecs_core.comparison.results.results import BucketSum
 from datarecs_core.comparison.results.row_digests import row_values
 from datarecs_core.comparison.values.canonical import NULL, Value, encode_tuple
-from datarecs_spark.decoding import cell
+from datarecs_kernel.decoding import cell
+from datarecs_kernel.forms import Form
+from datarecs_kernel.layout import Layout
 from datarecs_spark.fingerprints import bucket_totals
-from datarecs_spark.forms import Form
-from datarecs_spark.layout import Layout
 from datarecs_spark.prepare import SOURCE
 
 SEALED = "sealed"

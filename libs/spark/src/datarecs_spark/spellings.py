@@ -25,14 +25,15 @@ from datarecs_core.documents import from_document, to_document
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.types import TIMES
 from datarecs_core.jobs.vocabulary import MaskRule
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.layout import Columns, Field, Role, keys_of
+from datarecs_kernel.stored import schema_of, with_raw_key_column
+from datarecs_kernel.storing import Part, SinkPlan
 from datarecs_spark.canonical import binary_literal, text_literal
-from datarecs_spark.counted import Counted
 from datarecs_spark.fingerprints import key_hash
-from datarecs_spark.layout import Columns, Field, Role, keys_of
 from datarecs_spark.prepare import SOURCE
 from datarecs_spark.read import Delivered
-from datarecs_spark.stored import schema_of, with_raw_key_column
-from datarecs_spark.storing import Part, SinkPlan, attempt_name
+from datarecs_spark.sinking import attempt_name
 
 _BLOCK = 64
 """Of SHA-256."""

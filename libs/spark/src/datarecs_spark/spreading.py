@@ -30,7 +30,7 @@ from datarecs_spark.share_tasks import (
 )
 from datarecs_spark.share_work import Kind, Told, Work, hashes_of
 from datarecs_spark.shares import shares
-from datarecs_spark.storing import attempt_name
+from datarecs_spark.sinking import attempt_name
 
 BUCKET_BITS = 19
 """At most: every task sends the sums of all its buckets."""

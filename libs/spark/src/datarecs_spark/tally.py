@@ -6,7 +6,6 @@ the same rows by two ways, so that closure can fail when one of them is wrong.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
 
@@ -16,11 +15,12 @@ from pyspark.sql import functions as F
 from datarecs_core.comparison.values.unreadable import MeasureFaults, may_be_infinite
 from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_core.values import EXACT
+from datarecs_kernel.decoding import invalid_of
+from datarecs_kernel.forms import Form, FormKind
+from datarecs_kernel.layout import Field, Layout
+from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.aggregates import parts_of
-from datarecs_spark.decoding import invalid_of
-from datarecs_spark.forms import Form, FormKind
 from datarecs_spark.grouping import null_key
-from datarecs_spark.layout import Field, Layout
 from datarecs_spark.prepare import AMBIGUOUS, SOURCE
 from datarecs_spark.pushed import weight
 
@@ -30,21 +30,6 @@ _DEEPEST = 28
 """Digits after the point that fit beside the ten by which Spark widens a sum."""
 _WEIGHTS = {"s": 0, "hi": 19, "lo": 0, "fr": 0, "f1": -19, "f2": -38}
 """Power of ten by which the sum of a part is shifted."""
-
-
-@dataclass(slots=True)
-class SourceTally:
-    """One source of one stage."""
-
-    extracted: int = 0
-    passed: int = 0
-    null_keys: int = 0
-    invalid: int = 0
-    ambiguous: int = 0
-    totals: dict[int, Decimal] = field(default_factory=dict)
-    """By measure, of row stages."""
-    faults: dict[int, MeasureFaults] = field(default_factory=dict)
-    """By measure."""
 
 
 def passed_rows(layout: Layout, rows: DataFrame) -> DataFrame:

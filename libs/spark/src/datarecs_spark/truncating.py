@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from datarecs_core.comparison.results.differences import samples
 from datarecs_core.documents import to_document
+from datarecs_kernel.counted import Counted, read_counted
+from datarecs_kernel.samples import BestRows
+from datarecs_kernel.stored import differences_of, schema_of
+from datarecs_kernel.storing import Part, SinkPlan
+from datarecs_kernel.written import digest_of
 from datarecs_spark.canonical import size_key
-from datarecs_spark.counted import Counted, read_counted
-from datarecs_spark.samples import BestRows
-from datarecs_spark.stored import differences_of, schema_of
-from datarecs_spark.storing import Part, SinkPlan, attempt_name
-from datarecs_spark.written import digest_of
+from datarecs_spark.sinking import attempt_name
 
 
 def truncated(session: SparkSession, sink: SinkPlan, counted: Counted) -> Counted:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from datarecs_core.comparison.expressions.exact_conditions import exact_condition
 from datarecs_core.jobs.types import parse_type
-from datarecs_spark.forms import BOOL, DOUBLE, INTEGER, TEXT, Form, FormKind, decimal
+from datarecs_kernel.forms import BOOL, DOUBLE, INTEGER, TEXT, Form, FormKind, decimal
 from datarecs_spark.kernel_conditions import kernel_condition
 from datarecs_spark.kernel_work import (
     KernelColumn,

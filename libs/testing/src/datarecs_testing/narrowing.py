@@ -16,7 +16,7 @@ from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.definition import ReconciliationJob
 from datarecs_core.jobs.vocabulary import StageType, Strategy
-from datarecs_spark.stored import read_differences
+from datarecs_kernel.stored import read_differences
 from datarecs_testing.strategies import (
     Choices,
     ComparisonCase,

@@ -23,9 +23,9 @@ from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.types import CLOCK_TIMES, CanonicalType, TypeKind
+from datarecs_kernel.stored import read_differences
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
-from datarecs_spark.stored import read_differences
 from datarecs_testing.narrowing import AskedTwice
 from datarecs_testing.stack import SHORT_LIVED
 from datarecs_testing.tables import NOON, Table

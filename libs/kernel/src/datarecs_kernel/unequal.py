@@ -22,12 +22,12 @@ from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.comparison.values.canonical import NULL, text
 from datarecs_core.jobs.types import MAX_DIGITS
 from datarecs_core.jobs.vocabulary import NanRule
-from datarecs_spark.agreeing import Agreeing, Found
-from datarecs_spark.columns import Flags, Numbers, Runs, Values, distinct, flags_of
-from datarecs_spark.counted import MeasureTally
-from datarecs_spark.decoding import cell, lossless_texts, texts
-from datarecs_spark.forms import Form, FormKind, decimal
-from datarecs_spark.keyless import (
+from datarecs_kernel.agreeing import Agreeing, Found
+from datarecs_kernel.columns import Flags, Numbers, Runs, Values, distinct, flags_of
+from datarecs_kernel.counted import MeasureTally
+from datarecs_kernel.decoding import cell, lossless_texts, texts
+from datarecs_kernel.forms import Form, FormKind, decimal
+from datarecs_kernel.keyless import (
     KINDS,
     NO_DELTAS,
     NOBODY,
@@ -39,8 +39,8 @@ from datarecs_spark.keyless import (
     judged_differences,
     kinds_of,
 )
-from datarecs_spark.layout import Layout, MeasureLayout
-from datarecs_spark.whole_units import (
+from datarecs_kernel.layout import Layout, MeasureLayout
+from datarecs_kernel.whole_units import (
     Units,
     largest_of,
     unit_decimals,

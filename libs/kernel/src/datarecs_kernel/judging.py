@@ -17,16 +17,16 @@ from datarecs_core.comparison.planning.plan import PRESENCE, StagePlan
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import EXACT
-from datarecs_spark.columns import Flags, Numbers
-from datarecs_spark.counted import Counted
-from datarecs_spark.decoding import cell
-from datarecs_spark.forms import Form
-from datarecs_spark.keyless import NOBODY, Differences, Given, kinds_of
-from datarecs_spark.layout import Layout
-from datarecs_spark.open_groups import OpenGroups, Waiting
-from datarecs_spark.several import Several
-from datarecs_spark.unequal import Columns, Meeting, Unequal
-from datarecs_spark.whole_units import summed, unit_texts, units_of
+from datarecs_kernel.columns import Flags, Numbers
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.decoding import cell
+from datarecs_kernel.forms import Form
+from datarecs_kernel.keyless import NOBODY, Differences, Given, kinds_of
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.open_groups import OpenGroups, Waiting
+from datarecs_kernel.several import Several
+from datarecs_kernel.unequal import Columns, Meeting, Unequal
+from datarecs_kernel.whole_units import summed, unit_texts, units_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,14 +20,13 @@ from datarecs_core.comparison.results.fingerprints import key_hash
 from datarecs_core.comparison.results.results import Difference, Outcome
 from datarecs_core.comparison.values.canonical import NULL, Tag, Value, encode_tuple, number, text
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, MaskRule
-from datarecs_spark.decoding import native
-from datarecs_spark.layout import Layout, layout_of
-from datarecs_spark.opening import FIRST, OPEN, WEIGHT
-from datarecs_spark.read import PlainColumns
-from datarecs_spark.sink import SinkTask
-from datarecs_spark.stored import read_differences
-from datarecs_spark.storing import SHOWN_KEYS, SinkPlan
-from datarecs_spark.written import digest_of
+from datarecs_kernel.decoding import native
+from datarecs_kernel.layout import Layout, PlainColumns, layout_of
+from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
+from datarecs_kernel.sink import SinkTask
+from datarecs_kernel.stored import read_differences
+from datarecs_kernel.storing import SHOWN_KEYS, SinkPlan
+from datarecs_kernel.written import digest_of
 from datarecs_testing.comparisons import a_measure, absolute, rows_by
 from datarecs_testing.tables import a_job, a_table, plan_of
 

@@ -18,15 +18,14 @@ from datarecs_core.comparison.planning.plan import ROWS
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.comparison.values.canonical import canonical_order, encode_tuple
 from datarecs_core.jobs.vocabulary import NanRule
-from datarecs_spark.agreeing import Agreeing
-from datarecs_spark.columns import Numbers, Values
-from datarecs_spark.counted import Counted
-from datarecs_spark.decoding import cell
-from datarecs_spark.forms import INTEGER
-from datarecs_spark.grouping import compared_measures
-from datarecs_spark.keyless import NO_DELTAS, Differences, Given, changes_of, deltas_of, kinds_of
-from datarecs_spark.layout import Layout
-from datarecs_spark.whole_units import largest_of, unit_key, unit_texts
+from datarecs_kernel.agreeing import Agreeing
+from datarecs_kernel.columns import Numbers, Values
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.decoding import cell
+from datarecs_kernel.forms import INTEGER
+from datarecs_kernel.keyless import NO_DELTAS, Differences, Given, changes_of, deltas_of, kinds_of
+from datarecs_kernel.layout import Layout, compared_measures
+from datarecs_kernel.whole_units import largest_of, unit_key, unit_texts
 
 _Row = dict[str, Any]
 """As Arrow gives it, by column."""

@@ -22,12 +22,12 @@ from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.comparison.values.canonical import encode, invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Function, ToleranceBase
-from datarecs_spark.agreeing import Agreeing
-from datarecs_spark.columns import Values
-from datarecs_spark.decoding import cell, native
-from datarecs_spark.forms import INTEGER, TEXT, Form, FormKind, decimal
-from datarecs_spark.keyless import NOBODY, changes_of, deltas_of
-from datarecs_spark.sort_keys import size_key_of
+from datarecs_kernel.agreeing import Agreeing
+from datarecs_kernel.columns import Values
+from datarecs_kernel.decoding import cell, native
+from datarecs_kernel.forms import INTEGER, TEXT, Form, FormKind, decimal
+from datarecs_kernel.keyless import NOBODY, changes_of, deltas_of
+from datarecs_kernel.sort_keys import size_key_of
 
 Plain = tuple[object, bytes | None]
 """A value as Arrow holds it, NULL as None, and the payload of an INVALID one."""

@@ -3,7 +3,7 @@
 import pytest
 
 from datarecs_core.jobs.types import parse_type
-from datarecs_spark.forms import form_of, summed_form
+from datarecs_kernel.forms import form_of, summed_form
 
 
 @pytest.mark.parametrize(

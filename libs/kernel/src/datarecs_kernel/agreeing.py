@@ -25,10 +25,10 @@ from datarecs_core.comparison.planning.tolerance import (
 )
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, ToleranceBase
 from datarecs_core.values import EXACT
-from datarecs_spark.columns import Flags, Numbers, Values
-from datarecs_spark.forms import MICROS_DIGITS, Form, FormKind
-from datarecs_spark.keyless import NOBODY
-from datarecs_spark.whole_units import Integers, Units, cut_by, times, units_of
+from datarecs_kernel.columns import Flags, Numbers, Values
+from datarecs_kernel.forms import MICROS_DIGITS, Form, FormKind
+from datarecs_kernel.keyless import NOBODY
+from datarecs_kernel.whole_units import Integers, Units, cut_by, times, units_of
 
 _Holds = Callable[[Sequence[Integers], Units], Flags]
 """Of a set's numbers and the reference's."""

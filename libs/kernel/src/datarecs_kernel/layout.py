@@ -7,6 +7,7 @@ types here. What this engine does not cover is refused here, before any row is r
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Protocol
 
 from datarecs_core.comparison.expressions.condition import named_columns
 from datarecs_core.comparison.planning.plan import (
@@ -26,8 +27,7 @@ from datarecs_core.jobs.vocabulary import (
     NullAs,
     UnicodeForm,
 )
-from datarecs_spark.errors import NotCoveredError
-from datarecs_spark.forms import (
+from datarecs_kernel.forms import (
     BOOL,
     DOUBLE,
     INTEGER,
@@ -39,7 +39,7 @@ from datarecs_spark.forms import (
     form_of,
     summed_form,
 )
-from datarecs_spark.read import Delivered, PlainColumns
+from datarecs_kernel.refusals import NotCoveredError
 
 _ABSENT = frozenset({TypeKind.ARRAY, TypeKind.STRUCT, TypeKind.MAP, TypeKind.INTERVAL})
 _DEEPEST_SCALE = 28
@@ -48,8 +48,24 @@ _SUM_DIGITS = 10
 """By which Spark widens a sum; as many digits as rows a group may have."""
 
 
-Columns = Delivered | PlainColumns
-"""How the columns of a source stand in what is delivered."""
+class Columns(Protocol):
+    """How the columns of a source stand in what is delivered."""
+
+    @property
+    def checked(self) -> frozenset[str]:
+        """Logical columns whose INVALID values stand beside them."""
+
+    @property
+    def wide(self) -> frozenset[str]:
+        """Integer columns that hold unsigned numbers of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainColumns:
+    """How columns stand that hold values alone: what the kernel reads."""
+
+    checked: frozenset[str] = frozenset()
+    wide: frozenset[str] = frozenset()
 
 
 class Role(StrEnum):
@@ -203,7 +219,7 @@ def layout_of(stage: StagePlan, delivered: Sequence[Columns]) -> Layout:
     """The layout of a stage over sources as they are delivered."""
     if stage.hashed is not None:
         # Buckets and their sums are made here, whatever columns the sources have.
-        made = [replace(each, checked=frozenset(), wide=frozenset()) for each in delivered]
+        made = [PlainColumns() for _ in delivered]
         plain = layout_of(replace(stage, hashed=None), made)
         return replace(plain, hashed=_hashed(stage, stage.hashed, delivered))
     return Layout(
@@ -250,6 +266,27 @@ def keys_of(
         )
         for at, each in enumerate(dimensions)
     )
+
+
+def compared_measures(layout: Layout) -> list[tuple[MeasureLayout, Field]]:
+    """What is compared and has a column, in the canonical order of names."""
+    named = sorted(layout.compared, key=lambda each: each.plan.name)
+    return [(each, each.field) for each in named if each.field is not None]
+
+
+def compared_fields(layout: Layout) -> list[Field]:
+    """The columns of `compared_measures`."""
+    return [each for _, each in compared_measures(layout)]
+
+
+def compared_values(layout: Layout) -> list[str]:
+    """Their columns, without texts before rules."""
+    return [
+        label
+        for field in compared_fields(layout)
+        for label, _ in field.columns
+        if label not in {field.raw, field.raw_order}
+    ]
 
 
 def check_covered(stage: StagePlan) -> None:

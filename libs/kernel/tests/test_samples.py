@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_spark.samples import BestRows
-from datarecs_spark.sort_keys import size_key_of
+from datarecs_kernel.samples import BestRows
+from datarecs_kernel.sort_keys import size_key_of
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "b"]), st.none() | st.decimals(0, 3, places=1)), max_size=60

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from datarecs_core.comparison.values.canonical import Tag
 from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
 
 
@@ -60,6 +61,21 @@ _OF_TYPE = {
     TypeKind.INSTANT: FormKind.INSTANT,
     TypeKind.LOCAL_TIMESTAMP: FormKind.LOCAL,
 }
+_TAGS = {
+    FormKind.INTEGER: Tag.NUMBER,
+    FormKind.DECIMAL: Tag.NUMBER,
+    FormKind.DOUBLE: Tag.NUMBER,
+    FormKind.NUMBER: Tag.NUMBER,
+    FormKind.TEXT: Tag.TEXT,
+    FormKind.BOOL: Tag.BOOL,
+    FormKind.BINARY: Tag.BINARY,
+    FormKind.UUID: Tag.UUID,
+    FormKind.JSON: Tag.JSON,
+    FormKind.DATE: Tag.DATE,
+    FormKind.TIME: Tag.TIME,
+    FormKind.INSTANT: Tag.INSTANT,
+    FormKind.LOCAL: Tag.LOCAL,
+}
 MOMENTS = frozenset({FormKind.DATE, FormKind.TIME, FormKind.INSTANT, FormKind.LOCAL})
 MICROS_DIGITS = 6
 """Of a second."""
@@ -109,6 +125,10 @@ DOUBLE = Form(kind=FormKind.DOUBLE)
 NUMBER = Form(kind=FormKind.NUMBER)
 TEXT = Form(kind=FormKind.TEXT)
 BOOL = Form(kind=FormKind.BOOL)
+
+
+def tag_of(form: Form) -> Tag:
+    return _TAGS[form.kind]
 
 
 def decimal(precision: int, scale: int) -> Form:

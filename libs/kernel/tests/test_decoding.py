@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from datarecs_core.comparison.values.canonical import Tag, Value, encode, invalid, number, text
-from datarecs_spark.decoding import decoded, from_text, invalid_of, native, represented
-from datarecs_spark.forms import (
+from datarecs_kernel.decoding import decoded, from_text, invalid_of, native, represented
+from datarecs_kernel.forms import (
     BOOL,
     DOUBLE,
     INTEGER,

@@ -21,9 +21,9 @@ from datarecs_core.comparison.results.differences import delta_percent, masked
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.comparison.values.canonical import canonical_text
 from datarecs_core.documents import decimal_text
-from datarecs_spark.columns import Flags, Numbers
-from datarecs_spark.sort_keys import size_key_of
-from datarecs_spark.whole_units import Integers, Units, doubles_of, times, unit_keys, unit_texts
+from datarecs_kernel.columns import Flags, Numbers
+from datarecs_kernel.sort_keys import size_key_of
+from datarecs_kernel.whole_units import Integers, Units, doubles_of, times, unit_keys, unit_texts
 
 NOBODY = -1
 """Stands for the index of a source where there is none."""

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from datarecs_spark.columns import Numbers
-from datarecs_spark.layout import Layout
-from datarecs_spark.opening import FIRST
+from datarecs_kernel.columns import Numbers
+from datarecs_kernel.layout import Layout
+
+OPEN, FIRST, WEIGHT = "is_open", "is_first", "weight"
+"""Columns: the group is not wholly equal; its first row; how many groups a row that is not open
+tells of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

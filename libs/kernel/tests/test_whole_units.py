@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from datarecs_core.documents import decimal_text
 from datarecs_core.values import EXACT
-from datarecs_spark.forms import INTEGER, Form, FormKind, decimal
-from datarecs_spark.sort_keys import size_key_of
-from datarecs_spark.whole_units import (
+from datarecs_kernel.forms import INTEGER, Form, FormKind, decimal
+from datarecs_kernel.sort_keys import size_key_of
+from datarecs_kernel.whole_units import (
     cut_by,
     doubles_of,
     summed,

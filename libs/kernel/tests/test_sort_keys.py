@@ -14,7 +14,7 @@ from datarecs_core.comparison.values.canonical import (
     invalid,
     number,
 )
-from datarecs_spark.sort_keys import number_order_of, size_key_of, size_of, sort_key_of
+from datarecs_kernel.sort_keys import number_order_of, size_key_of, size_of, sort_key_of
 
 NUMBERS = st.one_of(
     st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**40), max_value=10**40),

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from datarecs_core.jobs.types import MAX_DIGITS
-from datarecs_spark.columns import Flags, flags_of
-from datarecs_spark.forms import Form, FormKind
-from datarecs_spark.sort_keys import KEY_DIGITS, KEY_SHIFT
+from datarecs_kernel.columns import Flags, flags_of
+from datarecs_kernel.forms import Form, FormKind
+from datarecs_kernel.sort_keys import KEY_DIGITS, KEY_SHIFT
 
 Integers = NDArray[Any]
 """Of 64 bits, or Python's."""

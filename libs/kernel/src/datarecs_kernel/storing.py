@@ -13,19 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 
 from datarecs_core.comparison.results.differences import samples
 from datarecs_core.documents import to_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT
-from datarecs_spark.counted import Counted
-from datarecs_spark.judging import JudgedGroups, repeated_in
-from datarecs_spark.keyless import Differences
-from datarecs_spark.layout import Layout
-from datarecs_spark.samples import BestRows
-from datarecs_spark.stored import REPEATED, differences_of, native_of, schema_of
-from datarecs_spark.written import GroupKeys, Writer
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.judging import JudgedGroups, repeated_in
+from datarecs_kernel.keyless import Differences
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.samples import BestRows
+from datarecs_kernel.stored import REPEATED, differences_of, native_of, schema_of
+from datarecs_kernel.written import GroupKeys, Writer
 
 SHOWN_KEYS = 3
 
@@ -148,11 +147,3 @@ class Part:
             return []
         self._writer.close()
         return [self.path.name]
-
-
-def attempt_name() -> str:
-    """Names this attempt of this task: no other has the same."""
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("the sink runs inside a task")
-    return f"{context.partitionId():05d}-{context.taskAttemptId()}"

@@ -7,10 +7,11 @@ from decimal import Decimal
 
 from datarecs_core.comparison.values.canonical import Tag, Value, encode, number_text
 from datarecs_core.documents import decimal_text
-from datarecs_spark.canonical import BROKEN, VALID
 
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 _SPECIAL = {"-Inf": "0", "0": "2", "Inf": "4", "NaN": "5"}
+VALID, BROKEN = "v", "x"
+"""Begin what sorts texts before rules: INVALID comes last."""
 KEY_SHIFT, KEY_DIGITS = 1000, 4
 """Added to the exponent with which a size key begins, and the digits that gives."""
 

@@ -23,10 +23,9 @@ from datarecs_core.comparison.values.canonical import (
     number_text,
 )
 from datarecs_core.values import EXACT
-from datarecs_spark.canonical import tag_of
-from datarecs_spark.columns import Values
-from datarecs_spark.forms import Form, FormKind
-from datarecs_spark.whole_units import unit_texts, units_of
+from datarecs_kernel.columns import Values
+from datarecs_kernel.forms import Form, FormKind, tag_of
+from datarecs_kernel.whole_units import unit_texts, units_of
 
 _ENCODED_NULL = encode(NULL)
 FINER = "a time finer than its column, or none at all"

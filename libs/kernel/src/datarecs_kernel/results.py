@@ -25,10 +25,10 @@ from datarecs_core.comparison.values.unreadable import MeasureFaults, examples
 from datarecs_core.documents import from_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, NullKeys
 from datarecs_core.values import EXACT
-from datarecs_spark.counted import Counted, MeasureTally
-from datarecs_spark.layout import Layout
-from datarecs_spark.sort_keys import size_of
-from datarecs_spark.tally import SourceTally
+from datarecs_kernel.counted import Counted, MeasureTally
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.sort_keys import size_of
+from datarecs_kernel.tallies import SourceTally
 
 
 def stage_results(

@@ -14,7 +14,7 @@ from datarecs_core.comparison.oracle.judging import MeasureJudgement
 from datarecs_core.comparison.results.results import BucketSum, DifferenceClass
 from datarecs_core.hashing import JsonValue
 from datarecs_core.values import EXACT
-from datarecs_spark.sort_keys import size_key_of
+from datarecs_kernel.sort_keys import size_key_of
 
 GroupKind = tuple[int, int, bool, int | None]
 """Presence mask, bits of sources with several rows, whether it differs, the odd source."""

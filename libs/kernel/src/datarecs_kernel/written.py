@@ -18,11 +18,11 @@ from datarecs_core.comparison.results.differences import BREAK_ID_LENGTH, masked
 from datarecs_core.comparison.results.fingerprints import KEY_HASH_BYTES, KEY_MARK
 from datarecs_core.comparison.results.results import Outcome
 from datarecs_core.comparison.values.canonical import NULL, Tag, encode, encode_tuple, text
-from datarecs_spark.columns import Values
-from datarecs_spark.decoding import encoded_payloads, encodings, fixed_width, texts
-from datarecs_spark.keyless import KINDS, NOBODY, By, Differences
-from datarecs_spark.layout import Layout
-from datarecs_spark.stored import schema_of, typed_keys
+from datarecs_kernel.columns import Values
+from datarecs_kernel.decoding import encoded_payloads, encodings, fixed_width, texts
+from datarecs_kernel.keyless import KINDS, NOBODY, By, Differences
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.stored import schema_of, typed_keys
 
 _BLOCK = 64
 """Of SHA-256."""

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
-from datarecs_spark.decoding import native
-from datarecs_spark.forms import FormKind
-from datarecs_spark.layout import Field, Layout
+from datarecs_kernel.decoding import native
+from datarecs_kernel.forms import FormKind
+from datarecs_kernel.layout import Field, Layout
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _MOMENTS = {

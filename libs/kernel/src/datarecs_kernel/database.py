@@ -1,0 +1,66 @@
+"""The kernel's DuckDB: in memory, bounded, spilling to one folder, and without a way out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from errno import ENOSPC
+from os import strerror
+
+import duckdb
+
+Connection = duckdb.DuckDBPyConnection
+_FULL_DISK = ("No space left on device", "max_temp_directory_size")
+"""What DuckDB says of a disk that is full, and of one that its spill would fill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What one kernel may use."""
+
+    directory: str
+    """For what memory does not hold; exists."""
+    threads: int
+    memory_bytes: int
+    spill_bytes: int
+    """Of disk."""
+
+
+@contextmanager
+def connected(resources: Resources) -> Iterator[Connection]:
+    """A database in memory that spills to the directory and loads no extension."""
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": resources.threads,
+        "memory_limit": f"{resources.memory_bytes // 2**20}MiB",
+        "temp_directory": resources.directory,
+        "preserve_insertion_order": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+    }
+    with duckdb.connect(config=settings) as connection:
+        # Among the settings of a connection it would be shown, and not hold.
+        room = max(resources.spill_bytes // 2**20, 1)
+        connection.execute(f"SET max_temp_directory_size = '{room}MiB'")
+        yield connection
+
+
+def check_disk(failure: BaseException) -> None:
+    """Raise what a full disk is called everywhere.
+
+    Raises:
+        OSError: DuckDB failed because the disk, or the part of it that it may fill, is full.
+    """
+    if any(sign in str(failure) for sign in _FULL_DISK):
+        raise OSError(ENOSPC, strerror(ENOSPC)) from None
+
+
+def quoted(name: str) -> str:
+    """An identifier in DuckDB's SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def sql_text(value: str) -> str:
+    """A text in DuckDB's SQL."""
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"

@@ -1,0 +1,42 @@
+"""Groups of one task: counted, judged, stored, a batch at a time.
+
+What is wholly equal was told as numbers before; open groups are judged.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.judging import Judge, JudgedGroups
+from datarecs_kernel.open_groups import OPEN, WEIGHT
+from datarecs_kernel.storing import SinkPlan, Stores
+
+
+class SinkTask:
+    """One partition of groups."""
+
+    def __init__(self, plan: SinkPlan, columns: list[str], attempt: str) -> None:
+        self.stores = Stores(plan, attempt)
+        self.judge = Judge(plan.layout, plan.key, columns, self.stores.counted)
+        self.sizes = [f"n{index}" for index in plan.layout.sources]
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        self.stores.add_values(batch)
+        is_open = batch.column(OPEN)
+        self._count(batch.select([*self.sizes, WEIGHT]).filter(pc.invert(is_open)))
+        self._store(self.judge.add(batch.filter(is_open)))
+
+    def finish(self) -> Counted:
+        self._store(self.judge.finish())
+        return self.stores.finish()
+
+    def _store(self, groups: JudgedGroups | None) -> None:
+        if groups is not None:
+            self.stores.add(groups)
+
+    def _count(self, rows: pa.RecordBatch) -> None:
+        """Groups that are equal everywhere: `weight` of them in a row, with its rows per source."""
+        kinds = pa.Table.from_batches([rows]).group_by(self.sizes).aggregate([(WEIGHT, "sum")])
+        for kind in kinds.to_pylist():
+            sizes = [kind[label] for label in self.sizes]
+            self.stores.add_equal(sizes, kind[f"{WEIGHT}_sum"])

@@ -117,21 +117,28 @@ soak: setup ## random kills, then the ledger: make soak RUNS=1000 MINUTES=15 SEE
 
 bench: setup ## figures, with machine and load
 	@$(BIN)/python tests/bench/run.py
-	@$(BENCH).compare $(FIGURES) --rows 1000000 --strategies narrow full --datacompy polars spark --goal 2
-	@$(BENCH).compare $(FIGURES) --rows 10000000 --goal 0.85
-	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --goal 0.5
-	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --own-order --goal 0.5
-	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0.05 --goal 1.5
-	@$(BENCH).compare $(FIGURES) --rows 30000000 --goal 0.6
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --peers polars
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --peers polars --goal 1
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0 --goal 0.75
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 0.05 --goal 1.3
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --differ 1 --goal 2
+	@$(BENCH).compare $(FIGURES) --rows 10000000 --differ 1 --goal 2
+	@$(BENCH).compare $(FIGURES) --rows 30000000 --memory 2 --goal 0.8 --peak-goal 2
 	@$(BENCH).growth $(FIGURES)
-	@$(BENCH).compare $(FIGURES) --rows 10000000 --sources 3 --goal 1.2
-	@$(BENCH).compare $(FIGURES) --rows 1000000 --sources 5
-	@$(BENCH).compare $(FIGURES) --rows 1000000 --sources 10 --goal-of-two 6
-	@$(BENCH).aggregate $(FIGURES) --rows 10000000 --goal 2
-	@$(BENCH).lake $(FIGURES) --rows 10000000 --goal 4
-	@$(BENCH).extraction $(FIGURES) --rows 1000000
+	@$(BENCH).compare $(FIGURES) --rows 30000000 --memory 2 --differ 1 --peak-goal 2 --runs 1
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --sources 3 --goal 1
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --sources 10 --goal 1
+	@$(BENCH).compare $(FIGURES) --rows 1000000 --duplicates 0.1 --goal 2
+	@$(BENCH).aggregate $(FIGURES) --rows 10000000 --goal 1.5
+	@$(BENCH).compare $(FIGURES) --plain --rows 1000000 --peers polars datacompy-polars datacompy-spark
+	@$(BENCH).compare $(FIGURES) --plain --rows 10000000 --peers polars
+	@$(BENCH).compare $(FIGURES) --plain --rows 10000000 --differ 0
+	@$(BENCH).compare $(FIGURES) --plain --rows 10000000 --differ 0.05
+	@$(BENCH).compare $(FIGURES) --plain --rows 30000000
+	@$(BENCH).compare $(FIGURES) --plain --rows 10000000 --sources 3
+	@$(BENCH).lake $(FIGURES) --rows 10000000 --goal 2
+	@$(BENCH).extraction $(FIGURES) --rows 1000000 --goal 1.5
 	@$(BENCH).commands $(FIGURES)
-	@$(BENCH).memory $(FIGURES) --rows 30000000 --goal 2
 	@$(BIN)/python tests/bench/queues.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/events.py --write docs/benchmarks-events.md
 	@$(BIN)/python tests/bench/feed.py --write docs/benchmarks-events.md

@@ -16,28 +16,29 @@ from time import perf_counter
 
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.local.engines import MAX_CELLS, EngineChoice
-from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.figures import Figure, machine, page, replace_part
-from tests.bench.compare import COLUMNS, KEY, Case, generate, started, versions
+from tests.bench.compare import start_spark
+from tests.bench.contest import versions
+from tests.bench.data import PLAIN, Case, Data, generate
 from tests.bench.runs import WholeRun, around, parquet_source
 
 SMALL = 10_000
 WARM_LIMIT_S, SPARK_LIMIT_S, ORACLE_LIMIT_S = 0.6, 11, 1.5
 WARMING = 10
 """Jobs that a worker has had before: Java compiles what runs often."""
-ORACLE = MAX_CELLS // (2 * (1 + len(COLUMNS)))
+ORACLE = MAX_CELLS // (2 * len(PLAIN))
 """The most rows a source that `--engine auto` gives to the oracle."""
 
 
 def compare(case: Case, engine: EngineChoice) -> None:
     """One `datarecs compare` of two files, from its start to its end."""
-    out = case.fresh()
-    first, second = case.files
+    out = case.clear()
+    first, second = case.all_files
     finished = subprocess.run(
         [
             *(sys.executable, "-m", "datarecs_cli", "compare", str(first), str(second)),
-            *("--key", KEY, "--engine", engine, "--out", str(out)),
+            *("--key", *case.data.key, "--engine", engine, "--out", str(out)),
         ],
         env=process_environment(),
         stdout=subprocess.DEVNULL,
@@ -59,17 +60,25 @@ def seconds(work: Callable[[], object], runs: int, warming: int) -> tuple[float,
     return tuple(found[warming:])
 
 
-def small_job(folder: Path, case: Case, held: ExitStack) -> WholeRun:
-    runtime = started(folder)
-    held.callback(runtime.close)
-    return WholeRun(
+def small_job(folder: Path, case: Case, stack: ExitStack) -> Callable[[], object]:
+    runtime = start_spark(folder)
+    stack.callback(runtime.close)
+    root = case.out.parent
+    run = WholeRun(
         runtime=runtime,
         case=case,
-        sources=tuple(parquet_source(f"s{at}", path) for at, path in enumerate(case.files)),
-        strategy=Strategy.AUTO,
-        surroundings=around(case.files[0].parent),
+        sources=tuple(
+            parquet_source(f"s{at}", path, root) for at, path in enumerate(case.all_files)
+        ),
+        surroundings=around(root),
         connections={},
     )
+
+    def run_afresh() -> None:
+        case.clear()
+        run()
+
+    return run_afresh
 
 
 def main() -> int:
@@ -84,7 +93,7 @@ def main() -> int:
         cases = {}
         for rows in (SMALL, ORACLE):
             (folder / str(rows)).mkdir()
-            cases[rows] = generate(folder / str(rows), rows=rows, share=0.01, sources=2)
+            cases[rows] = generate(folder / str(rows), Data(rows=rows, share=0.01, is_plain=True))
         measured = (
             (
                 f"`datarecs compare` cold by the oracle, {ORACLE:,} rows",

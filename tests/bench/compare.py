@@ -1,33 +1,30 @@
-"""Figures of comparing rows: datarecs' strategies beside DuckDB, Polars and datacompy, interleaved.
+"""Figures of comparing rows: datarecs beside DuckDB's full outer join, on generated files.
 
-Every contestant reads the same generated Parquet files and writes the differences as Parquet; their
-counts must agree, else there are no figures. DuckDB's full outer join is 1.00, of the first two
-sources where there are more. Only ratios of one run mean anything: load and machine stand beside
-them. What the other benchmarks of comparisons share stands here as well.
+Every contestant reads the same files and writes the differences as Parquet. Their counts must be
+those of the generator, else there are no figures. DuckDB's full outer join is 1.00, a chain of them
+for more than two sources, with the same memory. Only ratios of one run mean anything: load and
+machine stand beside them. What the other benchmarks of comparisons share stands here as well.
 """
 
 import argparse
 import json
 import os
-import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from shutil import rmtree
 from subprocess import PIPE, Popen
-from time import perf_counter
 from uuid import UUID
 
 import duckdb
 
 from datarecs_application.opening import Opened, opened_sources
+from datarecs_cli.local.engines import heap_of
 from datarecs_cli.stack import classes, java
 from datarecs_connectors.file_tree import FileTree
 from datarecs_connectors.parquet import ParquetConnector, ParquetOptions
@@ -36,382 +33,115 @@ from datarecs_core.comparison.planning.planner import PlanRequest, plan_comparis
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.jobs.definition import (
+    Breaks,
     Dimension,
     Execution,
     Measure,
     ReconciliationJob,
+    Results,
     Source,
     Stage,
 )
 from datarecs_core.jobs.spec_hash import spec_hash
-from datarecs_core.jobs.vocabulary import SourceKind, StageType, Strategy
+from datarecs_core.jobs.vocabulary import SourceKind, StageType
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
-from datarecs_testing.figures import Figure, machine, page, replace_part, settled
+from datarecs_testing.figures import page, replace_part
+from tests.bench.contest import (
+    GIB,
+    TIME_LIMIT_S,
+    Compare,
+    Contest,
+    Contestant,
+    at_once,
+    facts_of,
+    figures_of,
+    measure,
+)
+from tests.bench.data import RANKED_BY, Case, Counts, Data, generate
 
-KEY = "id"
-_CHUNK = 2**24
-JOINED = "duckdb full join"
-COLUMNS: Mapping[str, str] = {
-    "account": "'AC' || lpad((hash(i, 1) % 100000)::VARCHAR, 8, '0')",
-    "amount": "((hash(i, 2) % 100000000)::DECIMAL(14,2) / 100)::DECIMAL(14,2)",
-    "fee": "((hash(i, 3) % 1000000)::DECIMAL(12,4) / 1000)::DECIMAL(12,4)",
-    "quantity": "(hash(i, 4) % 1000)::BIGINT",
-    "price": "(hash(i, 5) % 1000000)::DOUBLE / 7",
-    "currency": "['EUR', 'USD', 'GBP', 'CHF'][1 + (hash(i, 6) % 4)::BIGINT]",
-    "booked": "DATE '2026-01-01' + (hash(i, 7) % 365)::INTEGER",
-    "moment": "make_timestamp((1767225600000000 + hash(i, 8) % 31536000000000)::BIGINT)",
-    "active": "hash(i, 9) % 2 = 0",
-    "note": "'note ' || (hash(i, 10) % 10000000)::VARCHAR",
-    "branch": "CASE WHEN hash(i, 11) % 10 > 0 THEN (hash(i, 11) % 500)::BIGINT END",
-}
-"""Measures, by the expression that makes them from a row's number."""
-DIFFERS = "quantity"
-DATACOMPY, DATACOMPY_ROWS = "1.1.0", 1_000_000
-"""Its version, and up to where it is asked: it keeps several copies in memory."""
-WARMING = 4
-"""Turns, after which code is loaded and memory is at its size: Spark has two processes in turn."""
+JOINED, OURS = "duckdb full join", "datarecs"
+DATACOMPY = "1.1.0"
 SAME_SPARK = f"pyspark=={version('pyspark')}"
+MEMORY_BYTES = Execution().memory
+STORED = Breaks().max_rows
+PEERS = ("polars", "datacompy-polars", "datacompy-spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What every contestant must find alike."""
+class Limits:
+    """The same for every contestant that has such a limit."""
 
-    only_first: int
-    only_second: int
-    changed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """Generated files and where a contestant writes."""
-
-    files: tuple[Path, ...]
-    rows: int
-    out: Path
-
-    def fresh(self) -> Path:
-        rmtree(self.out, ignore_errors=True)
-        self.out.mkdir()
-        return self.out
+    memory_bytes: int = MEMORY_BYTES
+    stored: int = STORED
+    """Differences written; counts are complete all the same."""
 
 
-def generate(
-    folder: Path, *, rows: int, share: float, sources: int, own_order: bool = False
-) -> Case:
-    """Files of every source: source 0 whole, in each other one `share` of the rows differ.
-
-    Of those every second is changed, every fourth missing, every fourth replaced by another key.
-    Sources of which nothing differs are the same files, unless each has an order of its own.
-    """
-    every = max(1, round(1 / share)) if share else 0
-    columns = ", ".join(f"{sql} AS {name}" for name, sql in COLUMNS.items())
-    files = []
-    with duckdb.connect() as connection:
-        for source in range(sources):
-            picked = f"hash(i, 'differs', {source}) % {every} = 0" if every and source else "FALSE"
-            kind = "(hash(i, 'kind') % 4)"
-            order = f" ORDER BY hash(i, 'order', {source})" if own_order else ""
-            path = folder / f"source-{source}.parquet"
-            connection.execute(
-                "COPY (SELECT * EXCLUDE (picked, kind, i)"  # noqa: S608 - constants of this page
-                f" REPLACE ({DIFFERS} + (picked AND kind < 2)::BIGINT AS {DIFFERS}) FROM (SELECT i,"
-                f" CASE WHEN {picked} AND {kind} = 3 THEN i + {rows} ELSE i END AS {KEY},"
-                f" {columns}, {picked} AS picked, {kind} AS kind FROM range({rows}) t(i))"
-                f" WHERE NOT (picked AND kind = 2){order}) TO '{path}' (FORMAT parquet)"
-            )
-            files.append(path)
-    return Case(files=tuple(files), rows=rows, out=folder / "out")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """Who takes part, and what everybody must find."""
-
-    contestants: Mapping[str, Callable[[], Counts]]
-    others: frozenset[str] = frozenset()
-    """Contestants that are asked something else: only their time is looked at."""
-    once: frozenset[str] = frozenset()
-    """Contestants that take minutes: they warm in the first turn and are in one more."""
-    truth: Counts | None = None
-    """From elsewhere; without it contestants are held against one another."""
-    files: Sequence[Path] = ()
-    """That caches of the machine hold for each contestant, or else for none."""
-
-
-def rows_stage() -> Stage:
+def rows_stage(data: Data) -> Stage:
     """Every column by the key."""
     return Stage(
         name="rows",
         type=StageType.ROW,
-        dimensions=(Dimension(name=KEY),),
-        measures=tuple(Measure(name=name, column=name) for name in COLUMNS),
+        dimensions=tuple(Dimension(name=name) for name in data.key),
+        measures=tuple(Measure(name=name, column=name) for name in data.measures),
     )
 
 
 class Datarecs:
     """The Spark engine in one warm session, planned anew every time."""
 
-    def __init__(
-        self, runtime: SparkRuntime, case: Case, strategy: Strategy, stage: Stage | None = None
-    ) -> None:
-        self.runtime, self.case, self.strategy = runtime, case, strategy
-        self.stage = stage or rows_stage()
+    def __init__(self, runtime: SparkRuntime, case: Case, stage: Stage, limits: Limits) -> None:
+        self.runtime, self.case, self.stage, self.limits = runtime, case, stage, limits
 
     def __call__(self) -> Counts:
-        with ExitStack() as open_things:
-            sources, plan = self._plan(open_things)
-            engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=self.case.fresh())
+        with ExitStack() as stack:
+            sources, plan = self._plan(stack)
+            engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=self.case.out)
             results = engine.compare(plan.stages[0], lambda _: None)
-            if results.strategy is None or results.strategy.chosen is not self.strategy:
-                raise RuntimeError(f"{self.strategy} became {results.strategy}")
-            for each in sources:
-                if each.held is not None:
-                    each.held.check()
+            for source in sources:
+                if source.held is not None:
+                    source.held.check()
             return counts_of(results)
 
-    def _plan(self, open_things: ExitStack) -> tuple[Sequence[Opened], ComparisonPlan]:
+    def _plan(self, stack: ExitStack) -> tuple[Sequence[Opened], ComparisonPlan]:
         sources = tuple(
-            Source(name=f"s{at}", kind=SourceKind.PARQUET, path=path.name)
-            for at, path in enumerate(self.case.files)
+            Source(name=f"s{at}", kind=SourceKind.PARQUET, path=f"{paths[0].parent.name}/*.parquet")
+            for at, paths in enumerate(self.case.files)
         )
         job = ReconciliationJob(
             name="bench",
             sources=sources,
             stages=(self.stage,),
-            execution=replace(Execution(), strategy=self.strategy),
+            results=Results(breaks=Breaks(max_rows=self.limits.stored)),
+            execution=replace(Execution(), memory=self.limits.memory_bytes),
         )
-        opened = opened_sources(sources, self._connector, {}, open_things, whole=False)
+        opened = opened_sources(sources, self._connector, {}, stack, whole=False)
         request = PlanRequest(
             job=job,
             job_uid=UUID(int=7),
             spec_hash=spec_hash(job),
-            schemas={each.source.name: each.schema for each in opened},
-            pins={each.source.name: each.pin for each in opened},
+            schemas={source.source.name: source.schema for source in opened},
+            pins={source.source.name: source.pin for source in opened},
         )
         return opened, plan_comparison(request)
 
     def _connector(self, source: Source) -> ParquetConnector:
         tree = FileTree(
             source=source.name,
-            root=self.case.files[0].parent,
+            root=self.case.files[0][0].parents[1],
             now=lambda: datetime(2026, 1, 31, tzinfo=UTC),
         )
         return ParquetConnector(tree=tree, options=ParquetOptions())
 
 
-def counts_of(results: StageResults) -> Counts:
-    """What a peer counts, too: groups that others lack, and values that differ."""
-    counts = results.counts
-    return Counts(
-        only_first=counts.unmatched_by_source[0],
-        only_second=sum(counts.unmatched_by_source[1:]),
-        changed=sum(each.outside for each in results.measures),
-    )
+def start_datarecs(case: Case, stage: Stage, limits: Limits, stack: ExitStack) -> Compare:
+    """A session of its own, with the heap that `datarecs compare` gives to this memory."""
+    runtime = start_spark(case.out.parent / "session", limits.memory_bytes)
+    stack.callback(runtime.close)
+    return Datarecs(runtime, case, stage, limits)
 
 
-def truth_of(case: Case) -> Counts:
-    """For more than two sources, by a chain of joins over the columns that can differ."""
-    sources = [
-        f"(SELECT {KEY}, {DIFFERS} AS v{at}, TRUE AS p{at} FROM '{file}')"  # noqa: S608 - constants of this page
-        for at, file in enumerate(case.files)
-    ]
-    joined = sources[0] + "".join(f" FULL JOIN {each} USING ({KEY})" for each in sources[1:])
-    having = [f"coalesce(p{at}, FALSE)" for at in range(len(sources))]
-    everywhere = " AND ".join(having)
-    lacking = [f"count(*) FILTER ({each} AND NOT ({everywhere}))" for each in having]
-    distinct = " OR ".join(f"v{at} IS DISTINCT FROM v0" for at in range(1, len(sources)))
-    with duckdb.connect() as connection:
-        (found,) = connection.execute(
-            f"SELECT {lacking[0]}, {' + '.join(lacking[1:])},"  # noqa: S608 - constants of this page
-            f" count(*) FILTER (({everywhere}) AND ({distinct})) FROM {joined}"
-        ).fetchall()
-    return Counts(only_first=found[0], only_second=found[1], changed=found[2])
-
-
-def duckdb_join(case: Case) -> Counts:
-    """What people write by hand: one full outer join over the first two sources, long form."""
-    with duckdb.connect() as connection:
-        connection.execute("SET preserve_insertion_order = false")
-        distinct = " OR ".join(f"a.{name} IS DISTINCT FROM b.{name}" for name in COLUMNS)
-        connection.execute(
-            f"CREATE TEMP TABLE found AS SELECT a, b FROM '{case.files[0]}' a"  # noqa: S608 - constants of this page
-            f" FULL JOIN '{case.files[1]}' b ON a.{KEY} = b.{KEY}"
-            f" WHERE a.{KEY} IS NULL OR b.{KEY} IS NULL OR {distinct}"
-        )
-        return _long_form(connection, case.fresh())
-
-
-def duckdb_phases(case: Case) -> Counts:
-    """Buckets that differ by sums of row hashes first, then the join over their rows alone."""
-    with duckdb.connect() as connection:
-        connection.execute("SET preserve_insertion_order = false")
-        names = ", ".join((KEY, *COLUMNS))
-        bucket = f"(hash({KEY}) & 65535)"
-        sums = " UNION ALL ".join(
-            f"SELECT {bucket} AS bucket, {sign}::HUGEINT * hash(hash({names})) AS h FROM '{file}'"  # noqa: S608 - constants of this page
-            for sign, file in zip((1, -1), case.files, strict=False)
-        )
-        connection.execute(
-            f"CREATE TEMP TABLE unlike AS SELECT bucket FROM ({sums}) GROUP BY bucket"  # noqa: S608 - constants of this page
-            " HAVING sum(h) <> 0"
-        )
-        kept = [
-            f"(SELECT * FROM '{file}' WHERE {bucket} IN (FROM unlike))"  # noqa: S608 - constants of this page
-            for file in case.files
-        ]
-        distinct = " OR ".join(f"a.{name} IS DISTINCT FROM b.{name}" for name in COLUMNS)
-        connection.execute(
-            f"CREATE TEMP TABLE found AS SELECT a, b FROM {kept[0]} a"  # noqa: S608 - constants of this page
-            f" FULL JOIN {kept[1]} b ON a.{KEY} = b.{KEY}"
-            f" WHERE a.{KEY} IS NULL OR b.{KEY} IS NULL OR {distinct}"
-        )
-        return _long_form(connection, case.fresh())
-
-
-def _long_form(connection: duckdb.DuckDBPyConnection, out: Path) -> Counts:
-    """One row per group and measure, as datarecs writes them."""
-    pieces = [
-        f"SELECT a.{KEY} AS key, '{name}' AS measure, a.{name}::VARCHAR AS one,"  # noqa: S608 - constants of this page
-        f" b.{name}::VARCHAR AS two FROM found"
-        f" WHERE a.{KEY} IS NOT NULL AND b.{KEY} IS NOT NULL AND a.{name} IS DISTINCT FROM b.{name}"
-        for name in COLUMNS
-    ]
-    missing = f"a.{KEY} IS NULL OR b.{KEY} IS NULL"
-    pieces.append(
-        f"SELECT coalesce(a.{KEY}, b.{KEY}), '{PRESENCE}', (a.{KEY} IS NOT NULL)::VARCHAR,"  # noqa: S608 - constants of this page
-        f" (b.{KEY} IS NOT NULL)::VARCHAR FROM found WHERE {missing}"
-    )
-    connection.execute(f"CREATE TEMP TABLE told AS {' UNION ALL '.join(pieces)}")
-    return written(connection, out)
-
-
-def written(connection: duckdb.DuckDBPyConnection, out: Path) -> Counts:
-    """Write the table `told`, whatever its key columns, and count it."""
-    connection.execute(f"COPY told TO '{out}/differences.parquet' (COMPRESSION zstd)")
-    (found,) = connection.execute(
-        f"SELECT count(*) FILTER (measure = '{PRESENCE}' AND two = 'false'),"  # noqa: S608 - constants of this page
-        f" count(*) FILTER (measure = '{PRESENCE}' AND one = 'false'),"
-        f" count(*) FILTER (measure <> '{PRESENCE}') FROM told"
-    ).fetchall()
-    return Counts(only_first=found[0], only_second=found[1], changed=found[2])
-
-
-def polars_join(case: Case) -> Counts:
-    """A lazy full join on the key, in Polars' streaming engine."""
-    import polars as pl  # noqa: PLC0415 - a contestant that need not be installed
-
-    one, two = (pl.scan_parquet(file) for file in case.files[:2])
-    both = one.join(two, on=KEY, how="full", suffix="_2")
-    here, there = pl.col(KEY).is_not_null(), pl.col(f"{KEY}_2").is_not_null()
-    unequal = {name: pl.col(name).ne_missing(pl.col(f"{name}_2")) for name in COLUMNS}
-    kept = both.filter(~here | ~there | pl.any_horizontal(list(unequal.values())))
-    found = kept.collect(engine="streaming")
-    found.write_parquet(case.fresh() / "differences.parquet", compression="zstd")
-    matched = found.filter(here & there)
-    return Counts(
-        only_first=found.filter(~there).height,
-        only_second=found.filter(~here).height,
-        changed=sum(matched.filter(each).height for each in unequal.values()),
-    )
-
-
-@contextmanager
-def started_peer(engine: str) -> Iterator[Popen[str] | None]:
-    """A process with datacompy, which wants an older Polars than ours; None where uv has none."""
-    uv = Path(sys.executable).with_name("uv")
-    asked = ("run", "--quiet", "--isolated", "--no-project", "--python", sys.executable)
-    packages = {
-        "polars": ("--with", f"datacompy=={DATACOMPY}"),
-        "spark": ("--with", f"datacompy[spark]=={DATACOMPY}", "--with", SAME_SPARK),
-    }
-    script = Path(__file__).with_name("datacompy_peer.py")
-    command = [str(uv), *asked, *packages[engine], "python", str(script), KEY, engine]
-    if not uv.exists():
-        yield None
-        return
-    with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as peer:
-        ready = peer.stdout is not None and peer.stdout.readline() == "ready\n"
-        yield peer if ready else None
-        if peer.stdin is not None:
-            peer.stdin.close()
-
-
-def peer_of(peer: Popen[str], case: Case) -> Counts:
-    """One question and its answer, a line each."""
-    if peer.stdin is None or peer.stdout is None:
-        raise RuntimeError("the peer has no pipes")
-    asked = [str(path) for path in (*case.files[:2], case.fresh() / "differences.parquet")]
-    peer.stdin.write(json.dumps(asked) + "\n")
-    peer.stdin.flush()
-    return Counts(**json.loads(peer.stdout.readline()))
-
-
-def measured(contest: Contest, runs: int) -> dict[str, list[float]]:
-    """Seconds of every run, contestants in turn; turns that warm are not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in contest.contestants}
-    for turn in range(runs + WARMING):
-        found = {} if contest.truth is None else {"the truth": contest.truth}
-        for name, contestant in contest.contestants.items():
-            if name in contest.once and turn not in {0, WARMING}:
-                continue
-            settled()
-            held(contest.files)
-            began = perf_counter()
-            counts = contestant()
-            if turn >= WARMING:
-                seconds[name].append(perf_counter() - began)
-            if name not in contest.others:
-                found[name] = counts
-        if len(set(found.values())) != 1:
-            raise RuntimeError(f"the contestants disagree: {found}")
-    return seconds
-
-
-def held(files: Sequence[Path]) -> None:
-    """Read them: a machine at rest may have dropped them from its memory."""
-    for file in files:
-        with file.open("rb", buffering=0) as stream:
-            while stream.read(_CHUNK):
-                pass
-
-
-def contest_of_two(
-    case: Case, runtime: SparkRuntime, asked: argparse.Namespace, peers: ExitStack
-) -> Contest:
-    """Everybody who can join two sources."""
-    found: dict[str, Callable[[], Counts]] = {
-        JOINED: lambda: duckdb_join(case),
-        "duckdb two-phase": lambda: duckdb_phases(case),
-    }
-    if find_spec("polars"):
-        found["polars full join"] = lambda: polars_join(case)
-    for engine in asked.datacompy if case.rows <= DATACOMPY_ROWS else ():
-        peer = peers.enter_context(started_peer(engine))
-        if peer is not None:
-            found[f"datacompy ({engine})"] = partial(peer_of, peer, case)
-    for strategy in asked.strategies:
-        found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
-    return Contest(contestants=found, once=frozenset({"datacompy (spark)"}), files=case.files)
-
-
-def contest_of_many(case: Case, runtime: SparkRuntime, strategies: Sequence[Strategy]) -> Contest:
-    """All sources by datarecs, beside the first two of them: by a join, and by datarecs."""
-    two = replace(case, files=case.files[:2])
-    before = f"datarecs {strategies[0]}, two sources"
-    found: dict[str, Callable[[], Counts]] = {
-        JOINED: lambda: duckdb_join(two),
-        before: Datarecs(runtime, two, strategies[0]),
-    }
-    for strategy in strategies:
-        found[f"datarecs {strategy}"] = Datarecs(runtime, case, strategy)
-    others = frozenset({JOINED, before})
-    return Contest(contestants=found, others=others, truth=truth_of(case), files=case.files)
-
-
-def started(folder: Path) -> SparkRuntime:
-    """The warm session."""
+def start_spark(folder: Path, memory_bytes: int = MEMORY_BYTES) -> SparkRuntime:
     home = java.find_java(
         process_environment(),
         shim_home=folder / "java",
@@ -420,7 +150,7 @@ def started(folder: Path) -> SparkRuntime:
     return SparkRuntime.start(
         SparkSettings(
             master="local[*]",
-            driver_memory="1g",
+            driver_memory=heap_of(memory_bytes),
             java_home=str(home.home),
             java_options=classes.of_spark(home),
             scratch=folder / "scratch",
@@ -428,91 +158,238 @@ def started(folder: Path) -> SparkRuntime:
     )
 
 
-def asking() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+def counts_of(results: StageResults) -> Counts:
+    """What a peer counts, too: groups that others lack, and values that differ."""
+    counts = results.counts
+    return Counts(
+        only_first=counts.unmatched_by_source[0],
+        only_others=sum(counts.unmatched_by_source[1:]),
+        changed=sum(measure.outside for measure in results.measures),
+        strategy="" if results.strategy is None else str(results.strategy.chosen),
+    )
+
+
+def duckdb_join(case: Case, limits: Limits) -> Counts:
+    """What people write by hand: full outer joins, and one row per group and measure."""
+    data, count = case.data, len(case.files)
+    key = ", ".join(data.key)
+    everywhere = " AND ".join(f"s{at}.here IS NOT NULL" for at in range(count))
+    distinct = {
+        name: " OR ".join(f"s{at}.{name} IS DISTINCT FROM s0.{name}" for at in range(1, count))
+        for name in data.measures
+    }
+    differences = [
+        _difference(
+            f"({everywhere}) AND ({condition})", name, [f"s{at}.{name}" for at in range(count)]
+        )
+        for name, condition in distinct.items()
+    ]
+    here = [f"(s{at}.here IS NOT NULL)" for at in range(count)]
+    differences.append(_difference(f"NOT ({everywhere})", PRESENCE, here))
+    values = ", ".join(f"d.v{at}" for at in range(count))
+    with limited_duckdb(case, limits) as connection:
+        connection.execute(
+            f"CREATE TEMP TABLE differences AS SELECT {key}, d.measure, {values} FROM"  # noqa: S608 - constants of this page
+            f" (SELECT {key}, unnest([{', '.join(differences)}]) AS d FROM {_joined(case)}"
+            f" WHERE NOT ({everywhere}) OR {' OR '.join(distinct.values())}) WHERE d IS NOT NULL"
+        )
+        return store_differences(connection, case, limits)
+
+
+def _difference(condition: str, measure: str, values: Sequence[str]) -> str:
+    fields = ", ".join(f"'v{at}': {value}::VARCHAR" for at, value in enumerate(values))
+    return f"CASE WHEN {condition} THEN {{'measure': '{measure}', {fields}}} END"
+
+
+def _joined(case: Case) -> str:
+    """All sources; rows with the same key are paired by their rank."""
+    key = ", ".join(case.data.key)
+    rank, using = "", key
+    if case.data.copies:
+        order = ", ".join(RANKED_BY)
+        rank = f", row_number() OVER (PARTITION BY {key} ORDER BY {order}) AS copy"
+        using = f"{key}, copy"
+    sides = [
+        f"(SELECT *, TRUE AS here{rank} FROM {read_parquet(paths)}) s{at}"  # noqa: S608 - constants of this page
+        for at, paths in enumerate(case.files)
+    ]
+    return sides[0] + "".join(f" FULL JOIN {side} USING ({using})" for side in sides[1:])
+
+
+def read_parquet(paths: Sequence[Path]) -> str:
+    """A source in DuckDB's SQL."""
+    return f"read_parquet({[str(path) for path in paths]})"
+
+
+@contextmanager
+def limited_duckdb(case: Case, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("SET preserve_insertion_order = false")
+        connection.execute(f"SET memory_limit = '{limits.memory_bytes // 2**20}MiB'")
+        connection.execute(f"SET temp_directory = '{case.out.parent}/duckdb'")
+        yield connection
+
+
+def store_differences(connection: duckdb.DuckDBPyConnection, case: Case, limits: Limits) -> Counts:
+    """Write the table `differences`, whatever its key, up to the limit, and count it."""
+    connection.execute(
+        f"COPY (FROM differences LIMIT {limits.stored}) TO '{case.out}/differences.parquet'"
+        " (COMPRESSION zstd)"
+    )
+    others = " + ".join(f"(v{at} = 'true')::INTEGER" for at in range(1, len(case.files)))
+    ((first, other, changed),) = connection.execute(
+        f"SELECT count(*) FILTER (measure = '{PRESENCE}' AND v0 = 'true'),"  # noqa: S608 - constants of this page
+        f" coalesce(sum({others}) FILTER (measure = '{PRESENCE}'), 0),"
+        f" count(*) FILTER (measure <> '{PRESENCE}') FROM differences"
+    ).fetchall()
+    return Counts(only_first=first, only_others=int(other), changed=changed)
+
+
+def polars_join(case: Case) -> Counts:
+    """A lazy full join on the key, in Polars' streaming engine; its memory has no limit."""
+    import polars as pl  # noqa: PLC0415 - of one contestant
+
+    data, (one, two) = case.data, (pl.scan_parquet(list(paths)) for paths in case.files)
+    both = one.join(two, on=list(data.key), how="full", suffix="_2")
+    is_first = pl.col(data.key[0]).is_not_null()
+    is_second = pl.col(f"{data.key[0]}_2").is_not_null()
+    unequal = [pl.col(name).ne_missing(pl.col(f"{name}_2")) for name in data.measures]
+    rows = both.filter(~is_first | ~is_second | pl.any_horizontal(unequal))
+    differing = rows.collect(engine="streaming")
+    differing.write_parquet(case.out / "differences.parquet", compression="zstd")
+    matched = differing.filter(is_first & is_second)
+    return Counts(
+        only_first=differing.filter(~is_second).height,
+        only_others=differing.filter(~is_first).height,
+        changed=sum(matched.filter(condition).height for condition in unequal),
+    )
+
+
+def start_datacompy(case: Case, engine: str, stack: ExitStack) -> Compare:
+    """A process with datacompy, which wants an older Polars than ours.
+
+    Raises:
+        RuntimeError: its environment cannot be made.
+    """
+    uv = Path(sys.executable).with_name("uv")
+    options = ("run", "--quiet", "--isolated", "--no-project", "--python", sys.executable)
+    packages = {
+        "polars": ("--with", f"datacompy=={DATACOMPY}"),
+        "spark": ("--with", f"datacompy[spark]=={DATACOMPY}", "--with", SAME_SPARK),
+    }
+    script = str(Path(__file__).with_name("datacompy_peer.py"))
+    (key,) = case.data.key
+    command = [str(uv), *options, *packages[engine], "python", script, key, engine]
+    peer = stack.enter_context(Popen(command, stdin=PIPE, stdout=PIPE, text=True))
+    if peer.stdin is None or peer.stdout is None or peer.stdout.readline() != "ready\n":
+        raise RuntimeError(f"datacompy {DATACOMPY} does not start by uv")
+    stack.callback(peer.stdin.close)
+    return partial(ask_datacompy, peer, case)
+
+
+def ask_datacompy(peer: Popen[str], case: Case) -> Counts:
+    """One question and its answer, a line each."""
+    if peer.stdin is None or peer.stdout is None:
+        raise RuntimeError("the peer has no pipes")
+    files = [str(path) for path in (*case.all_files, case.out / "differences.parquet")]
+    peer.stdin.write(json.dumps(files) + "\n")
+    peer.stdin.flush()
+    return Counts(**json.loads(peer.stdout.readline()))
+
+
+def contestants_of(case: Case, limits: Limits, peers: Sequence[str]) -> list[Contestant]:
+    contestants = [
+        Contestant(name=JOINED, prepare=partial(at_once, partial(duckdb_join, case, limits)))
+    ]
+    if "polars" in peers:
+        join = partial(at_once, partial(polars_join, case))
+        contestants.append(Contestant(name="polars full join", prepare=join))
+    for engine in ("polars", "spark"):
+        if f"datacompy-{engine}" in peers:
+            prepare = partial(start_datacompy, case, engine)
+            is_slow = engine == "spark"
+            name = f"datacompy {DATACOMPY} ({engine})"
+            contestants.append(Contestant(name=name, prepare=prepare, is_slow=is_slow))
+    start = partial(start_datarecs, case, rows_stage(case.data), limits)
+    return [*contestants, Contestant(name=OURS, prepare=start)]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.compare", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="of each source")
     parser.add_argument("--sources", type=int, default=2)
-    parser.add_argument("--differ", type=float, default=0.0003, help="share of rows that differ")
-    parser.add_argument("--own-order", action="store_true", help="of the rows of each source")
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
-        "--strategies", type=Strategy, nargs="+", default=[Strategy.NARROW], help="of datarecs"
+        "--differ", type=float, default=0.0003, help="share of rows; 1: two columns in every row"
     )
-    parser.add_argument("--datacompy", nargs="*", choices=["polars", "spark"], default=["polars"])
-    parser.add_argument("--goal", type=float, help="times the peer's, of the first strategy")
-    parser.add_argument("--goal-of-two", type=float, help="times the same with two sources")
+    parser.add_argument(
+        "--duplicates", type=float, default=0.0, help="share of rows with a repeated key, of texts"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="a number as key, one file a source, one order"
+    )
+    parser.add_argument("--limit", type=int, default=STORED, help="differences to store")
+    parser.add_argument(
+        "--memory", type=float, default=MEMORY_BYTES / GIB, help="GiB of each contestant"
+    )
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=[], help="beside DuckDB")
+    parser.add_argument("--runs", type=int, default=5, help="measured turns")
+    parser.add_argument("--time-limit", type=float, default=TIME_LIMIT_S, help="seconds of a turn")
+    parser.add_argument("--goal", type=float, help="times DuckDB")
+    parser.add_argument("--peak-goal", type=float, help="GiB")
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.peers and (options.sources > 2 or options.duplicates):
+        parser.error("peers join two sources with unique keys")
+    if set(options.peers) - {"polars"} and not options.plain:
+        parser.error("datacompy compares plain data")
+    return options
+
+
+def title_of(data: Data) -> str:
+    title = f"{data.sources} sources of {data.rows:,} rows, "
+    if data.differs_everywhere:
+        title += "two columns differ in every row"
+    else:
+        title += f"{data.share:.2%} differ"
+    if data.duplicates:
+        title += f", key of two texts, {data.duplicates:.0%} duplicates"
+    if data.is_plain:
+        title += ": one order, one number as key"
+    return title
 
 
 def main() -> int:
     """Print the figures as Markdown."""
-    asked = asking()
+    options = arguments()
     load_before = os.getloadavg()[0]
-    with ExitStack() as held:
-        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
-        case = generate(
-            folder,
-            rows=asked.rows,
-            share=asked.differ,
-            sources=asked.sources,
-            own_order=asked.own_order,
+    data = Data(
+        rows=options.rows,
+        sources=options.sources,
+        share=options.differ,
+        duplicates=options.duplicates,
+        is_plain=options.plain,
+    )
+    limits = Limits(memory_bytes=round(options.memory * GIB), stored=options.limit)
+    with tempfile.TemporaryDirectory(prefix="datarecs-bench-") as name:
+        case = generate(Path(name), data)
+        contest = Contest(
+            contestants=contestants_of(case, limits, options.peers), case=case, truth=data.truth
         )
-        runtime = started(folder)
-        held.callback(runtime.close)
-        if asked.sources == 2:
-            contest = contest_of_two(case, runtime, asked, held)
-        else:
-            contest = contest_of_many(case, runtime, asked.strategies)
-        seconds = measured(contest, asked.runs)
-    judged = f"datarecs {asked.strategies[0]}"
-    figures = ratios(seconds, {judged: asked.goal})
-    if asked.goal_of_two is not None:
-        two = seconds[f"{judged}, two sources"]
-        figures.append(ratio(f"{judged} to two sources", seconds[judged], two, asked.goal_of_two))
-    title = f"{asked.sources} sources of {asked.rows:,} rows, {asked.differ:.2%} differ"
-    if asked.own_order:
-        title += ", each in an order of its own"
-    elif not asked.differ:
-        title += ": the same file twice"
-    text = page(title, figures, about(seconds, load_before))
+        results = measure(contest, options.runs, time_limit_s=options.time_limit)
+    figures = figures_of(results, {OURS: options.goal}, {OURS: options.peak_goal})
+    text = page(title_of(data), figures, facts_of(results, load_before, conditions(data, limits)))
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 
-def ratios(
-    seconds: Mapping[str, Sequence[float]], goals: Mapping[str, float | None]
-) -> list[Figure]:
-    """Of every contestant to the first one, turn by turn; of the first turn for who had one."""
-    peer = next(iter(seconds.values()))
-    return [ratio(name, own, peer, goals.get(name)) for name, own in seconds.items()]
-
-
-def ratio(name: str, own: Sequence[float], other: Sequence[float], goal: float | None) -> Figure:
-    values = tuple(one / peer for one, peer in zip(own, other, strict=False))
-    return Figure(name=name, unit="x", values=values, target=goal)
-
-
-def about(
-    seconds: Mapping[str, Sequence[float]], load_before: float, columns: int = 1 + len(COLUMNS)
-) -> list[tuple[str, str]]:
-    asked = any(name.startswith("datacompy") for name in seconds)
-    apart = [f"datacompy {DATACOMPY} in an environment of its own"] if asked else []
-    medians = [f"{name} {statistics.median(own):.2f} s" for name, own in seconds.items()]
+def conditions(data: Data, limits: Limits) -> list[tuple[str, str]]:
     return [
-        *machine(load_before),
-        ("versions", ", ".join((versions(), *apart))),
-        ("columns", str(columns)),
-        ("turns", str(len(next(iter(seconds.values()))))),
-        ("medians", ", ".join(medians)),
+        ("columns", f"{len(data.columns)}, of which key {len(data.key)}"),
+        ("memory", f"{limits.memory_bytes / GIB:g} GiB"),
+        ("stored differences", f"{limits.stored:,} at most"),
     ]
-
-
-def versions() -> str:
-    packages = ("duckdb", "polars", "pyspark", "numpy", "pyarrow")
-    return ", ".join(f"{each} {version(each)}" for each in packages if find_spec(each))
 
 
 if __name__ == "__main__":

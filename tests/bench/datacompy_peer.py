@@ -66,7 +66,7 @@ def of_one_machine() -> Mapping[str, str]:
 
 def counted(found: Any, only_first: int, only_second: int) -> Mapping[str, int]:  # noqa: ANN401 - as above
     changed = sum(each["unequal_cnt"] for each in found.column_stats)
-    return {"only_first": only_first, "only_second": only_second, "changed": changed}
+    return {"only_first": only_first, "only_others": only_second, "changed": changed}
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ from datarecs_runtime.environment import process_environment
 from datarecs_testing import stack
 from datarecs_testing.figures import machine, page, replace_part
 from datarecs_testing.stack import PostgresServer
-from tests.bench.compare import ratios, versions
+from tests.bench.contest import ratio, versions
 from tests.bench.runs import around
 
 TABLE: LiteralString = """
@@ -157,7 +157,8 @@ def main() -> int:
         ("turns", str(asked.runs)),
         ("medians", ", ".join(medians)),
     ]
-    figures = ratios(seconds, {OURS: asked.goal})
+    goals = {OURS: asked.goal}
+    figures = [ratio(name, own, seconds[PEER], goals.get(name)) for name, own in seconds.items()]
     text = page(f"Reading {asked.rows:,} rows of PostgreSQL", figures, facts)
     sys.stdout.write(text)
     if asked.write:

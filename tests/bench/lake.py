@@ -10,6 +10,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -18,7 +19,8 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from datarecs_core.jobs.definition import Source
-from datarecs_core.jobs.vocabulary import SourceKind, Strategy
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import Connection
 from datarecs_testing.figures import page, replace_part
 from datarecs_testing.lake import (
     NAMESPACE,
@@ -29,22 +31,22 @@ from datarecs_testing.lake import (
     delete_positions,
     path_of,
 )
-from tests.bench.compare import (
-    JOINED,
-    KEY,
-    Case,
+from tests.bench.compare import JOINED, OURS, Limits, conditions, duckdb_join, start_spark
+from tests.bench.contest import (
+    Compare,
     Contest,
-    about,
-    duckdb_join,
-    generate,
-    measured,
-    ratios,
-    started,
+    Contestant,
+    at_once,
+    facts_of,
+    figures_of,
+    measure,
 )
+from tests.bench.data import Case, Data, generate
 from tests.bench.runs import WholeRun, around, parquet_source
 
 CHUNK = 1_000_000
 """Rows of a data file."""
+KEY = "id"
 EVERY, EQUAL = 100, 10_000
 """One row of so many is deleted by its position, and at most so many by their keys."""
 
@@ -87,44 +89,55 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1_000_000, help="of each source")
     parser.add_argument("--differ", type=float, default=0.0003, help="share of rows that differ")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--strategy", type=Strategy, default=Strategy.NARROW, help="of datarecs")
     parser.add_argument("--goal", type=float, help="times DuckDB's join of plain files")
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     load_before = os.getloadavg()[0]
-    with ExitStack() as held:
-        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
-        lake = a_lake(folder / "lake", held)
-        case = generate(lake.folder, rows=asked.rows, share=asked.differ, sources=2)
-        table = table_of(lake, case.files[1])
-        living(table, case.files[1], folder / "living.parquet")
-        plain = replace(case, files=(case.files[0], folder / "living.parquet"))
-        runtime = started(folder)
-        held.callback(runtime.close)
-        run = WholeRun(
-            runtime=runtime,
+    data, limits = Data(rows=options.rows, share=options.differ, is_plain=True), Limits()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-bench-")))
+        lake = a_lake(folder / "lake", stack)
+        case = generate(lake.folder, data)
+        ((export,), (rows,)) = case.files
+        living(table_of(lake, rows), rows, folder / "living.parquet")
+        plain = replace(case, files=((export,), (folder / "living.parquet",)))
+        join = partial(at_once, partial(duckdb_join, plain, limits))
+        run = partial(start_run, case, lake.folder, lake.connection)
+        contest = Contest(
+            contestants=(
+                Contestant(name=JOINED, prepare=join),
+                Contestant(name=OURS, prepare=run),
+            ),
             case=case,
-            sources=sources_of(case),
-            strategy=asked.strategy,
-            surroundings=around(lake.folder),
-            connections={"lake": lake.connection},
+            files=plain.all_files,
         )
-        ours = f"datarecs {asked.strategy}"
-        contest = Contest(contestants={JOINED: lambda: duckdb_join(plain), ours: run})
-        seconds = measured(contest, asked.runs)
-    title = f"Iceberg table of {asked.rows:,} rows with delete files, against a Parquet export"
-    text = page(title, ratios(seconds, {ours: asked.goal}), about(seconds, load_before))
+        results = measure(contest, options.runs)
+    title = f"Iceberg table of {options.rows:,} rows with delete files, against a Parquet export"
+    facts = facts_of(results, load_before, conditions(data, limits))
+    text = page(title, figures_of(results, {OURS: options.goal}, {}), facts)
     sys.stdout.write(text)
-    if asked.write:
-        replace_part(asked.write, text)
+    if options.write:
+        replace_part(options.write, text)
     return 0
 
 
-def sources_of(case: Case) -> tuple[Source, ...]:
+def start_run(case: Case, folder: Path, connection: Connection, stack: ExitStack) -> Compare:
+    runtime = start_spark(case.out.parent / "session")
+    stack.callback(runtime.close)
+    return WholeRun(
+        runtime=runtime,
+        case=case,
+        sources=sources_of(case, folder),
+        surroundings=around(folder),
+        connections={"lake": connection},
+    )
+
+
+def sources_of(case: Case, folder: Path) -> tuple[Source, ...]:
     table = Source(
         name="table", kind=SourceKind.ICEBERG, connection="lake", relation=f"{NAMESPACE}.entries"
     )
-    return (parquet_source("export", case.files[0]), table)
+    return (parquet_source("export", case.files[0][0], folder), table)
 
 
 if __name__ == "__main__":

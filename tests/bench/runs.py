@@ -5,7 +5,7 @@ engine alone would not be the figure. Nothing is written here but extracts and d
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -16,14 +16,15 @@ from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
-from datarecs_core.jobs.definition import Execution, ReconciliationJob, Source
+from datarecs_core.jobs.definition import ReconciliationJob, Source
 from datarecs_core.jobs.spec_hash import spec_hash
-from datarecs_core.jobs.vocabulary import SourceKind, Strategy
+from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection
 from datarecs_runtime.clock import SystemClock
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.telling import SilentTold
-from tests.bench.compare import Case, Counts, counts_of, rows_stage
+from tests.bench.compare import counts_of, rows_stage
+from tests.bench.data import Case, Counts
 
 
 def around(folder: Path) -> Surroundings:
@@ -36,8 +37,8 @@ def around(folder: Path) -> Surroundings:
     )
 
 
-def parquet_source(name: str, path: Path) -> Source:
-    return Source(name=name, kind=SourceKind.PARQUET, path=path.name)
+def parquet_source(name: str, path: Path, root: Path) -> Source:
+    return Source(name=name, kind=SourceKind.PARQUET, path=str(path.relative_to(root)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +48,14 @@ class WholeRun:
     runtime: SparkRuntime
     case: Case
     sources: tuple[Source, ...]
-    strategy: Strategy
     surroundings: Surroundings
     connections: Mapping[str, Connection]
 
     def __call__(self) -> Counts:
-        out = self.case.fresh()
         job = ReconciliationJob(
             name="bench",
             sources=self.sources,
-            stages=(rows_stage(),),
-            execution=replace(Execution(), strategy=self.strategy),
+            stages=(rows_stage(self.case.data),),
         )
 
         def connect(source: Source) -> Connector:
@@ -65,11 +63,16 @@ class WholeRun:
             return open_connector(source, connection, {}, surroundings=self.surroundings)
 
         def engine(plan: ComparisonPlan) -> Engine:
-            made: Engine = self.runtime.engine(plan, key=COMPARE_KEY, directory=out / "differences")
+            made: Engine = self.runtime.engine(
+                plan, key=COMPARE_KEY, directory=self.case.out / "differences"
+            )
             return made
 
         means = Means(
-            connect=connect, engine=engine, clock=SystemClock(), extracts=str(out / "extracts")
+            connect=connect,
+            engine=engine,
+            clock=SystemClock(),
+            extracts=str(self.case.out / "extracts"),
         )
         question = Question(job=job, job_uid=UUID(int=7), spec_hash=spec_hash(job))
         (stage,) = answer(question, means, SilentTold()).outcome.stages

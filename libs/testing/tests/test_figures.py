@@ -48,6 +48,13 @@ def test_a_page_shows_machine_figures_and_targets() -> None:
     ]
 
 
+def test_who_died_has_the_code_as_figure_and_misses_the_target() -> None:
+    figure = Figure(name="slow", unit="x", values=(), target=2, death="OUT_OF_MEMORY")
+    assert page("Rows", [figure], []).splitlines()[-1] == (
+        "| slow | died: OUT_OF_MEMORY |  |  | ≤ 2 x, missed |"
+    )
+
+
 def test_a_part_of_a_page_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("# Title\n\nWords.\n\n## One\n\nold\n\n## Two\n\nstays\n")

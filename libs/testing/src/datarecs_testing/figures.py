@@ -83,8 +83,11 @@ class Figure:
     name: str
     unit: str
     values: tuple[float, ...]
+    """Empty where what was measured died."""
     target: float | None = None
     more_is_better: bool = False
+    death: str | None = None
+    """Code with which it died."""
 
     @property
     def median(self) -> float:
@@ -94,6 +97,8 @@ class Figure:
     def met(self) -> bool | None:
         if self.target is None:
             return None
+        if self.death is not None:
+            return False
         wanted = self.median >= self.target if self.more_is_better else self.median <= self.target
         return bool(wanted)
 
@@ -136,11 +141,7 @@ def page(title: str, figures: Sequence[Figure], about: Sequence[tuple[str, str]]
         "| what | median | lowest | highest | target |",
         "| --- | --: | --: | --: | --: |",
     ]
-    for one in figures:
-        cells = [
-            _number(value, one.unit) for value in (one.median, min(one.values), max(one.values))
-        ]
-        lines.append(f"| {one.name} | {' | '.join(cells)} | {_target(one)} |")
+    lines += [f"| {one.name} | {' | '.join(_cells(one))} | {_target(one)} |" for one in figures]
     return "\n".join(lines) + "\n"
 
 
@@ -161,6 +162,14 @@ def machine(load_before: float) -> list[tuple[str, str]]:
         ("cores", str(os.cpu_count())),
         ("load before and after", f"{load_before:.1f}, {after:.1f}"),
     ]
+
+
+def _cells(one: Figure) -> tuple[str, ...]:
+    """Median, lowest, highest."""
+    if one.death is not None:
+        return (f"died: {one.death}", "", "")
+    values = (one.median, min(one.values), max(one.values))
+    return tuple(_number(value, one.unit) for value in values)
 
 
 def _number(value: float, unit: str) -> str:

@@ -33,13 +33,10 @@ from datarecs_testing.builders import A_TENANT
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.figures import (
     Figure,
-    Servers,
-    commits_per_second,
     machine,
     page,
     quantile,
     replace_part,
-    servers,
 )
 from datarecs_testing.load import (
     database_time,
@@ -50,6 +47,7 @@ from datarecs_testing.load import (
     seconds_between,
     settled,
 )
+from datarecs_testing.measured_servers import Servers, commits_per_second, servers
 from datarecs_testing.metrics import RecordedMetrics
 from datarecs_testing.real_path import RealPath
 from datarecs_testing.stack import KafkaBroker

@@ -30,15 +30,14 @@ from datarecs_testing.conformance.stores import triggered
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.figures import (
     Figure,
-    commits_per_second,
     machine,
     page,
     quantile,
     replace_part,
-    servers,
 )
 from datarecs_testing.live_clients import Client, followers
 from datarecs_testing.load import paced
+from datarecs_testing.measured_servers import commits_per_second, servers
 
 WRITES_PER_S, WRITERS = 100, 8
 PER_RUN, TENANT_WIDE, PER_PRINCIPAL = 90, 10, 20

@@ -43,13 +43,12 @@ from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.deliveries import a_delivery
 from datarecs_testing.figures import (
     Figure,
-    commits_per_second,
     machine,
     page,
     replace_part,
-    servers,
 )
 from datarecs_testing.load import queue_runs
+from datarecs_testing.measured_servers import commits_per_second, servers
 
 BATCH = 50
 """Items per transaction where a batch is taken: what webhook-service leases of an endpoint."""

@@ -30,12 +30,10 @@ from datarecs_testing.builders import A_TENANT
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.figures import (
     Figure,
-    commits_per_second,
     machine,
     page,
     quantile,
     replace_part,
-    servers,
 )
 from datarecs_testing.live_clients import Client, followers
 from datarecs_testing.load import (
@@ -46,6 +44,7 @@ from datarecs_testing.load import (
     seconds_between,
     settled,
 )
+from datarecs_testing.measured_servers import commits_per_second, servers
 from datarecs_testing.real_path import RealPath
 
 MINUTES, EVENTS_PER_S, CLOSINGS_PER_MINUTE = 10.0, 100, 50

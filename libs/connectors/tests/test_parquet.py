@@ -108,6 +108,29 @@ def test_every_column_of_a_name_that_stands_twice_is_listed(
     assert extracted.extract is not None
 
 
+@pytest.mark.parametrize("options", [{}, {"merge_schema": True}], ids=["alike", "merged"])
+def test_files_may_declare_nulls_in_different_columns(
+    open_files: Open, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Writers that decide it by a file's rows write a column without NULLs as a required one."""
+    for name, nullable, values in (("a", False, [1]), ("b", True, [2, None])):
+        schema = pa.schema([pa.field("n", pa.int64(), nullable=nullable)])
+        pq.write_table(pa.table({"n": values}, schema=schema), tmp_path / f"{name}.parquet")
+    found = open_files(PARQUET, "*.parquet", options=options)
+    assert [(column.name, column.nullable) for column in found.schema.columns] == [("n", True)]
+    assert sorted(found.connector.rows(found.scan), key=str) == [(1,), (2,), (None,)]
+
+
+def test_a_merged_column_that_a_file_lacks_may_be_null(open_files: Open, tmp_path: Path) -> None:
+    required = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    pq.write_table(pa.table({"n": [1]}, schema=required), tmp_path / "a.parquet")
+    both = required.append(pa.field("v", pa.int64(), nullable=False))
+    pq.write_table(pa.table({"n": [2], "v": [3]}, schema=both), tmp_path / "b.parquet")
+    found = open_files(PARQUET, "*.parquet", options={"merge_schema": True})
+    nullable = [(column.name, column.nullable) for column in found.schema.columns]
+    assert nullable == [("n", False), ("v", True)]
+
+
 def test_one_column_in_two_types_is_refused_all_the_same(open_files: Open, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"n": ["1"], "v": [1]}), tmp_path / "b.parquet")

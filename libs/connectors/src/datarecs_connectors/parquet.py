@@ -90,6 +90,7 @@ class ParquetConnector:
         else:
             schema = schemas[0]
             _check_alike(source.name, files, schemas)
+        schema = _with_nulls(schema, schemas)
         zoneless = frozenset[str]().union(*(names for _, names in found))
         repeated = _repeated(schema.names)
         undelivered = _undelivered(schema, zoneless, repeated)
@@ -302,12 +303,25 @@ def _of_folder(text: str | None, kind: CanonicalType, rows: int) -> TypedColumn:
 
 
 def _check_alike(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> None:
-    """Columns are read by name, so that their order does not count."""
-    first = sorted(schemas[0], key=str)
+    """Columns are read by name, so that their order does not count, nor which of them hold NULLs."""
+    first = _without_nulls(schemas[0])
     for file, schema in zip(files, schemas, strict=True):
-        if first != sorted(schema, key=str):
+        if first != _without_nulls(schema):
             paths = (files[0].path, file.path)
             raise SchemaChangedError(source, paths, _difference(schemas[0], schema))
+
+
+def _without_nulls(schema: pa.Schema) -> list[str]:
+    """Name and type of every column, in one order."""
+    return sorted(str(field.with_nullable(True)) for field in schema)  # noqa: FBT003 - pyarrow's own
+
+
+def _with_nulls(schema: pa.Schema, schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """A column that may be NULL in some file may be NULL: writers decide it by a file's rows."""
+    nullable = {field.name for each in schemas for field in each if field.nullable}
+    return pa.schema(
+        [field.with_nullable(field.nullable or field.name in nullable) for field in schema]
+    )
 
 
 def _merged(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -336,5 +350,5 @@ def _difference(one: pa.Schema, other: pa.Schema) -> str:
     """Missing and added columns; else those whose types differ."""
     if set(one.names) != set(other.names):
         return column_difference(one.names, other.names)
-    here, there = {str(field) for field in one}, {str(field) for field in other}
+    here, there = set(_without_nulls(one)), set(_without_nulls(other))
     return "; ".join(sorted(here ^ there)[:4]) or "a name is repeated in one of them"

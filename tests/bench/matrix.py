@@ -1,0 +1,211 @@
+"""Every combination of the matrix, on a heap of 1 GiB: which answers are true, time and memory.
+
+A process of its own compares, in one warm session, while this one adds up what it and everything
+below it hold. Where it fails or exceeds its time it is replaced by a new one, and the next
+combination has its turn. Ends with 1 when any combination had no answer or a wrong one.
+"""
+
+import argparse
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter
+
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.results import StageResults
+from datarecs_testing.figures import machine, replace_part
+from datarecs_testing.row_matrix.checks import faults_of
+from datarecs_testing.row_matrix.combinations import Combination, all_combinations
+from datarecs_testing.row_matrix.comparing import compare_data
+from datarecs_testing.row_matrix.files import Data, write_data
+from datarecs_testing.row_matrix.truth import truth_of
+from tests.bench.compare import started, versions
+from tests.bench.memory import held_kb, tree
+
+SAMPLE_EVERY_S = 0.1
+_KB_OF_GIB = 1024**2
+_ERROR_CHARACTERS = 300
+Answer = tuple[StagePlan, StageResults]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One comparison: its answer, or why there is none."""
+
+    answer: Answer | None
+    error: str
+    seconds: float
+    peak_kb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What the table says of one combination."""
+
+    combination: Combination
+    attempt: Attempt
+    faults: Sequence[str] = ()
+
+    @property
+    def is_good(self) -> bool:
+        return self.attempt.answer is not None and not self.faults
+
+    @property
+    def verdict(self) -> str:
+        if self.attempt.answer is None:
+            return "no answer"
+        return f"wrong ({len(self.faults)})" if self.faults else "true"
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparer:
+    """The process that compares; started when it is needed."""
+
+    scratch: Path
+    limit_s: float
+    _process: multiprocessing.process.BaseProcess | None = None
+    _connection: Connection | None = None
+    _starts: int = 0
+
+    def compare(self, data: Data) -> Attempt:
+        """The answer; after an error the process is replaced."""
+        process, connection = self._started()
+        connection.send(data)
+        began, peak = perf_counter(), 0
+        while not connection.poll(SAMPLE_EVERY_S):
+            peak = max(peak, sum(held_kb(each) for each in tree(process.pid or 0)))
+            if perf_counter() - began > self.limit_s:
+                self.end()
+                error = f"no answer within {self.limit_s:.0f} s"
+                return Attempt(answer=None, error=error, seconds=self.limit_s, peak_kb=peak)
+        seconds = perf_counter() - began
+        try:
+            answer = connection.recv()
+        except EOFError:
+            answer = "the process ended"
+        if isinstance(answer, str):
+            self.end()
+            return Attempt(answer=None, error=answer, seconds=seconds, peak_kb=peak)
+        return Attempt(answer=answer, error="", seconds=seconds, peak_kb=peak)
+
+    def end(self) -> None:
+        """Kill the process and everything below it; safe to repeat."""
+        if self._process is not None and self._process.pid is not None:
+            for pid in list(tree(self._process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.join()
+        self._process = None
+
+    def _started(self) -> tuple[multiprocessing.process.BaseProcess, Connection]:
+        if self._process is None or self._connection is None:
+            spawning = multiprocessing.get_context("spawn")
+            self._connection, other = spawning.Pipe()
+            self._starts += 1
+            folder = self.scratch / f"session-{self._starts}"
+            self._process = spawning.Process(target=answer_questions, args=(other, folder))
+            self._process.start()
+            other.close()
+            self._connection.recv()  # it is ready
+        return self._process, self._connection
+
+
+def answer_questions(connection: Connection, folder: Path) -> None:
+    """What the process does: one answer or one error for every question."""
+    folder.mkdir()
+    runtime = started(folder)
+    connection.send("ready")
+    while True:
+        data = connection.recv()
+        try:
+            connection.send(compare_data(runtime, data, data.root / "differences"))
+        except Exception as error:  # noqa: BLE001 - the table says which
+            connection.send(f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS])
+
+
+@contextmanager
+def comparer(scratch: Path, limit_s: float) -> Iterator[Comparer]:
+    made = Comparer(scratch=scratch, limit_s=limit_s)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def line_of(comparing: Comparer, combination: Combination, rows: int) -> Line:
+    """Write the files, compare them, and check the answer."""
+    with tempfile.TemporaryDirectory(prefix="data-", dir=comparing.scratch) as name:
+        data = write_data(combination, Path(name), rows=rows)
+        attempt = comparing.compare(data)
+        if attempt.answer is None:
+            return Line(combination=combination, attempt=attempt)
+        with truth_of(data, Path(name)) as truth:
+            faults = faults_of(truth, *attempt.answer)
+        return Line(combination=combination, attempt=attempt, faults=faults)
+
+
+def page_of(lines: Sequence[Line], rows: int, load_before: float) -> str:
+    """The table as Markdown, and below it what is wrong."""
+    good = sum(each.is_good for each in lines)
+    facts = [*machine(load_before), ("versions", versions())]
+    facts.append(("true answers", f"{good} of {len(lines)}"))
+    facts.append(("highest peak", f"{max(_gib(each) for each in lines):.2f} GiB"))
+    text = [
+        f"## Matrix of combinations, {rows:,} keys, heap 1 GiB",
+        "",
+        *(f"- {name}: {value}" for name, value in facts),
+        "",
+        "| combination | answer | seconds | peak GiB |",
+        "| --- | --- | --: | --: |",
+        *(
+            f"| {each.combination.name.replace('_', ' ')} | {each.verdict}"
+            f" | {each.attempt.seconds:.1f} | {_gib(each):.2f} |"
+            for each in lines
+        ),
+    ]
+    return "\n".join(text) + "\n"
+
+
+def _gib(line: Line) -> float:
+    return line.attempt.peak_kb / _KB_OF_GIB
+
+
+def main() -> int:
+    """Print the table; 1 when an answer is missing or wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.matrix", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="keys of each source")
+    parser.add_argument("--only", default="", help="combinations with this text in their name")
+    parser.add_argument("--seconds", type=float, default=600, help="most for one comparison")
+    parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
+    options = parser.parse_args()
+    chosen = [each for each in all_combinations() if options.only in each.name]
+    if not chosen:
+        parser.error(f"no combination has {options.only!r} in its name")
+    load_before = os.getloadavg()[0]
+    lines = []
+    with (
+        tempfile.TemporaryDirectory(prefix="datarecs-bench-") as name,
+        comparer(Path(name), options.seconds) as comparing,
+    ):
+        for combination in chosen:
+            line = line_of(comparing, combination, options.rows)
+            lines.append(line)
+            sys.stderr.write(f"{line.verdict}: {combination.name}\n")
+            for fault in (*line.faults, line.attempt.error):
+                sys.stderr.write(f"  {fault}\n" if fault else "")
+    text = page_of(lines, options.rows, load_before)
+    sys.stdout.write(text)
+    if options.write:
+        replace_part(options.write, text)
+    return 0 if all(each.is_good for each in lines) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from datarecs_core.jobs.vocabulary import Function, NullAs
+from datarecs_kernel.amounts import AmountState
 from datarecs_kernel.forms import Form, FormKind, decimal
 from datarecs_kernel.layout import MeasureLayout, Role, total_form
 from datarecs_spark.canonical import lossless, magnitude, number_order, text_of
 from datarecs_spark.prepare import SOURCE
-from datarecs_spark.python_columns import AmountState
 
 _PLAIN_DIGITS = 28
 """Decimals of so many digits can be added ten thousand million times in 38."""

@@ -257,7 +257,7 @@ def _amount(base: _Base, field: Field, inside: str) -> str:
 
 
 def _state(base: _Base, field: Field) -> str:
-    """What an amount is besides a number: bits of `python_columns.AmountState`."""
+    """What an amount is besides a number: bits of `amounts.AmountState`."""
     value, form = base.value, field.form
     if base.form.kind is not FormKind.NUMBER:
         wide = f"{value} IS NOT NULL AND try_cast({value} AS {form.sql_type}) IS NULL"

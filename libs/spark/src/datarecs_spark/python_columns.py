@@ -6,8 +6,6 @@ that the oracle applies, value by value, and hands typed columns back.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
-from enum import IntFlag
 from functools import cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -26,30 +24,16 @@ from datarecs_core.comparison.values.canonical import (
 )
 from datarecs_core.comparison.values.casting import Zones
 from datarecs_core.comparison.values.json_form import json_value
-from datarecs_core.comparison.values.normalizing import on_result, round_half_even
+from datarecs_core.comparison.values.normalizing import on_result
 from datarecs_core.comparison.values.preparing import Preparation
-from datarecs_core.comparison.values.translating import fits
 from datarecs_core.jobs.types import TypeKind
-from datarecs_kernel.decoding import decoded, invalid_of, native, represented
+from datarecs_kernel.amounts import column_amount, column_value
+from datarecs_kernel.decoding import decoded, invalid_of, native
 from datarecs_kernel.forms import Form
 from datarecs_kernel.layout import Field, Role
 from datarecs_kernel.sort_keys import sort_key_of
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
-_FLOAT_PLACES = 18
-_FLOAT_LIMIT = Decimal(10**20)
-
-
-class AmountState(IntFlag):
-    """What an amount is besides a number that its decimal holds."""
-
-    NAN = 1
-    POSITIVE = 2
-    NEGATIVE = 4
-    WIDE = 8
-    """Needs more digits than the decimal has."""
-    ROUNDED = 16
-    """A float that lost digits after the eighteenth place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +120,9 @@ class _Preparing:
         if value.is_invalid:
             return None, encode(value)[5:], 0, *before
         if self.field.role is Role.AMOUNT:
-            amount, state = _amount(value, self.field.form, is_float=self._is_float)
+            amount, state = column_amount(value, self.field.form, is_float=self._is_float)
             return amount, None, state, *before
-        return _represented(value, self.field), None, 0, *before
+        return column_value(value, self.field), None, 0, *before
 
     def _delivered(self, plain: object, payload: bytes | None) -> Value:
         if payload is not None:
@@ -155,34 +139,6 @@ class _Preparing:
     @property
     def _is_float(self) -> bool:
         return self.column.plan.result.is_float
-
-
-def _represented(value: Value, field: Field) -> object:
-    if value.is_null:
-        return None
-    if field.role is Role.PRESENCE:
-        return True
-    if field.role is Role.DISTINCT and field.form.sql_type == "STRING":
-        return canonical_text(value)
-    return represented(value, field.form)
-
-
-def _amount(value: Value, form: Form, *, is_float: bool) -> tuple[Decimal | None, int]:
-    """A number as sums add it, and its state."""
-    content = value.content
-    if not isinstance(content, Decimal):
-        return None, 0
-    if content.is_nan():
-        return None, AmountState.NAN
-    if content.is_infinite():
-        return None, AmountState.NEGATIVE if content.is_signed() else AmountState.POSITIVE
-    exact = round_half_even(content, _FLOAT_PLACES) if is_float else content
-    state = AmountState.ROUNDED if exact != content else AmountState(0)
-    if not fits(exact, form.scale, form.precision) or (
-        is_float and exact.copy_abs() >= _FLOAT_LIMIT
-    ):
-        return None, AmountState.WIDE
-    return exact, state
 
 
 @cache

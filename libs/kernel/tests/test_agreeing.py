@@ -22,11 +22,11 @@ from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.comparison.values.canonical import encode, invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, Function, ToleranceBase
-from datarecs_kernel.agreeing import Agreeing
+from datarecs_kernel.agreeing import Agreement, has_invalid, has_nulls
 from datarecs_kernel.columns import Values
 from datarecs_kernel.decoding import cell, native
+from datarecs_kernel.differing import NOBODY
 from datarecs_kernel.forms import INTEGER, TEXT, Form, FormKind, decimal
-from datarecs_kernel.keyless import NOBODY, changes_of, deltas_of
 from datarecs_kernel.sort_keys import size_key_of
 
 Plain = tuple[object, bytes | None]
@@ -124,25 +124,26 @@ def test_whole_units_and_decimals_agree_on_everything(
         )
         for own in zip(*places, strict=True)
     ]
-    agreeing = Agreeing(measure, form, sources=len(values), reference=reference)
-    found = agreeing.found(values)
-    base = found.units[reference].numbers
-    size_keys = deltas_of(changes_of(found.units, reference), base, form.scale).size_keys
-    assert size_keys is not None
+    agreement = Agreement(measure, form, sources=len(values), reference=reference)
+    assert agreement.differs(values).all()
+    judged, invalid, nulls = agreement.judge(values), has_invalid(values), has_nulls(values)
+    largest = []
     for at, place in enumerate(places):
         decimals = [cell(form, *value) for value in place]
-        told = judge_measure(measure, [[Cell(one, one) for one in decimals]], reference)
-        own_within = tuple(bool(each[at]) for each in found.own_within)
-        assert (found.within[at], own_within) == (told.within, told.own_within)
-        size = None if told.largest_delta is None else size_key_of(told.largest_delta)
-        assert size_keys[at].as_py() == size
-        if not told.within:
-            odd = NOBODY if told.odd_one_out is None else told.odd_one_out
+        oracle = judge_measure(measure, [[Cell(one, one) for one in decimals]], reference)
+        tolerance_within = tuple(bool(each[at]) for each in judged.tolerance_within)
+        assert (judged.within[at], tolerance_within) == (oracle.within, oracle.own_within)
+        assert judged.has_size[at] == (oracle.largest_delta is not None)
+        if oracle.largest_delta is not None:
+            largest.append(size_key_of(oracle.largest_delta))
+            assert judged.sizes[at] == float(oracle.largest_delta)
+        if not oracle.within:
             kinds = (
-                (found.is_invalid, DifferenceClass.INVALID),
-                (found.is_null, DifferenceClass.NULL_MISMATCH),
-                (found.is_cut, DifferenceClass.PRECISION),
+                (invalid, DifferenceClass.INVALID),
+                (nulls, DifferenceClass.NULL_MISMATCH),
+                (judged.is_cut, DifferenceClass.PRECISION),
             )
             first = [kind for flags, kind in kinds if flags[at]]
-            assert [*first, DifferenceClass.OUTSIDE][0] == told.difference_class
-            assert found.odd[at] == odd
+            assert [*first, DifferenceClass.OUTSIDE][0] == oracle.difference_class
+            assert judged.odd[at] == (NOBODY if oracle.odd_one_out is None else oracle.odd_one_out)
+    assert judged.largest == max(largest, default=None)

@@ -3,7 +3,6 @@
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from datarecs_kernel.layout import PlainColumns, layout_of
 from datarecs_kernel.sink import SinkTask
 from datarecs_kernel.storing import SinkPlan
-from datarecs_kernel.unequal import Unequal
 from datarecs_spark import kept_rows
 from datarecs_spark.kept_rows import Judged, judged
 from datarecs_spark.kernel_work import KernelTask, kept_file
@@ -144,23 +142,6 @@ def test_rows_of_keys_that_none_repeats_are_what_grouping_says(
         patched.setattr(kept_rows._Kept, "_repeats", lambda _: True)  # noqa: SLF001 - the other way
         grouped = judged_rows(folder / "grouped", rows)
     assert found == grouped
-
-
-@settings(max_examples=20, deadline=None)
-@given(sources=st.tuples(*(LONE for _ in SOURCES)))
-def test_floats_judged_as_decimals_are_what_rules_say(
-    sources: tuple[dict[tuple[object, ...], tuple[object, ...]], ...],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    folder = tmp_path_factory.mktemp("kept")
-    rows = [[(*key, *values) for key, values in source.items()] for source in sources]
-    found = judged_rows(folder / "found", rows)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            Unequal, "_decimal", lambda _, __, runs: (0, np.zeros(len(runs.groups), np.bool_))
-        )
-        by_rules = judged_rows(folder / "ruled", rows)
-    assert found == by_rules
 
 
 @given(

@@ -1,21 +1,23 @@
-"""Agreement in whole units: the engine's own arithmetic of tolerances, a column at a time.
+"""Agreement in whole units: the kernel's own arithmetic of tolerances, a column at a time.
 
-A number or time is the integer that its form counts in, a limit is multiplied out once, and every
-question is a comparison of products of integers, which have no size that ends (`whole_units`).
-Core's rules say the same with decimals; both are held against each other, and neither calls the
-other.
+A number or time is the integer that its scale counts in (`amounts`), a limit is multiplied out
+once, and every question is a comparison of products of integers, which have no size that ends
+(`whole_units`). Core's rules say the same with decimals; a test holds both against each other, and
+neither calls the other.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from itertools import combinations
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from datarecs_core.comparison.oracle.agreement import MIN_SOURCES_FOR_ODD
-from datarecs_core.comparison.planning.plan import MeasurePlan
+from datarecs_core.comparison.planning.plan import MIN_SOURCES_FOR_ODD, MeasurePlan
 from datarecs_core.comparison.planning.tolerance import (
     AbsoluteTolerance,
     DurationTolerance,
@@ -23,35 +25,49 @@ from datarecs_core.comparison.planning.tolerance import (
     PercentageTolerance,
     Tolerance,
 )
-from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, ToleranceBase
+from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, NanRule, ToleranceBase
 from datarecs_core.values import EXACT
-from datarecs_kernel.columns import Flags, Numbers, Values
+from datarecs_kernel.exact_amounts import Amounts, amounts_of
+from datarecs_kernel.columns import Flags, Numbers, Values, flags_of
+from datarecs_kernel.differing import NOBODY, changes_of, largest_change
+from datarecs_kernel.float32 import nearest_float32
 from datarecs_kernel.forms import MICROS_DIGITS, Form, FormKind
-from datarecs_kernel.keyless import NOBODY
-from datarecs_kernel.whole_units import Integers, Units, cut_by, times, units_of
+from datarecs_kernel.whole_units import (
+    Integers,
+    Units,
+    cut_by,
+    doubles_of,
+    largest_of,
+    times,
+    unit_key,
+)
 
 _Holds = Callable[[Sequence[Integers], Units], Flags]
 """Of a set's numbers and the reference's."""
+_Set = tuple[int, ...]
+"""Indexes of sources that are compared with each other."""
 
 
-class Found(NamedTuple):
+class Judgements(NamedTuple):
     """What tolerances say, place by place."""
 
-    units: Sequence[Units]
     within: Flags
-    own_within: Sequence[Flags]
+    tolerance_within: Sequence[Flags]
     """Per declared tolerance, taken alone."""
     odd: Numbers
     """The one source outside to every other while the others agree; NOBODY of fewer than three."""
-    is_invalid: Flags
-    is_null: Flags
-    """Some value is NULL, and some other is not."""
     is_cut: Flags
-    """Equal once both sides are cut to the coarser declaration."""
+    """Equal once all are cut to the coarsest declaration."""
+    sizes: NDArray[np.float64]
+    """Doubles nearest to the largest |delta|."""
+    has_size: Flags
+    """Something can be subtracted."""
+    largest: str | None
+    """Size key of the largest |delta| of all places; None without."""
 
 
-class Agreeing:
-    """One measure whose form SQL and integers hold exactly: anything but floats and bare numerics.
+class Agreement:
+    """The tolerances of one measure.
 
     Args:
         measure: of the stage.
@@ -62,86 +78,174 @@ class Agreeing:
 
     def __init__(self, measure: MeasurePlan, form: Form, *, sources: int, reference: int) -> None:
         self.measure, self.form, self.reference = measure, form, reference
-        self.tolerances = [_compiled(each, form, measure.bound) for each in measure.tolerances]
         self.together = _every if measure.combine is Combine.ALL else _any
-        self.pairs = list(combinations(range(sources), 2))
+        self.sources = sources
+        self.pairs: list[_Set] = list(combinations(range(sources), 2))
         self.sets = _sets(measure.compare_to, sources, reference)
+        self.is_strict = measure.rules.nan is NanRule.UNEQUAL
+        """A NaN equals nothing."""
+        self._tolerances: dict[int, list[_Holds]] = {}
+        """Compiled, by scale."""
 
-    @staticmethod
-    def covers(form: Form) -> bool:
-        return form.kind not in {FormKind.DOUBLE, FormKind.NUMBER}
+    def differs(self, values: Sequence[Values]) -> Flags:
+        """Whether the values of all sources are not equal, at each place."""
+        first, *others = values
+        return _any(self._unequal(first, each) for each in others)
 
-    def found(self, values: Sequence[Values]) -> Found:
-        """How places stand to the tolerances, from the values of every source.
+    def judge(self, values: Sequence[Values]) -> Judgements:
+        """How places stand to the tolerances.
 
-        At no place are all of them equal.
+        Args:
+            values: of every source; at no place are all of them equal.
         """
-        invalid = [each.is_invalid for each in values]
-        counted = [units_of(self.form, each.plain) for each in values]
-        units = [
-            Units(numbers, known & ~broken)
-            for (numbers, known), broken in zip(counted, invalid, strict=True)
-        ]
-        is_null = _any(each.is_null for each in values)
-        sets = [self._own(each, values, units) for each in self.sets]
-        within = _every(self.together(own) for own in sets) & ~is_null
-        return Found(
-            units=units,
-            within=within,
-            own_within=[_every(each) & ~is_null for each in zip(*sets, strict=True)],
-            odd=self._odd(values, units),
-            is_invalid=_any(invalid),
-            is_null=is_null,
-            is_cut=self._equal_once_cut(units),
+        unequal: dict[_Set, Flags] = {}
+        if self.sources >= MIN_SOURCES_FOR_ODD:
+            unequal = {pair: self._unequal(*(values[at] for at in pair)) for pair in self.pairs}
+        parts = amounts_of(self.form, values)
+        judged = _merged(
+            [(part, self._judge_part(part, unequal)) for part in parts], len(values[0].plain)
+        )
+        is_null = has_nulls(values)
+        return judged._replace(
+            within=judged.within & ~is_null,
+            tolerance_within=[each & ~is_null for each in judged.tolerance_within],
         )
 
-    def _own(
-        self, chosen: Sequence[int], values: Sequence[Values], units: Sequence[Units]
-    ) -> list[Flags]:
-        """Per tolerance, whether it lets the set pass."""
-        first, *others = (values[each] for each in chosen)
-        equal = ~_any(first.differs(each) for each in others)
-        known = _every(units[each].known for each in chosen)
-        numbers = [units[each].numbers for each in chosen]
-        return [
-            equal | (known & holds(numbers, units[self.reference])) for holds in self.tolerances
-        ]
+    def _unequal(self, one: Values, other: Values) -> Flags:
+        unequal = one.differs(other)
+        if self.is_strict:
+            return unequal | is_nan(self.form, one.plain)
+        if self.form.kind is FormKind.DOUBLE and unequal.any():
+            unequal &= ~(is_nan(self.form, one.plain) & is_nan(self.form, other.plain))
+        return unequal
 
-    def _odd(self, values: Sequence[Values], units: Sequence[Units]) -> Numbers:
-        odd = np.full(len(values[0].plain), NOBODY)
-        if len(values) < MIN_SOURCES_FOR_ODD:
+    def _judge_part(self, part: Amounts, unequal: Mapping[_Set, Flags]) -> Judgements:
+        rows = len(part.units[0].numbers)
+        equal = {pair: ~part.of(flags) for pair, flags in unequal.items()}
+        sets = [self._set_within(each, part, equal) for each in self.sets]
+        changes = changes_of(part.units, self.reference)
+        sizes, has_size = np.zeros(rows), _any(each.known for each in changes.values())
+        largest = None
+        if has_size.any():
+            found = largest_change(changes)
+            sizes = doubles_of(found.numbers, part.scale)
+            largest = unit_key(largest_of(found.numbers), part.scale)
+        return Judgements(
+            within=_every(self.together(flags) for flags in sets),
+            tolerance_within=[_every(flags) for flags in zip(*sets, strict=True)],
+            odd=self._odd(part, equal),
+            is_cut=self._equal_once_cut(part),
+            sizes=sizes,
+            has_size=has_size,
+            largest=largest,
+        )
+
+    def _set_within(self, chosen: _Set, part: Amounts, equal: Mapping[_Set, Flags]) -> list[Flags]:
+        """Per tolerance, whether it lets the set pass."""
+        known = _every(part.units[each].known for each in chosen)
+        numbers = [part.units[each].numbers for each in chosen]
+        reference = part.units[self.reference]
+        within = [known & holds(numbers, reference) for holds in self._holds(part.scale)]
+        if chosen in equal:
+            within = [each | equal[chosen] for each in within]
+        return within
+
+    def _holds(self, scale: int) -> list[_Holds]:
+        if scale not in self._tolerances:
+            bound = self.measure.bound
+            self._tolerances[scale] = [
+                _compiled(each, scale, bound) for each in self.measure.tolerances
+            ]
+        return self._tolerances[scale]
+
+    def _odd(self, part: Amounts, equal: Mapping[_Set, Flags]) -> Numbers:
+        odd = np.full(len(part.units[0].numbers), NOBODY)
+        if self.sources < MIN_SOURCES_FOR_ODD:
             return odd
-        apart = {pair: ~self.together(self._own(pair, values, units)) for pair in self.pairs}
-        for index in range(len(values)):
+        apart = {pair: ~self.together(self._set_within(pair, part, equal)) for pair in self.pairs}
+        for index in range(self.sources):
             odd[_every(flags == (index in pair) for pair, flags in apart.items())] = index
         return odd
 
-    def _equal_once_cut(self, units: Sequence[Units]) -> Flags:
-        cut, known = self.measure.cut, _every(each.known for each in units)
-        if cut is None or cut.float32:
+    def _equal_once_cut(self, part: Amounts) -> Flags:
+        cut, known = self.measure.cut, _every(each.known for each in part.units)
+        if cut is None or not known.any():
             return np.zeros_like(known)
-        if cut.second_digits is not None:
-            unit = 10 ** (MICROS_DIGITS + self.form.scale - cut.second_digits)
-            left = [cut_by(each.numbers, unit) for each in units]
+        numbers = [each.numbers for each in part.units]
+        if cut.float32:
+            left = [nearest_float32(each, part.scale) for each in numbers]
+        elif cut.second_digits is not None:
+            unit = 10 ** (MICROS_DIGITS + part.scale - cut.second_digits)
+            left = [cut_by(each, unit) for each in numbers]
         else:
-            unit = 10 ** max(self.form.scale - (cut.scale or 0), 0)
+            unit = 10 ** max(part.scale - (cut.scale or 0), 0)
             # Towards zero: digits are cut off, whatever the sign.
-            left = [cut_by(np.abs(each.numbers), unit) * np.sign(each.numbers) for each in units]
+            left = [cut_by(np.abs(each), unit) * np.sign(each) for each in numbers]
         return known & _every(left[0] == each for each in left[1:])
 
 
-def _every(told: Iterable[Flags]) -> Flags:
-    return reduce(np.logical_and, told)
+def has_nulls(values: Sequence[Values]) -> Flags:
+    """Where some source has NULL."""
+    none = np.zeros(len(values[0].plain), np.bool_)
+    return reduce(np.logical_or, (each.is_null for each in values if each.plain.null_count), none)
 
 
-def _any(told: Iterable[Flags]) -> Flags:
-    return reduce(np.logical_or, told)
+def has_invalid(values: Sequence[Values]) -> Flags:
+    """Where some source has an INVALID value."""
+    none = np.zeros(len(values[0].plain), np.bool_)
+    return reduce(np.logical_or, (each.is_invalid for each in values if each.has_invalid), none)
 
 
-def _sets(compare_to: CompareTo, sources: int, reference: int) -> list[tuple[int, ...]]:
+def is_nan(form: Form, values: pa.Array) -> Flags:
+    match form.kind:
+        case FormKind.DOUBLE:
+            found = pc.is_nan(values)
+        case FormKind.NUMBER:
+            found = pc.equal(values, "NaN")
+        case _:
+            return np.zeros(len(values), dtype=np.bool_)
+    return flags_of(pc.fill_null(found, fill_value=False))
+
+
+def _merged(parts: Sequence[tuple[Amounts, Judgements]], rows: int) -> Judgements:
+    """One judgement of all places."""
+    (first, whole), *others = parts
+    if first.at is None and not others:
+        return whole
+    keys = [judged.largest for _, judged in parts if judged.largest is not None]
+
+    def column(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        made = np.zeros(rows, columns[0].dtype)
+        for (part, _), one in zip(parts, columns, strict=True):
+            made[part.at] = one
+        return made
+
+    every = [judged for _, judged in parts]
+    tolerances = zip(*(each.tolerance_within for each in every), strict=True)
+    return Judgements(
+        within=column([each.within for each in every]),
+        tolerance_within=[column(each) for each in tolerances],
+        odd=column([each.odd for each in every]),
+        is_cut=column([each.is_cut for each in every]),
+        sizes=column([each.sizes for each in every]),
+        has_size=column([each.has_size for each in every]),
+        largest=max(keys, default=None),
+    )
+
+
+def _every(flags: Iterable[Flags]) -> Flags:
+    return reduce(np.logical_and, flags)
+
+
+def _any(flags: Iterable[Flags]) -> Flags:
+    return reduce(np.logical_or, flags)
+
+
+def _sets(compare_to: CompareTo, sources: int, reference: int) -> list[_Set]:
     match compare_to:
         case CompareTo.REFERENCE:
-            return [(reference, index) for index in range(sources) if index != reference]
+            others = (index for index in range(sources) if index != reference)
+            return [(min(reference, index), max(reference, index)) for index in others]
         case CompareTo.ALL_PAIRS:
             return list(combinations(range(sources), 2))
         case CompareTo.SPREAD:
@@ -150,7 +254,7 @@ def _sets(compare_to: CompareTo, sources: int, reference: int) -> list[tuple[int
             assert_never(compare_to)
 
 
-def _compiled(tolerance: Tolerance, form: Form, bound: Bound) -> _Holds:
+def _compiled(tolerance: Tolerance, scale: int, bound: Bound) -> _Holds:
     """A question about unequal values, in integers."""
     edge = 0 if bound is Bound.INCLUSIVE else 1
     match tolerance:
@@ -158,7 +262,7 @@ def _compiled(tolerance: Tolerance, form: Form, bound: Bound) -> _Holds:
             return lambda numbers, _: np.zeros(len(numbers[0]), np.bool_)
         case AbsoluteTolerance(limit=limit) | DurationTolerance(microseconds=limit):
             places, whole = _written(limit)
-            factor, most = 10**places, whole * 10**form.scale - edge
+            factor, most = 10**places, whole * 10**scale - edge
             return lambda numbers, _: times(_gap(numbers), factor) <= most
         case PercentageTolerance(limit=limit, base=base):
             places, whole = _written(limit)

@@ -14,9 +14,9 @@ Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-def flags_of(told: pa.Array) -> Flags:
+def flags_of(flags: pa.Array) -> Flags:
     """Of an array without NULL."""
-    return np.asarray(told.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return np.asarray(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 class Values(NamedTuple):
@@ -27,26 +27,35 @@ class Values(NamedTuple):
     """Of INVALID values."""
 
     def take(self, at: Numbers) -> "Values":
-        own = pa.array(at)
-        return Values(
-            self.plain.take(own), None if self.payloads is None else self.payloads.take(own)
-        )
+        places = pa.array(at)
+        payloads = self.payloads
+        if payloads is not None:
+            payloads = payloads.take(places) if self.has_invalid else None
+        return Values(self.plain.take(places), payloads)
+
+    @property
+    def has_invalid(self) -> bool:
+        return self.payloads is not None and self.payloads.null_count < len(self.payloads)
 
     @property
     def is_invalid(self) -> Flags:
-        if self.payloads is None:
+        if not self.has_invalid:
             return np.zeros(len(self.plain), np.bool_)
         return flags_of(pc.is_valid(self.payloads))
 
     @property
     def is_null(self) -> Flags:
+        if not self.plain.null_count:
+            return np.zeros(len(self.plain), np.bool_)
         return flags_of(pc.is_null(self.plain)) & ~self.is_invalid
 
     def differs(self, other: "Values") -> Flags:
-        told = distinct(self.plain, other.plain)
-        if self.payloads is None:
-            return told
-        return told | distinct(self.payloads, other.payloads)
+        unequal = distinct(self.plain, other.plain)
+        if not self.has_invalid and not other.has_invalid:
+            return unequal
+        if self.payloads is None or other.payloads is None:
+            return unequal | self.is_invalid | other.is_invalid
+        return unequal | distinct(self.payloads, other.payloads)
 
 
 def distinct(one: pa.Array, other: pa.Array) -> Flags:
@@ -63,21 +72,22 @@ class Runs:
     """Places that belong to the same group, one behind another."""
 
     def __init__(self, groups: Numbers) -> None:
-        self._starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
         self._places = np.arange(len(groups))
-        self.groups = groups[self._starts]
-
-    @property
-    def edges(self) -> list[int]:
-        """First place of each group, and the end."""
-        return [*self._starts.tolist(), len(self._places)]
+        self._starts: Numbers | None = None if len(starts) == len(groups) else starts
+        """None where every group has one place."""
+        self.groups = groups[starts]
 
     def all_of(self, flags: Flags) -> Flags:
         """By group, whether it is so at all of its places."""
+        if self._starts is None:
+            return flags
         return np.logical_and.reduceat(flags, self._starts)
 
     def first_of(self, flags: Flags) -> Numbers:
         """By group, its first place at which it is so, else its first place."""
-        found = np.where(flags, self._places, len(self._places))
-        first = np.minimum.reduceat(found, self._starts)
+        if self._starts is None:
+            return self._places
+        chosen = np.where(flags, self._places, len(self._places))
+        first = np.minimum.reduceat(chosen, self._starts)
         return np.where(first < len(self._places), first, self._starts)

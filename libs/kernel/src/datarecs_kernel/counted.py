@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from datarecs_core.comparison.oracle.judging import MeasureJudgement
 from datarecs_core.comparison.results.results import BucketSum, DifferenceClass
 from datarecs_core.hashing import JsonValue
 from datarecs_core.values import EXACT
-from datarecs_kernel.sort_keys import size_key_of
 
 GroupKind = tuple[int, int, bool, int | None]
 """Presence mask, bits of sources with several rows, whether it differs, the odd source."""
@@ -40,16 +38,6 @@ class MeasureTally:
         self.outside += outside
         self.classes.update({kind.value: groups for kind, groups in kinds.items() if groups})
         self.not_own.update({at: groups for at, groups in enumerate(not_own) if groups})
-
-    def count(self, judged: MeasureJudgement) -> None:
-        """Count a group that core's rules judged, where it is not equal."""
-        if judged.equal:
-            return
-        kind = judged.difference_class or DifferenceClass.OUTSIDE
-        not_own = [int(not holds) for holds in judged.own_within]
-        self.see(not_own, outside=int(not judged.within), kinds={kind: 1})
-        if judged.largest_delta is not None:
-            self.reach(size_key_of(judged.largest_delta))
 
     def reach(self, size: str | None) -> None:
         if size is not None and (self.largest is None or size > self.largest):

@@ -25,6 +25,7 @@ from datarecs_core.comparison.values.canonical import (
 from datarecs_core.values import EXACT
 from datarecs_kernel.columns import Values
 from datarecs_kernel.forms import Form, FormKind, tag_of
+from datarecs_kernel.sort_keys import number_order_of
 from datarecs_kernel.whole_units import unit_texts, units_of
 
 _ENCODED_NULL = encode(NULL)
@@ -105,9 +106,8 @@ def texts(form: Form, values: Values) -> pa.Array:
             written = _by_value(lambda each: canonical_text(cell(form, each, None)), values.plain)
     if values.payloads is None:
         return written
-    broken = values.payloads.drop_null().to_pylist()
-    told = pa.array([canonical_text(invalid_of(each)) for each in broken], pa.string())
-    return pc.replace_with_mask(written, pc.is_valid(values.payloads), told)
+    broken = _by_value(lambda each: canonical_text(invalid_of(each)), values.payloads)
+    return pc.coalesce(broken, written)
 
 
 def _number_texts(form: Form, values: pa.Array) -> pa.Array:
@@ -121,11 +121,16 @@ def lossless_texts(form: Form, written: pa.Array) -> pa.Array:
     return _by_value(lambda each: canonical_text(from_text(form, each)), written)
 
 
-def _by_value(told: Callable[[Any], str | None], values: pa.Array) -> pa.Array:
-    """What is said of each value, asked once however often it occurs; NULL of NULL."""
-    found = values.dictionary_encode()
-    known = [told(each) for each in found.dictionary.to_pylist()]
-    return pa.array(known, pa.string()).take(found.indices)
+def number_orders(texts: pa.Array) -> pa.Array:
+    """`sort_keys.number_order_of` numbers as texts."""
+    return _by_value(lambda each: number_order_of(Decimal(each)), texts)
+
+
+def _by_value(made: Callable[[Any], str | None], values: pa.Array) -> pa.Array:
+    """What is made of each value, once however often it occurs; NULL of NULL."""
+    known = values.dictionary_encode()
+    texts = [made(each) for each in known.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(known.indices)
 
 
 def encodings(form: Form, values: Values, written: pa.Array) -> pa.Array:

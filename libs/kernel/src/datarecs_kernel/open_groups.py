@@ -5,6 +5,8 @@ Rows of a group come next to each other, so only the last group of a batch has t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +19,25 @@ OPEN, FIRST, WEIGHT = "is_open", "is_first", "weight"
 tells of."""
 
 
+class Shape(StrEnum):
+    """How groups stand in rows."""
+
+    TUPLES = "tuples"
+    """One row per tuple of values, with its copies in source i in column `c<i>`; the rows of a
+    group come next to each other. Values stand in the columns of the layout's fields."""
+    WIDE = "wide"
+    """One row per group: `v<measure>_<source>`, payloads `x…`, texts before rules `r…`, and
+    optionally `d<measure>`, whether the measure differs somewhere."""
+
+
+def shape_of(layout: Layout) -> Shape:
+    """As groups stand where nobody says otherwise: tuples where rows are compared."""
+    return Shape.TUPLES if layout.pairs_rows else Shape.WIDE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGroups:
-    """Whole groups of a batch, in the columns of `opening`."""
+    """Whole groups of a batch."""
 
     rows: pa.RecordBatch
     starts: Numbers
@@ -28,57 +46,68 @@ class OpenGroups:
     """Rows per group and source."""
     masks: Numbers
     """Presence."""
+    is_wide: bool
+    """Every group is one row."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     @property
     def group_of_row(self) -> Numbers:
+        if self.is_wide:
+            return self.starts
         lengths = np.diff(self.starts, append=self.rows.num_rows)
         return np.repeat(np.arange(len(self)), lengths)
 
     def first(self, names: Sequence[str]) -> pa.RecordBatch:
         """Columns of the first row of each group."""
-        return self.rows.select(names).take(pa.array(self.starts))
-
-    def rows_of(self, group: int) -> pa.RecordBatch:
-        end = self.starts[group + 1] if group + 1 < len(self) else self.rows.num_rows
-        return self.rows.slice(self.starts[group], end - self.starts[group])
+        columns = self.rows.select(names)
+        return columns if self.is_wide else columns.take(pa.array(self.starts))
 
     def numbers(self, name: str) -> Numbers:
         """A column of counts."""
         return np.asarray(self.rows.column(name).to_numpy(zero_copy_only=False))
 
 
-class Waiting:
-    """Rows of the last group, which the next batch may go on with."""
+class GroupBatches:
+    """Cuts batches of rows where groups end; rows of the last group wait for the next batch."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self._rows: list[pa.RecordBatch] = []
+    def __init__(self, layout: Layout, shape: Shape) -> None:
+        self.layout, self.shape = layout, shape
+        self._waiting: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> OpenGroups | None:
         """The groups that are whole now."""
+        if self.shape is Shape.WIDE:
+            return self._grouped(batch, np.arange(batch.num_rows)) if batch.num_rows else None
         starts = np.flatnonzero(batch.column(FIRST).to_numpy(zero_copy_only=False))
         if not len(starts):
-            self._rows.append(batch)
+            self._waiting.append(batch)
             return None
-        self._rows.append(batch.slice(0, starts[-1]))
+        self._waiting.append(batch.slice(0, starts[-1]))
         whole = self.finish()
-        self._rows = [batch.slice(starts[-1])]
+        self._waiting = [batch.slice(starts[-1])]
         return whole
 
     def finish(self) -> OpenGroups | None:
         """The last group."""
-        batches, self._rows = [each for each in self._rows if each.num_rows], []
-        return self._grouped(batches) if batches else None
-
-    def _grouped(self, batches: Sequence[pa.RecordBatch]) -> OpenGroups:
+        batches, self._waiting = [each for each in self._waiting if each.num_rows], []
+        if not batches:
+            return None
         rows = pa.concat_batches(batches)
-        starts = np.flatnonzero(rows.column(FIRST).to_numpy(zero_copy_only=False))
-        counts = (rows.column(f"n{at}") for at in self.layout.sources)
-        sizes = np.stack([each.to_numpy(zero_copy_only=False)[starts] for each in counts], axis=1)
-        masks = (sizes > 0) @ (1 << np.arange(sizes.shape[1]))
+        is_first = rows.column(FIRST).to_numpy(zero_copy_only=False)
+        return self._grouped(rows, np.flatnonzero(is_first))
+
+    def _grouped(self, rows: pa.RecordBatch, starts: Numbers) -> OpenGroups:
+        is_wide = self.shape is Shape.WIDE
+        counts = [
+            rows.column(f"n{at}").to_numpy(zero_copy_only=False) for at in self.layout.sources
+        ]
+        own = counts if is_wide else [each[starts] for each in counts]
+        sizes = np.stack(own, axis=1).astype(np.int64, copy=False)
+        masks = reduce(
+            np.bitwise_or, ((each > 0).astype(np.int64) << at for at, each in enumerate(own))
+        )
         if self.layout.always_present:
             masks = np.full(len(starts), self.layout.stage.everywhere)
-        return OpenGroups(rows=rows, starts=starts, sizes=sizes, masks=masks)
+        return OpenGroups(rows=rows, starts=starts, sizes=sizes, masks=masks, is_wide=is_wide)

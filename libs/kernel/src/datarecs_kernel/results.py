@@ -5,10 +5,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import cast
 
-from datarecs_core.comparison.oracle.judging import ROWS_MEASURE
-from datarecs_core.comparison.oracle.waterfall import waterfalls
 from datarecs_core.comparison.planning.faults import DuplicateKeysError, SumOverflowError
-from datarecs_core.comparison.planning.plan import MAX_PATTERNS, MeasurePlan, StagePlan, Warn
+from datarecs_core.comparison.planning.plan import (
+    MAX_PATTERNS,
+    ROWS_MEASURE,
+    MeasurePlan,
+    StagePlan,
+    Warn,
+)
 from datarecs_core.comparison.results.differences import digest_text, samples
 from datarecs_core.comparison.results.results import (
     Closure,
@@ -29,6 +33,7 @@ from datarecs_kernel.counted import Counted, MeasureTally
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.sort_keys import size_of
 from datarecs_kernel.tallies import SourceTally
+from datarecs_kernel.waterfalls import waterfalls
 
 
 def stage_results(

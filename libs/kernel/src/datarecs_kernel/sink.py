@@ -8,16 +8,19 @@ import pyarrow.compute as pc
 
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.judging import Judge, JudgedGroups
-from datarecs_kernel.open_groups import OPEN, WEIGHT
+from datarecs_kernel.open_groups import OPEN, WEIGHT, Shape
 from datarecs_kernel.storing import SinkPlan, Stores
 
 
 class SinkTask:
     """One partition of groups."""
 
-    def __init__(self, plan: SinkPlan, columns: list[str], attempt: str) -> None:
+    def __init__(
+        self, plan: SinkPlan, columns: list[str], attempt: str, shape: Shape | None = None
+    ) -> None:
+        """Of rows of these columns; `shape` says how groups stand in them, None as `shape_of`."""
         self.stores = Stores(plan, attempt)
-        self.judge = Judge(plan.layout, plan.key, columns, self.stores.counted)
+        self.judge = Judge(plan.layout, plan.key, columns, self.stores.counted, shape)
         self.sizes = [f"n{index}" for index in plan.layout.sources]
 
     def take(self, batch: pa.RecordBatch) -> None:

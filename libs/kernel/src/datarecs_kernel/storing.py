@@ -19,8 +19,8 @@ from datarecs_core.documents import to_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT
 from datarecs_kernel.counted import Counted
+from datarecs_kernel.differing import Differences
 from datarecs_kernel.judging import JudgedGroups, repeated_in
-from datarecs_kernel.keyless import Differences
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.samples import BestRows
 from datarecs_kernel.stored import REPEATED, differences_of, native_of, schema_of

@@ -4,6 +4,7 @@ What outgrows 64 bits becomes Python's integers in an array of the same shape, s
 exact whatever the size and its code is one.
 """
 
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,15 @@ def doubles_of(numbers: Integers, scale: int) -> NDArray[np.float64]:
     """The nearest doubles of so many units of 10^-scale."""
     if largest_of(numbers) < _EXACT_DOUBLES and scale <= _EXACT_POWERS:
         return np.asarray(numbers, np.float64) / float(10**scale)
-    return np.asarray(numbers.astype(object) / 10**scale, np.float64)
+    power = 10**scale
+    return np.array([_nearest(each, power) for each in numbers.tolist()], np.float64)
+
+
+def _nearest(number: int, power: int) -> float:
+    try:
+        return number / power
+    except OverflowError:
+        return inf if number > 0 else -inf
 
 
 def written_units(values: NDArray[np.float64], scale: int) -> tuple[Integers, Flags]:

@@ -20,7 +20,7 @@ from datarecs_core.comparison.results.results import Outcome
 from datarecs_core.comparison.values.canonical import NULL, Tag, encode, encode_tuple, text
 from datarecs_kernel.columns import Values
 from datarecs_kernel.decoding import encoded_payloads, encodings, fixed_width, texts
-from datarecs_kernel.keyless import KINDS, NOBODY, By, Differences
+from datarecs_kernel.differing import KINDS, NOBODY, By, Differences
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.stored import schema_of, typed_keys
 
@@ -68,7 +68,7 @@ class Writer:
         """Rows for differences of these groups; there are some."""
         rows = [self._rows(keys, each) for each in found]
         heads = [self._heads(each) for each in found]
-        sizes = [_or_null(each.deltas.size_keys, pa.string(), len(each)) for each in found]
+        sizes = [each.size_keys(np.arange(len(each))) for each in found]
         digests = (_digest(one, head) for one, head in zip(rows, heads, strict=True))
         return Written(
             rows=pa.Table.from_batches(rows),
@@ -91,6 +91,7 @@ class Writer:
 
     def _rows(self, keys: "GroupKeys", each: Differences) -> pa.RecordBatch:
         rows, groups = len(each), pa.array(each.groups)
+        texts = each.written(np.arange(rows))
         head = b"break" + self.stage.job_uid.bytes + _encoded_head(self.stage.name, each.measure)
         odd = pa.array(each.odd, mask=each.odd == NOBODY)
         outcomes = (Outcome.WITHIN.value, Outcome.BREAK.value)
@@ -103,12 +104,12 @@ class Writer:
             "presence": pa.array(each.presence),
             "odd_one_out": self._sources.take(odd),
             **{name: column.take(groups) for name, column in keys.columns.items()},
-            "values": self._map(each.values, rows),
-            "raw_values": self._map(each.raw, rows),
-            "deltas": self._map(each.deltas.deltas, rows),
-            "delta_percent": self._map(each.deltas.percents, rows),
+            "values": self._map(texts.values, rows),
+            "raw_values": self._map(texts.raw, rows),
+            "deltas": self._map(texts.deltas, rows),
+            "delta_percent": self._map(texts.percents, rows),
             "locator": self._map((), rows),
-            "sort_delta": _or_null(each.deltas.sizes, pa.float64(), rows),
+            "sort_delta": each.sizes,
         }
         ordered = [columns[name] for name in self.schema.names]
         return pa.RecordBatch.from_arrays(ordered, schema=self.schema)
@@ -171,10 +172,6 @@ def _said(maps: pa.MapArray, tag: Tag) -> pa.Array:
 
 def _encoded_head(*parts: str | None) -> bytes:
     return b"".join(encode(NULL if each is None else text(each)) for each in parts)
-
-
-def _or_null(column: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.nulls(rows, kind) if column is None else column
 
 
 class GroupKeys:

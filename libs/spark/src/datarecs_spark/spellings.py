@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from datarecs_core.comparison.oracle.judging import SHOWN_SPELLINGS
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.planning.rules import STRICT
+from datarecs_core.comparison.results.differences import SHOWN_SPELLINGS
 from datarecs_core.comparison.results.results import Difference
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.hashing import JsonValue

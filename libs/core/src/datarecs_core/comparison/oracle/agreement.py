@@ -10,15 +10,13 @@ from decimal import ROUND_DOWN, Decimal
 from itertools import combinations
 from typing import assert_never, cast
 
-from datarecs_core.comparison.planning.plan import Cut, MeasurePlan
+from datarecs_core.comparison.planning.plan import MIN_SOURCES_FOR_ODD, Cut, MeasurePlan
 from datarecs_core.comparison.planning.tolerance import Tolerance, gap_between
 from datarecs_core.comparison.values.canonical import Value, encode, number
 from datarecs_core.comparison.values.float32 import shortest_float32
 from datarecs_core.comparison.values.normalizing import cut_time
 from datarecs_core.jobs.vocabulary import Combine, CompareTo, NanRule, Rounding
 from datarecs_core.values import EXACT
-
-MIN_SOURCES_FOR_ODD = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,19 @@ from datarecs_core.comparison.oracle.agreement import (
     odd_presence,
 )
 from datarecs_core.comparison.oracle.grouping import Cell, Group, Spelling
-from datarecs_core.comparison.planning.plan import PRESENCE, ROWS, MeasurePlan, StagePlan
-from datarecs_core.comparison.results.differences import break_id, delta_percent, masked
+from datarecs_core.comparison.planning.plan import (
+    PRESENCE,
+    ROWS,
+    ROWS_MEASURE,
+    MeasurePlan,
+    StagePlan,
+)
+from datarecs_core.comparison.results.differences import (
+    SHOWN_SPELLINGS,
+    break_id,
+    delta_percent,
+    masked,
+)
 from datarecs_core.comparison.results.fingerprints import key_hash
 from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
 from datarecs_core.comparison.values.canonical import (
@@ -31,12 +42,7 @@ from datarecs_core.comparison.values.canonical import (
     number,
     text,
 )
-from datarecs_core.jobs.vocabulary import Function, MaskRule, NanRule
-
-ROWS_MEASURE = MeasurePlan(
-    name=ROWS, index=0, function=Function.COUNT, inputs=(None,), has_total=True, total_scale=0
-)
-"""Multiplicity, compared exactly."""
+from datarecs_core.jobs.vocabulary import MaskRule, NanRule
 
 Rank = tuple[tuple[Cell, ...], ...]
 """One row of every source, at the same place of the canonical order; one cell per measure."""
@@ -271,9 +277,6 @@ def _class_of(measure: MeasurePlan, outside: Sequence[Sequence[Value]]) -> Diffe
     if cut is not None and all(equal_once_cut(cut, rank) for rank in outside):
         return DifferenceClass.PRECISION
     return DifferenceClass.OUTSIDE
-
-
-SHOWN_SPELLINGS = 3
 
 
 def _key_text(spelling: Spelling) -> str:

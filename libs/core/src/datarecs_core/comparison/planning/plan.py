@@ -40,6 +40,8 @@ ROWS = "$rows"
 PRESENCE = "$presence"
 """Stands for the measure in the difference of an unmatched group."""
 MAX_PATTERNS = 4096
+MIN_SOURCES_FOR_ODD = 3
+"""Of fewer sources none is the odd one."""
 _SINGLE_ROWS = frozenset({StageType.SCHEMA, StageType.CUSTOM_SQL})
 _TOTALS = frozenset({StageType.COUNTS, StageType.AGGREGATE})
 _NUMERIC_RESULTS = frozenset({Function.COUNT, Function.COUNT_DISTINCT, Function.SUM, Function.AVG})
@@ -120,6 +122,12 @@ class MeasurePlan:
         if first is None or self.function in _NUMERIC_RESULTS:
             return self.comparable
         return self.comparable and (first.result.is_number or first.result.is_time)
+
+
+ROWS_MEASURE = MeasurePlan(
+    name=ROWS, index=0, function=Function.COUNT, inputs=(None,), has_total=True, total_scale=0
+)
+"""Multiplicity, compared exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

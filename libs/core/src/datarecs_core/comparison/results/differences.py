@@ -30,6 +30,8 @@ COMPARE_KEY = hashlib.sha256(b"datarecs compare c1").digest()
 """The published key of `datarecs compare`, which has no tenant and no secret."""
 COMPARE_KEY_ID = "compare-c1"
 """Names that key in a proof."""
+SHOWN_SPELLINGS = 3
+"""How many ways in which a source writes one key are shown."""
 _PERCENT_PLACES = 6
 
 

@@ -1,0 +1,190 @@
+"""Differences beside their groups' keys: what is counted at once, what is written when stored.
+
+Every difference costs a few numbers here. Its texts are made later, and only for the places that a
+store chooses, since a report shows few of many.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datarecs_core.comparison.results.results import DifferenceClass
+from datarecs_kernel.columns import Flags, Numbers
+from datarecs_kernel.whole_units import Integers, Units, doubles_of, times, unit_keys, unit_texts
+
+NOBODY = -1
+"""Stands for the index of a source where there is none."""
+KINDS = tuple(DifferenceClass)
+"""By their numbers in columns."""
+_PERCENT_PLACES = 6
+"""To which percent are cut."""
+
+
+class SourceTexts(NamedTuple):
+    """Texts of one source, and in which rows it has one; a text may be NULL."""
+
+    source: int
+    texts: pa.Array
+    where: Flags
+
+
+By = tuple[SourceTexts, ...]
+"""Of the sources that have some, in ascending order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTexts:
+    """All texts of some differences, one row per difference."""
+
+    values: By = ()
+    raw: By = ()
+    """Before rules, where one changed the value."""
+    deltas: By = ()
+    """Other minus reference, where both can be subtracted."""
+    percents: By = ()
+
+
+class Texts(Protocol):
+    """What makes the texts of differences, by their places."""
+
+    def size_keys(self, at: Numbers) -> pa.Array:
+        """The largest |delta| of each, exactly and to be sorted by (`sort_keys`); NULL without."""
+
+    def written(self, at: Numbers) -> WrittenTexts: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """Groups that some source lacks, or one measure of groups that every source has."""
+
+    measure: str
+    groups: Numbers
+    """Rows of their keys."""
+    presence: Numbers
+    kinds: Numbers
+    """Places in `KINDS`."""
+    within: Flags
+    odd: Numbers
+    """Indexes of the odd sources, or NOBODY."""
+    sizes: pa.Array
+    """The doubles nearest to the largest |delta|, in its order; NULL without deltas."""
+    texts: Texts
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def size_keys(self, at: Numbers) -> pa.Array:
+        """The largest |delta| of the differences at these places, exactly; NULL without."""
+        return self.texts.size_keys(at)
+
+    def written(self, at: Numbers) -> WrittenTexts:
+        """Texts of the differences at these places."""
+        return self.texts.written(at)
+
+
+class NoTexts:
+    """Of differences that have no values: of a class alone."""
+
+    def size_keys(self, at: Numbers) -> pa.Array:
+        return pa.nulls(len(at), pa.string())
+
+    def written(self, at: Numbers) -> WrittenTexts:  # noqa: ARG002 - the same whatever the places
+        return WrittenTexts()
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Numbers of rows, where they are the values."""
+
+    sizes: Numbers
+    """By difference and source."""
+    reference: int | None = None
+    """Other numbers are subtracted from its number; None where some source has no row."""
+
+    def size_keys(self, at: Numbers) -> pa.Array:
+        if self.reference is None:
+            return pa.nulls(len(at), pa.string())
+        return unit_keys(largest_change(self._changes(at, self.reference)).numbers, 0)
+
+    def written(self, at: Numbers) -> WrittenTexts:
+        sizes = self.sizes[at]
+        values = tuple(
+            SourceTexts(index, unit_texts(each, 0), each > 0) for index, each in enumerate(sizes.T)
+        )
+        if self.reference is None:
+            return WrittenTexts(values=values)
+        changes = self._changes(at, self.reference)
+        base = sizes[:, self.reference]
+        deltas, percents = delta_texts(changes, 0), percent_texts(changes, base)
+        return WrittenTexts(values=values, deltas=deltas, percents=percents)
+
+    def _changes(self, at: Numbers, reference: int) -> dict[int, Units]:
+        everywhere = np.ones(len(at), np.bool_)
+        return changes_of([Units(each, everywhere) for each in self.sizes[at].T], reference)
+
+
+def kinds_of(kind: DifferenceClass, rows: int) -> Numbers:
+    """A column of one class."""
+    return np.full(rows, KINDS.index(kind))
+
+
+def no_sizes(rows: int) -> pa.Array:
+    """A column of sizes without deltas."""
+    return pa.nulls(rows, pa.float64())
+
+
+def changes_of(units: Sequence[Units], reference: int) -> dict[int, Units]:
+    """Other minus reference where both can be subtracted, by index of the other source."""
+    base, has_base = units[reference]
+    return {
+        index: Units(np.where(known & has_base, numbers - base, 0), known & has_base)
+        for index, (numbers, known) in enumerate(units)
+        if index != reference
+    }
+
+
+def largest_change(changes: Mapping[int, Units]) -> Units:
+    """The largest |delta| of each place, and whether there is one."""
+    sizes = reduce(np.maximum, (np.abs(each.numbers) for each in changes.values()))
+    return Units(sizes, reduce(np.logical_or, (each.known for each in changes.values())))
+
+
+def size_doubles(sizes: Units, scale: int) -> pa.Array:
+    """Column `sizes` of differences, from units of 10^-scale."""
+    return pa.array(doubles_of(sizes.numbers, scale), pa.float64(), mask=~sizes.known)
+
+
+def delta_texts(changes: Mapping[int, Units], scale: int) -> By:
+    """Deltas as they are stored, from units of 10^-scale."""
+    return tuple(
+        SourceTexts(index, unit_texts(change, scale), known)
+        for index, (change, known) in changes.items()
+    )
+
+
+def percent_texts(changes: Mapping[int, Units], base: Integers) -> By:
+    """Percent of |base|, cut to six places; none for base 0."""
+    size = np.abs(base)
+    return tuple(
+        SourceTexts(
+            index, unit_texts(_percents(change, size), _PERCENT_PLACES), known & (base != 0)
+        )
+        for index, (change, known) in changes.items()
+    )
+
+
+def _percents(changes: Integers, base: Integers) -> Integers:
+    """In units of their places, cut towards zero; of base 0 whatever it is."""
+    sizes = times(np.abs(changes), 100 * 10**_PERCENT_PLACES) // np.maximum(base, 1)
+    return sizes * np.sign(changes)
+
+
+def size_key_texts(sizes: Units, scale: int) -> pa.Array:
+    """Size keys of units of 10^-scale; NULL where there is none."""
+    keys = unit_keys(sizes.numbers, scale)
+    return pc.if_else(pa.array(sizes.known), keys, pa.scalar(None, keys.type))

@@ -1,0 +1,164 @@
+"""Values of all sources as integers of one scale: exact whatever their form and size.
+
+Integers, decimals and times are that already. A double stands for its shortest decimal, and a bare
+numeric for its text: both are read as digits and an exponent, and places that need alike many
+digits share a scale, so that nearly all of them fit 64 bits.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from datarecs_kernel.columns import Flags, Numbers, Values, flags_of
+from datarecs_kernel.forms import Form, FormKind
+from datarecs_kernel.whole_units import Integers, Units, units_of, written_units
+
+_SCALES = 16
+"""Of doubles with at most 15 digits, from 0 on."""
+_SAMPLE = 1_024
+"""Places by which the scale of doubles is chosen."""
+_DIGITS = 18
+"""That 64 bits always hold, with room for a difference."""
+_NARROW_SCALE = 24
+"""Up to which places are counted apart by their scale."""
+_WIDE_DIGITS = 40
+"""Before and after the point: beyond them integers are long, so such places are counted apart."""
+_WRITTEN = r"^(?P<sign>-?)(?P<whole>\d+)\.?(?P<fraction>\d*)[eE]?\+?(?P<exponent>-?\d*)$"
+
+Column = TypeVar("Column", Integers, Flags)
+
+
+class Amounts(NamedTuple):
+    """Some places, and the amounts of every source there in units of 10^-scale."""
+
+    at: Numbers | None
+    """None for all places."""
+    scale: int
+    units: Sequence[Units]
+
+    def of(self, column: Column) -> Column:
+        """A column of all places at these."""
+        return column if self.at is None else column[self.at]
+
+
+class _Written(NamedTuple):
+    """Digits times ten to the exponent; 0 where there is no finite number."""
+
+    digits: Integers
+    widths: Numbers
+    exponents: Numbers
+    known: Flags
+
+    def at(self, chosen: Numbers) -> "_Written":
+        return _Written(
+            self.digits[chosen], self.widths[chosen], self.exponents[chosen], self.known[chosen]
+        )
+
+
+def amounts_of(form: Form, values: Sequence[Values]) -> list[Amounts]:
+    """The amounts of all sources, in one part, or in several of different scales."""
+    if not len(values[0].plain) or form.kind not in {FormKind.DOUBLE, FormKind.NUMBER}:
+        return [Amounts(None, form.scale, [_valid(form, each) for each in values])]
+    columns = [each.plain for each in values]
+    if form.kind is FormKind.DOUBLE:
+        return list(_of_doubles(columns))
+    return list(_by_scale([_read(each) for each in columns]))
+
+
+def _valid(form: Form, values: Values) -> Units:
+    numbers, known = units_of(form, values.plain)
+    return Units(numbers, known if values.payloads is None else known & ~values.is_invalid)
+
+
+def _of_doubles(columns: Sequence[pa.Array]) -> Iterator[Amounts]:
+    known = [flags_of(pc.is_valid(each)) for each in columns]
+    doubles = [each.fill_null(0).to_numpy(zero_copy_only=False) for each in columns]
+    scale = _best_scale(doubles)
+    units = [written_units(each, scale) for each in doubles]
+    is_short = reduce(np.logical_and, (each for _, each in units))
+    short, long = np.flatnonzero(is_short), np.flatnonzero(~is_short)
+    if len(short):
+        at = short if len(long) else None
+        part = Amounts(at, scale, ())
+        own = [
+            Units(part.of(numbers), part.of(there))
+            for (numbers, _), there in zip(units, known, strict=True)
+        ]
+        yield part._replace(units=own)
+    if len(long):
+        texts = [each.take(pa.array(long)).cast(pa.string()) for each in columns]
+        for part in _by_scale([_read(each) for each in texts]):
+            yield part._replace(at=part.of(long))
+
+
+def _best_scale(doubles: Sequence[NDArray[np.float64]]) -> int:
+    """The scale at which most places of a sample are decimals of 15 digits."""
+    step = max(len(doubles[0]) // _SAMPLE, 1)
+    sample = [each[::step] for each in doubles]
+    best, most = 0, -1
+    for scale in range(_SCALES):
+        written = (written_units(each, scale)[1] for each in sample)
+        places = int(np.count_nonzero(reduce(np.logical_and, written)))
+        if places > most:
+            best, most = scale, places
+        if places == len(sample[0]):
+            break
+    return best
+
+
+def _read(texts: pa.Array) -> _Written:
+    """Numbers as texts, with an exponent or without."""
+    parts = pc.extract_regex(texts, _WRITTEN)
+    sign, whole, fraction, exponent = parts.flatten()
+    known = flags_of(pc.is_valid(parts))
+    all_digits = _filled(pc.binary_join_element_wise(whole, fraction, ""))
+    digits = pc.ascii_rtrim(all_digits, "0")
+    dropped = pc.subtract(pc.binary_length(all_digits), pc.binary_length(digits))
+    shifted = pc.subtract(dropped, pc.binary_length(_filled(fraction)))
+    powers = pc.if_else(pc.equal(_filled(exponent), ""), "0", _filled(exponent)).cast(pa.int32())
+    digits = pc.ascii_ltrim(digits, "0")
+    widths = pc.binary_length(digits).to_numpy().astype(np.int64)
+    exponents = pc.add(powers, shifted).to_numpy().astype(np.int64)
+    sizes = _whole(pc.if_else(pc.equal(digits, ""), "0", digits), widths)
+    negative = flags_of(pc.equal(_filled(sign), "-"))
+    return _Written(
+        np.where(negative, -sizes, sizes), widths, np.where(widths > 0, exponents, 0), known
+    )
+
+
+def _filled(texts: pa.Array) -> pa.Array:
+    return texts.fill_null("")
+
+
+def _whole(digits: pa.Array, widths: Numbers) -> Integers:
+    if widths.max(initial=0) <= _DIGITS:
+        return np.asarray(digits.cast(pa.int64()).to_numpy())
+    return np.array([int(each) for each in digits.to_pylist()], object)
+
+
+def _by_scale(written: Sequence[_Written]) -> Iterator[Amounts]:
+    """Places that fit 64 bits by their scale, then the wide ones, then the longest."""
+    scales = reduce(np.maximum, (-each.exponents for each in written)).clip(min=0)
+    whole = reduce(np.maximum, (each.widths + each.exponents for each in written))
+    narrow = (scales + whole <= _DIGITS) & (scales <= _NARROW_SCALE)
+    wide = ~narrow & (scales <= _WIDE_DIGITS) & (whole <= _WIDE_DIGITS)
+    for scale in np.unique(scales[narrow]).tolist():
+        at = np.flatnonzero(narrow & (scales == scale))
+        own = [each.at(at) for each in written]
+        yield Amounts(at, scale, [_scaled(each, scale, np.dtype(np.int64)) for each in own])
+    for chosen in (wide, ~narrow & ~wide):
+        at = np.flatnonzero(chosen)
+        if len(at):
+            scale, own = int(scales[at].max()), [each.at(at) for each in written]
+            yield Amounts(at, scale, [_scaled(each, scale, np.dtype(object)) for each in own])
+
+
+def _scaled(written: _Written, scale: int, kind: np.dtype[Any]) -> Units:
+    shifts = np.where(written.widths > 0, written.exponents + scale, 0)
+    powers = np.array([10**each for each in range(int(shifts.max(initial=0)) + 1)], kind)
+    return Units(written.digits.astype(kind) * powers[shifts], written.known)

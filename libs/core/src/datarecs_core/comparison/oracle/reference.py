@@ -22,7 +22,6 @@ from datarecs_core.comparison.oracle.grouping import (
     group_rows,
 )
 from datarecs_core.comparison.oracle.judging import (
-    ROWS_MEASURE,
     DifferenceWriter,
     GroupJudgement,
     MeasureJudgement,
@@ -33,7 +32,13 @@ from datarecs_core.comparison.oracle.judging import (
 from datarecs_core.comparison.oracle.waterfall import WaterfallOf
 from datarecs_core.comparison.planning.cataloguing import column_rows, over_columns
 from datarecs_core.comparison.planning.faults import DuplicateKeysError, SumOverflowError
-from datarecs_core.comparison.planning.plan import MAX_PATTERNS, MeasurePlan, StagePlan, Warn
+from datarecs_core.comparison.planning.plan import (
+    MAX_PATTERNS,
+    ROWS_MEASURE,
+    MeasurePlan,
+    StagePlan,
+    Warn,
+)
 from datarecs_core.comparison.results.differences import difference_set
 from datarecs_core.comparison.results.fingerprints import FINGERPRINT_BYTES, key_hash
 from datarecs_core.comparison.results.results import (

@@ -25,7 +25,7 @@ from datarecs_kernel.layout import Layout, PlainColumns, layout_of
 from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
 from datarecs_kernel.sink import SinkTask
 from datarecs_kernel.stored import read_differences
-from datarecs_kernel.storing import SHOWN_KEYS, SinkPlan
+from datarecs_kernel.storing import SHOWN_KEYS, SinkPlan, Stores
 from datarecs_kernel.written import digest_of
 from datarecs_testing.comparisons import a_measure, absolute, rows_by
 from datarecs_testing.tables import a_job, a_table, plan_of
@@ -149,10 +149,12 @@ def test_what_is_stored_is_what_core_says_wherever_batches_are_cut(
     layout = layout_of(stage, [PlainColumns()] * len(SOURCES))
     rows = opened(layout, groups)
     plan = SinkPlan(layout=layout, key=KEY, directory=str(directory), scope_directory=None)
-    task = SinkTask(plan, rows.schema.names, "0")
+    stores = Stores(plan, "0")
+    task = SinkTask(stores, rows.schema.names)
     for start in range(0, rows.num_rows, step):
         task.take(rows.slice(start, step))
-    counted = task.finish()
+    task.close()
+    counted = stores.finish()
     found, told = list(read_differences(directory)), told_by_core(stage, groups)
     assert sorted(map(everything, found)) == sorted(map(everything, told))
     assert (counted.stored, digest_text(counted.digest)) == (len(told), digest(told))

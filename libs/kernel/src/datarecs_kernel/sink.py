@@ -3,35 +3,39 @@
 What is wholly equal was told as numbers before; open groups are judged.
 """
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_kernel.counted import Counted
 from datarecs_kernel.judging import Judge, JudgedGroups
 from datarecs_kernel.open_groups import OPEN, WEIGHT, Shape
-from datarecs_kernel.storing import SinkPlan, Stores
+from datarecs_kernel.storing import Stores
 
 
 class SinkTask:
-    """One partition of groups."""
+    """Groups that stand in one shape."""
 
-    def __init__(
-        self, plan: SinkPlan, columns: list[str], attempt: str, shape: Shape | None = None
-    ) -> None:
+    def __init__(self, stores: Stores, columns: Sequence[str], shape: Shape | None = None) -> None:
         """Of rows of these columns; `shape` says how groups stand in them, None as `shape_of`."""
-        self.stores = Stores(plan, attempt)
-        self.judge = Judge(plan.layout, plan.key, columns, self.stores.counted, shape)
-        self.sizes = [f"n{index}" for index in plan.layout.sources]
+        self.stores, layout = stores, stores.layout
+        self.judge = Judge(layout, stores.plan.key, columns, stores.counted, shape)
+        self.sizes = [f"n{index}" for index in layout.sources]
 
     def take(self, batch: pa.RecordBatch) -> None:
+        """Take rows in the columns of `opening`."""
         self.stores.add_values(batch)
         is_open = batch.column(OPEN)
         self._count(batch.select([*self.sizes, WEIGHT]).filter(pc.invert(is_open)))
         self._store(self.judge.add(batch.filter(is_open)))
 
-    def finish(self) -> Counted:
+    def take_open(self, batch: pa.RecordBatch) -> None:
+        """Take rows of groups that are not wholly equal."""
+        self._store(self.judge.add(batch))
+
+    def close(self) -> None:
+        """The last group is complete."""
         self._store(self.judge.finish())
-        return self.stores.finish()
 
     def _store(self, groups: JudgedGroups | None) -> None:
         if groups is not None:

@@ -15,7 +15,7 @@ from datarecs_kernel.forms import FormKind
 from datarecs_kernel.layout import Layout, MeasureLayout, Role
 from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
 from datarecs_kernel.sink import SinkTask
-from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.storing import SinkPlan, Stores
 from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.kept_rows import Judged, in_form, is_plain
 from datarecs_spark.kernel_sql import Connection
@@ -61,11 +61,13 @@ def judged_groups(
     if judging.over_limits() or judging.opened() > most:
         return None
     names, batches = judging.batches()
-    sink = SinkTask(plan, names, attempt)
+    stores = Stores(plan, attempt)
+    sink = SinkTask(stores, names)
     for batch in batches:
         sink.take(batch)
     tallies = [SourceTally(extracted=rows, passed=rows, null_keys=nulls) for rows, nulls in numbers]
-    return Judged(counted=sink.finish(), tallies=tuple(tallies))
+    sink.close()
+    return Judged(counted=stores.finish(), tallies=tuple(tallies))
 
 
 class _Judging:

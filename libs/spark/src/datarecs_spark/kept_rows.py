@@ -20,7 +20,7 @@ from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.layout import Field, Layout, compared_fields
 from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
 from datarecs_kernel.sink import SinkTask
-from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.storing import SinkPlan, Stores
 from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.kernel_sql import connected
 from datarecs_spark.kernel_work import KernelTask, kept_file, quoted, sql_text
@@ -168,11 +168,13 @@ class _Kept:
 
     def judged(self, attempt: str) -> Judged:
         columns = [OPEN, *self.sizes, FIRST, *self.names, *self.copies, WEIGHT]
-        sink = SinkTask(self.plan, columns, attempt)
+        stores = Stores(self.plan, attempt)
+        sink = SinkTask(stores, columns)
         most = min(_BATCH_VALUES // len(columns), int(_BATCH_BYTES / self._row_bytes()))
         for batch in self._opened(columns, max(1, most)):
             sink.take(batch)
-        return Judged(counted=sink.finish(), tallies=tuple(self._tallies()))
+        sink.close()
+        return Judged(counted=stores.finish(), tallies=tuple(self._tallies()))
 
     def _opened(self, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         """Rows of so many at a time."""

@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from datarecs_kernel.sink import SinkTask
-from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.storing import SinkPlan, Stores
 
 SUMMARY = "summary"
 """`what` of the row a task gives."""
@@ -25,10 +25,12 @@ def _step(
     plan: SinkPlan, columns: list[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = SinkTask(plan, columns, attempt_name())
+        stores = Stores(plan, attempt_name())
+        task = SinkTask(stores, columns)
         for batch in batches:
             task.take(batch)
-        counted = task.finish()
+        task.close()
+        counted = stores.finish()
         yield pa.RecordBatch.from_pydict({"what": [SUMMARY], "body": [counted.written()]})
 
     return step

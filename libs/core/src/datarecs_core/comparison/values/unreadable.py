@@ -51,6 +51,13 @@ class MeasureFaults:
         self.unreadable += 1
         self.smallest = raw if self.smallest is None else min(self.smallest, raw)
 
+    def add(self, other: "MeasureFaults") -> None:
+        """Count what was noted of other rows of the same source."""
+        self.unreadable += other.unreadable
+        self.not_finite += other.not_finite
+        known = [each for each in (self.smallest, other.smallest) if each is not None]
+        self.smallest = min(known, default=None)
+
     @property
     def hides_total(self) -> bool:
         return self.unreadable + self.not_finite > 0

@@ -1,0 +1,94 @@
+"""Keys that some source has more than once, found by 64 bits of each key.
+
+A join of keys that occur once is one row a key; a key that repeats would make products, so its rows
+go another way (`rows`). A hash that two keys share only sends more rows that way: nothing is
+decided by it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from datarecs_kernel.database import Connection
+
+Hashes = NDArray[np.uint64]
+MOST_HASHES = 2**25
+"""Held at a time: 256 MiB. More rows are read in several turns, each with its share of hashes."""
+_BATCH_ROWS = 200_000
+_HASH_BITS = 64
+_NONE: Hashes = np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedKeys:
+    """Hashes of the keys that repeat, and the rows of each source whose keys do not."""
+
+    hashes: Hashes
+    single_rows: tuple[int, ...]
+    """Per source."""
+
+
+def repeated_keys(
+    connection: Connection, relations: Sequence[str], keys: Sequence[str], rows: int
+) -> RepeatedKeys:
+    """Read the keys of every relation.
+
+    Args:
+        connection: with the relations.
+        relations: one per source.
+        keys: columns; at least one.
+        rows: of all relations together, about.
+    """
+    turns = -(-max(rows, 1) // MOST_HASHES)
+    bits = (turns - 1).bit_length()
+    parts = [_of_share(connection, relations, keys, (share, bits)) for share in range(2**bits)]
+    return RepeatedKeys(
+        hashes=np.concatenate([part.hashes for part in parts]),
+        single_rows=tuple(map(sum, zip(*(part.single_rows for part in parts), strict=True))),
+    )
+
+
+def _of_share(
+    connection: Connection, relations: Sequence[str], keys: Sequence[str], share: tuple[int, int]
+) -> RepeatedKeys:
+    read = [_sorted_hashes(connection, each, keys, share) for each in relations]
+    repeated = reduce(np.union1d, (each[1:][each[1:] == each[:-1]] for each in read), _NONE)
+    return RepeatedKeys(
+        hashes=repeated, single_rows=tuple(len(each) - _count(each, repeated) for each in read)
+    )
+
+
+def _sorted_hashes(
+    connection: Connection, relation: str, keys: Sequence[str], share: tuple[int, int]
+) -> Hashes:
+    at, bits = share
+    hashed = key_hash(keys)
+    where = f" WHERE {hashed} >> {_HASH_BITS - bits} = {at}" if bits else ""
+    rows = connection.sql(f"SELECT {hashed} AS h FROM {relation}{where}")  # noqa: S608 - made of this package's names
+    hashes = [batch.column(0).to_numpy() for batch in rows.to_arrow_reader(_BATCH_ROWS)]
+    found: Hashes = np.concatenate([_NONE, *hashes])
+    found.sort()
+    return found
+
+
+def _count(sorted_hashes: Hashes, wanted: Hashes) -> int:
+    """How many of them are wanted."""
+    first = np.searchsorted(sorted_hashes, wanted, side="left")
+    last = np.searchsorted(sorted_hashes, wanted, side="right")
+    return int((last - first).sum())
+
+
+def key_hash(keys: Sequence[str]) -> str:
+    """SQL: 64 bits of a key, equal for equal keys."""
+    return f"hash({', '.join(keys)})"
+
+
+def register_hashes(connection: Connection, name: str, hashes: Hashes) -> None:
+    """A table of them with the one column `h`."""
+    connection.register(f"{name}_array", pa.table({"h": hashes}))
+    connection.execute(f"CREATE TEMP TABLE {name} AS FROM {name}_array")
+    connection.unregister(f"{name}_array")

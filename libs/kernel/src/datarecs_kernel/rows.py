@@ -1,0 +1,322 @@
+"""Row stages: which groups differ, by full joins of keys that occur once and by counted tuples of
+all others.
+
+Every group of unique keys is one row of the join, with the columns of each source beside each
+other; rows whose compared values are all not distinct are only counted. Rows of a key that repeats
+are counted per (key, tuple) and source, so that duplicates never make a product. What differs is
+streamed to the judge; nothing is held per differing row.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datarecs_core.jobs.vocabulary import DuplicatePolicy, NanRule, NullKeys
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.database import Connection
+from datarecs_kernel.forms import Form, FormKind
+from datarecs_kernel.layout import Field, Layout, compared_fields, compared_measures
+from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT, Shape
+from datarecs_kernel.repeated_keys import RepeatedKeys, key_hash, register_hashes, repeated_keys
+from datarecs_kernel.sink import SinkTask
+from datarecs_kernel.storing import SinkPlan, Stores
+
+_BATCH_VALUES = 1_200_000
+"""That are judged at a time: of many rows, or of few with many columns."""
+_BATCH_BYTES = 2**26
+"""Of their texts, about."""
+_SAMPLE_ROWS = 10_000
+_SIZES = {
+    FormKind.TEXT: "strlen",
+    FormKind.JSON: "strlen",
+    FormKind.NUMBER: "strlen",
+    FormKind.BINARY: "octet_length",
+}
+_REPEATED = "repeated_keys"
+
+
+class CountsDisagreeError(RuntimeError):
+    """Sources disagree on how many groups are equal in all of them: a defect of the kernel."""
+
+
+def compare_rows(
+    connection: Connection, plan: SinkPlan, relations: Sequence[str], attempt: str
+) -> Counted:
+    """Compare a stage that pairs rows.
+
+    Args:
+        connection: with the relations.
+        plan: of the stage.
+        relations: one per source, in the columns of the layout.
+        attempt: names the files that are written.
+
+    Raises:
+        duckdb.Error: a relation cannot be read, or memory and disk do not hold the work.
+    """
+    return _Rows(connection, plan, relations).compared(attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One source: what the kernel compares of it."""
+
+    index: int
+    relation: str
+    """In parentheses where it is a query."""
+
+
+class _Rows:
+    def __init__(self, connection: Connection, plan: SinkPlan, relations: Sequence[str]) -> None:
+        self.connection, self.plan, self.layout = connection, plan, plan.layout
+        self.keys = list(self.layout.key_names)
+        self.relations = [self._without_excluded(each) for each in relations]
+
+    def _without_excluded(self, relation: str) -> str:
+        if self.layout.stage.null_keys is not NullKeys.EXCLUDE or not self.keys:
+            return relation
+        return f"(FROM {relation} WHERE NOT {null_key(self.layout.keys)})"
+
+    def compared(self, attempt: str) -> Counted:
+        stores = Stores(self.plan, attempt)
+        rows = [self._count(each) for each in self.relations]
+        if not self.keys:
+            self._judge_tuples(stores, self.relations)
+            return stores.finish()
+        repeated = repeated_keys(self.connection, self.relations, self.keys, sum(rows))
+        single, several = self.relations, []
+        if len(repeated.hashes):
+            register_hashes(self.connection, _REPEATED, repeated.hashes)
+            single = [self._joined(each, "ANTI") for each in self.relations]
+            several = [self._joined(each, "SEMI") for each in self.relations]
+        self._judge_single(stores, single, repeated)
+        if several:
+            self._judge_tuples(stores, several)
+        return stores.finish()
+
+    def _count(self, relation: str) -> int:
+        ((rows,),) = self.connection.execute(f"SELECT count(*) FROM {relation}").fetchall()  # noqa: S608 - made of this package's names
+        return int(rows)
+
+    def _joined(self, relation: str, kind: str) -> str:
+        hashed = key_hash([f"r.{key}" for key in self.keys])
+        return f"(SELECT r.* FROM {relation} r {kind} JOIN {_REPEATED} t ON {hashed} = t.h)"  # noqa: S608 - made of this package's names
+
+    def _judge_single(
+        self, stores: Stores, relations: Sequence[str], keys: RepeatedKeys
+    ) -> None:
+        """Groups of one row per source: those that differ one by one, all others as a number."""
+        wide = WideGroups(self.layout, relations)
+        sink = SinkTask(stores, wide.columns, Shape.WIDE)
+        opened = [0 for _ in relations]
+        for batch in self._batches(wide.query, len(wide.columns)):
+            for at in self.layout.sources:
+                opened[at] += pc.sum(batch.column(f"n{at}")).as_py() or 0
+            sink.take_open(batch)
+        sink.close()
+        equal = {rows - of_open for rows, of_open in zip(keys.single_rows, opened, strict=True)}
+        if len(equal) != 1:
+            raise CountsDisagreeError(f"sources have {sorted(equal)} rows in equal groups")
+        stores.add_equal([1] * len(relations), equal.pop())
+
+    def _judge_tuples(self, stores: Stores, relations: Sequence[str]) -> None:
+        """Groups of any number of rows."""
+        tuples = Tuples(self.layout, relations)
+        for statement in tuples.statements:
+            self.connection.execute(statement)
+        sink = SinkTask(stores, tuples.columns, Shape.TUPLES)
+        for batch in self._batches(tuples.query, len(tuples.columns)):
+            sink.take(batch)
+        sink.close()
+
+    def _batches(self, query: str, columns: int) -> Iterator[pa.RecordBatch]:
+        most = min(_BATCH_VALUES // columns, int(_BATCH_BYTES / self._row_bytes()))
+        yield from self.connection.sql(query).to_arrow_reader(max(1, most))
+
+    def _row_bytes(self) -> float:
+        """Of the texts of a row of all sources, by the first rows of each; at least 1."""
+        sizes = [
+            f"coalesce(avg({_SIZES[field.form.kind]}({field.name})), 0)"
+            for field in self.layout.fields
+            if field.form.kind in _SIZES
+        ]
+        if not sizes:
+            return 1.0
+        average = " + ".join(sizes)
+        found = 0.0
+        for relation in self.relations:
+            sample = f"(FROM {relation} LIMIT {_SAMPLE_ROWS})"
+            ((size,),) = self.connection.execute(f"SELECT {average} FROM {sample}").fetchall()  # noqa: S608 - made of this package's names
+            found += float(size)
+        return max(1.0, found)
+
+
+class WideGroups:
+    """Groups of unique keys that differ, a column per measure and source."""
+
+    def __init__(self, layout: Layout, relations: Sequence[str]) -> None:
+        self.layout = layout
+        self.keys = list(layout.key_names)
+        self._relations = relations
+        self._measures = [(each, field) for each, field in compared_measures(layout)]
+
+    @property
+    def columns(self) -> list[str]:
+        """Of the query."""
+        sizes = [f"n{at}" for at in self.layout.sources]
+        values = [name for at in self.layout.sources for _, name in self._values(at)]
+        return [*self.keys, *sizes, *values, *(f"d{each.index}" for each, _ in self._measures)]
+
+    @property
+    def query(self) -> str:
+        """Of groups that some source lacks, or in which a measure differs."""
+        sizes = [f"coalesce(n{at}, 0) AS n{at}" for at in self.layout.sources]
+        names = [name for at in self.layout.sources for _, name in self._values(at)]
+        differ = {f"d{each.index}": self._differs(each.index, field) for each, field in self._measures}
+        differing = [f"{sql} AS {name}" for name, sql in differ.items()]
+        inner = f"SELECT {', '.join([*self.keys, *sizes, *names, *differing])} FROM ({self._joined()})"  # noqa: S608 - made of this package's names
+        lacking = [f"n{at} = 0" for at in self.layout.sources]
+        is_open = " OR ".join([*lacking, *differ])
+        if len(self.layout.compared) < len(self.layout.measures):
+            is_open = "TRUE"  # something of every group is not comparable
+        return f"SELECT {', '.join(self.columns)} FROM ({inner}) WHERE {is_open}"  # noqa: S608 - as above
+
+    def _values(self, at: int) -> Iterator[tuple[str, str]]:
+        """Column of a source's relation, and what it is called beside the other sources'."""
+        for measure, field in self._measures:
+            yield field.name, f"v{measure.index}_{at}"
+            if field.may_be_invalid:
+                yield field.payload, f"x{measure.index}_{at}"
+            if field.changes:
+                yield field.raw, f"r{measure.index}_{at}"
+
+    def _source(self, at: int) -> str:
+        values = [f"{column} AS {name}" for column, name in self._values(at)]
+        return f"SELECT {', '.join([*self.keys, f'1::BIGINT AS n{at}', *values])} FROM {self._relations[at]}"  # noqa: S608 - as above
+
+    def _joined(self) -> str:
+        first, *others = self.layout.sources
+        joined, names = self._source(first), [f"n{first}", *(name for _, name in self._values(first))]
+        on = " AND ".join(f"l.{key} IS NOT DISTINCT FROM r.{key}" for key in self.keys)
+        keys = [f"coalesce(l.{key}, r.{key}) AS {key}" for key in self.keys]
+        for at in others:
+            own = [f"n{at}", *(name for _, name in self._values(at))]
+            joined = f"SELECT {', '.join([*keys, *names, *own])} FROM ({joined}) l FULL JOIN ({self._source(at)}) r ON {on}"  # noqa: S608 - as above
+            names += own
+        return joined
+
+    def _differs(self, index: int, field: Field) -> str:
+        first, *others = self.layout.sources
+        pairs = [f"v{index}_{first} IS DISTINCT FROM v{index}_{at}" for at in others]
+        if field.may_be_invalid:
+            pairs += [f"x{index}_{first} IS DISTINCT FROM x{index}_{at}" for at in others]
+        measure = next(each for each, _ in self._measures if each.index == index)
+        if measure.plan.rules.nan is NanRule.UNEQUAL:
+            pairs.append(is_nan(field.form, f"v{index}_{first}"))
+        return f"({' OR '.join(pairs)})"
+
+
+class Tuples:
+    """Groups of several rows: their tuples with copies per source, equal groups as numbers."""
+
+    columns: Sequence[str]
+
+    def __init__(self, layout: Layout, relations: Sequence[str]) -> None:
+        self.layout, self._relations = layout, relations
+        self.keys = list(layout.key_names)
+        fields = compared_fields(layout)
+        self._names = [*self.keys, *(label for each in fields for label, _ in each.columns)]
+        self._before = [label for each in fields if each.changes for label in (each.raw, each.raw_order)]
+        self._copies = [f"c{at}" for at in layout.sources]
+        self._sizes = [f"n{at}" for at in layout.sources]
+        self.columns = [OPEN, *self._sizes, FIRST, *self._names, *self._copies, WEIGHT]
+
+    @property
+    def statements(self) -> list[str]:
+        """What makes the tables that the query reads."""
+        return [
+            f"CREATE OR REPLACE TEMP TABLE tuples AS {self._tuples()}",
+            f"CREATE OR REPLACE TEMP TABLE groups AS {self._groups()}",
+        ]
+
+    @property
+    def query(self) -> str:
+        """Tuples of open groups, group by group, and a row per number of rows of equal groups."""
+        sizes = ", ".join(self._sizes)
+        order = ", ".join((OPEN, *self.keys, f"{FIRST} DESC"))
+        return (
+            f"SELECT {', '.join(self.columns)} FROM (SELECT tuples.*, {OPEN}, {sizes},"  # noqa: S608 - made of this module's names
+            f" tuples.rowid = start AS {FIRST}, 1::BIGINT AS {WEIGHT}"
+            f" FROM tuples JOIN groups ON {self._alike('tuples', 'groups')} WHERE {OPEN}"
+            f" UNION ALL BY NAME SELECT {OPEN}, {sizes}, count(*) AS {WEIGHT}"
+            f" FROM groups WHERE NOT {OPEN} GROUP BY ALL) ORDER BY {order}"
+        )
+
+    def _tuples(self) -> str:
+        names = ", ".join(self._names)
+        rows = " UNION ALL ".join(
+            f"SELECT {at} AS s{', ' if names else ''}{names} FROM {relation}"  # noqa: S608 - as above
+            for at, relation in enumerate(self._relations)
+        )
+        copies = [f"count(*) FILTER (WHERE s = {at}) AS c{at}" for at in self.layout.sources]
+        by = f" GROUP BY {names}" if names else ""
+        return f"SELECT {', '.join([*self._names, *copies])} FROM ({rows}){by}"  # noqa: S608 - as above
+
+    def _groups(self) -> str:
+        """Rows per source, the first tuple, and whether some tuple is not in every source alike."""
+        sizes = [f"CAST(sum(c{at}) AS BIGINT) AS n{at}" for at in self.layout.sources]
+        if not self._before:
+            return self._grouped("tuples", [*sizes, f"{self._is_open()} AS {OPEN}", "min(rowid) AS start"])
+        # Values that were equal only before their rules, or only after them, are several tuples.
+        first = self._grouped("tuples", [*sizes, "min(rowid) AS start"])
+        values = ", ".join(name for name in self._names if name not in self._before)
+        summed = ", ".join(f"sum(c{at}) AS c{at}" for at in self.layout.sources)
+        alike = f"(SELECT {values}, {summed} FROM tuples GROUP BY {values})"  # noqa: S608 - as above
+        opened = self._grouped(alike, [f"{self._is_open()} AS {OPEN}"])
+        return f"SELECT f.*, o.{OPEN} FROM ({first}) f JOIN ({opened}) o ON {self._alike('f', 'o')}"  # noqa: S608 - as above
+
+    def _grouped(self, rows: str, columns: Sequence[str]) -> str:
+        by = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        return f"SELECT {', '.join([*self.keys, *columns])} FROM {rows}{by}"  # noqa: S608 - as above
+
+    def _is_open(self) -> str:
+        stage = self.layout.stage
+        if len(self.layout.compared) < len(self.layout.measures):
+            return "bool_or(TRUE)"
+        unequal = [f"bool_or(c{at} <> c0)" for at in self.layout.sources[1:]]
+        unequal += [
+            f"bool_or({is_nan(field.form, field.name)})"
+            for measure, field in compared_measures(self.layout)
+            if measure.plan.rules.nan is NanRule.UNEQUAL
+        ]
+        if stage.duplicates is DuplicatePolicy.ERROR:
+            # Keys that occur several times are named, so none of them is told as a number.
+            unequal += [f"sum(c{at}) > 1" for at in self.layout.sources]
+        return f"({' OR '.join(unequal)})"
+
+    def _alike(self, one: str, other: str) -> str:
+        pairs = [f"{one}.{key} IS NOT DISTINCT FROM {other}.{key}" for key in self.keys]
+        return " AND ".join(pairs) or "TRUE"
+
+
+def null_key(keys: Sequence[Field]) -> str:
+    """SQL: some part of the key is NULL; an INVALID part is not."""
+    parts = [
+        f"({field.name} IS NULL AND {field.payload} IS NULL)"
+        if field.may_be_invalid
+        else f"{field.name} IS NULL"
+        for field in keys
+    ]
+    return f"({' OR '.join(parts)})" if parts else "FALSE"
+
+
+def is_nan(form: Form, value: str) -> str:
+    """SQL: the value is a NaN; never NULL."""
+    match form.kind:
+        case FormKind.DOUBLE:
+            return f"coalesce(isnan({value}), FALSE)"
+        case FormKind.NUMBER:
+            return f"coalesce({value} = 'NaN', FALSE)"
+        case _:
+            return "FALSE"

@@ -1,0 +1,115 @@
+"""One stage, or one part of its groups, from relations to numbers: what every feeder calls."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from datarecs_core.comparison.values.unreadable import MeasureFaults
+from datarecs_core.values import EXACT
+from datarecs_kernel.counted import Counted, read_counted
+from datarecs_kernel.database import Connection
+from datarecs_kernel.groups import compare_groups
+from datarecs_kernel.rows import compare_rows
+from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.tallies import SourceTally, tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageAnswer:
+    """What the kernel counted; differences lie in the files that `counted` names."""
+
+    counted: Counted
+    tallies: tuple[SourceTally, ...]
+    """Per source."""
+
+    def add(self, other: "StageAnswer") -> None:
+        """Add the numbers of other groups of the same stage."""
+        self.counted.add(other.counted)
+        for mine, its in zip(self.tallies, other.tallies, strict=True):
+            _add_tally(mine, its)
+
+    def written(self) -> str:
+        """As JSON, without the rows that were read before any condition."""
+        return json.dumps([self.counted.written(), [_tally_values(each) for each in self.tallies]])
+
+
+def compare_stage(
+    connection: Connection, plan: SinkPlan, relations: Sequence[str], attempt: str
+) -> StageAnswer:
+    """Compare the groups of these relations.
+
+    Args:
+        connection: with the relations.
+        plan: of the stage.
+        relations: one per source, in the columns of the layout's rows; they hold whole groups.
+        attempt: names the files that are written.
+
+    Raises:
+        duckdb.Error: a relation cannot be read, or memory and disk do not hold the work.
+    """
+    layout = plan.layout
+    tallies = tuple(
+        tally(connection, layout, index, relation) for index, relation in enumerate(relations)
+    )
+    compare = compare_rows if layout.pairs_rows else compare_groups
+    return StageAnswer(
+        counted=compare(connection, plan, relations, attempt),
+        tallies=tallies,
+    )
+
+
+def read_answer(written: str) -> StageAnswer:
+    """What `StageAnswer.written` wrote."""
+    counted, tallies = json.loads(written)
+    return StageAnswer(
+        counted=read_counted(counted, len(tallies)),
+        tallies=tuple(_tally_of(*each) for each in tallies),
+    )
+
+
+def _tally_values(tally: SourceTally) -> list[object]:
+    totals = [[at, str(total)] for at, total in tally.totals.items()]
+    faults = [
+        [at, each.unreadable, each.not_finite, None if each.smallest is None else each.smallest.hex()]
+        for at, each in tally.faults.items()
+    ]
+    return [tally.passed, tally.null_keys, tally.invalid, tally.ambiguous, totals, faults]
+
+
+def _tally_of(
+    passed: int,
+    null_keys: int,
+    invalid: int,
+    ambiguous: int,
+    *measures: Sequence[Sequence[object]],
+) -> SourceTally:
+    totals, faults = measures
+    return SourceTally(
+        extracted=passed,
+        passed=passed,
+        null_keys=null_keys,
+        invalid=invalid,
+        ambiguous=ambiguous,
+        totals={int(str(at)): Decimal(str(total)) for at, total in totals},
+        faults={
+            int(str(at)): MeasureFaults(
+                unreadable=int(str(unreadable)),
+                not_finite=int(str(not_finite)),
+                smallest=None if smallest is None else bytes.fromhex(str(smallest)),
+            )
+            for at, unreadable, not_finite, smallest in faults
+        },
+    )
+
+
+def _add_tally(mine: SourceTally, its: SourceTally) -> None:
+    mine.extracted += its.extracted
+    mine.passed += its.passed
+    mine.null_keys += its.null_keys
+    mine.invalid += its.invalid
+    mine.ambiguous += its.ambiguous
+    for measure, total in its.totals.items():
+        mine.totals[measure] = EXACT.add(mine.totals.get(measure, Decimal(0)), total)
+    for measure, faults in its.faults.items():
+        mine.faults.setdefault(measure, MeasureFaults()).add(faults)

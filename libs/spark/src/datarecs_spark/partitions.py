@@ -1,0 +1,122 @@
+"""The kernel over Spark's partitions: Spark reads and prepares, every task compares whole groups.
+
+Rows of one key of all sources meet in one partition, whose task puts them into the kernel's
+database and compares them there; numbers come back, differences lie in the task's own files.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from shutil import rmtree
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from datarecs_kernel.database import Connection, Resources, check_disk, connected
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.stages import StageAnswer, compare_stage, read_answer
+from datarecs_kernel.storing import SinkPlan
+from datarecs_spark.fingerprints import bucket
+from datarecs_spark.prepare import AMBIGUOUS, SOURCE
+from datarecs_spark.sinking import attempt_name
+
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_ARROW = {
+    "BIGINT": pa.int64(),
+    "INT": pa.int32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "BINARY": pa.binary(),
+}
+Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWork:
+    """What every task needs to know; travels in a closure."""
+
+    sink: SinkPlan
+    resources: Resources
+    """Of one task; the directory is shared, below it every attempt has its own."""
+
+
+def compare_partitions(rows: DataFrame, work: PartitionWork, partitions: int) -> StageAnswer:
+    """Compare prepared and united rows of all sources.
+
+    Args:
+        rows: as `prepare` makes them, within their limits.
+        work: of every task.
+        partitions: into which the rows are cut.
+
+    Raises:
+        PySparkException: a task failed.
+    """
+    layout = work.sink.layout
+    if layout.hashed is not None:
+        together = [F.expr(bucket(layout.hashed.keys, work.sink.key))]
+    else:
+        together = [F.col(each) for each in layout.key_names]
+    spread = rows.repartition(partitions, *together) if together else rows.repartition(1)
+    first, *others = (
+        read_answer(row["body"]) for row in spread.mapInArrow(_step(work), "body STRING").collect()
+    )
+    for each in others:
+        first.add(each)
+    return first
+
+
+def _step(work: PartitionWork) -> Step:
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt = attempt_name()
+        directory = Path(work.resources.directory) / attempt
+        directory.mkdir(parents=True)
+        try:
+            with connected(replace(work.resources, directory=str(directory))) as connection:
+                relations = _relations(connection, work.sink.layout, batches)
+                answer = compare_stage(connection, work.sink, relations, attempt)
+        except duckdb.Error as failure:
+            check_disk(failure)
+            raise
+        finally:
+            rmtree(directory, ignore_errors=True)
+        yield pa.RecordBatch.from_pydict({"body": [answer.written()]})
+
+    return step
+
+
+def _relations(
+    connection: Connection, layout: Layout, batches: Iterable[pa.RecordBatch]
+) -> list[str]:
+    """All rows of the partition in one table, and of each source as part of it."""
+    incoming = pa.RecordBatchReader.from_batches(
+        _schema(layout), (each.cast(_schema(layout)) for each in batches)
+    )
+    connection.register("incoming", incoming)
+    connection.execute("CREATE TEMP TABLE rows AS FROM incoming")
+    connection.unregister("incoming")
+    return [
+        f"(SELECT * EXCLUDE ({SOURCE}) FROM rows WHERE {SOURCE} = {index})"  # noqa: S608 - made of this package's names
+        for index in layout.sources
+    ]
+
+
+def _schema(layout: Layout) -> pa.Schema:
+    columns = chain.from_iterable(each.columns for each in layout.of_rows.fields)
+    return pa.schema(
+        [
+            (SOURCE, pa.int32()),
+            *((label, _arrow_type(kind)) for label, kind in columns),
+            (AMBIGUOUS, pa.int32()),
+        ]
+    )
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    """Of a column of a field, by its type in SQL."""
+    found = _DECIMAL.fullmatch(kind)
+    return _ARROW[kind] if found is None else pa.decimal128(int(found[1]), int(found[2]))

@@ -1,0 +1,150 @@
+"""The kernel as an engine of its own: rows that core prepares, compared by DuckDB, without Spark."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow.parquet as pq
+
+from datarecs_application.ports.comparing import Engine, Explanation, Progress
+from datarecs_core.comparison.oracle.grouping import Outside, Rows
+from datarecs_core.comparison.oracle.reference import compare_stage as oracle_stage
+from datarecs_core.comparison.planning.confirming import counted_looks, rows_that_count
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.scan import Pin, Scan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import Difference, StageResults
+from datarecs_core.comparison.values.canonical import encode_tuple
+from datarecs_kernel.database import Resources, connected
+from datarecs_kernel.decoding import cell
+from datarecs_kernel.layout import Layout, check_covered
+from datarecs_kernel.results import stage_results
+from datarecs_kernel.stages import StageAnswer, compare_stage
+from datarecs_kernel.stored import read_differences
+from datarecs_kernel.storing import SinkPlan
+from datarecs_testing.relations import relations_of, rows_layout
+from datarecs_testing.tables import Table
+
+_MEMORY = 2**28
+Read = Callable[[Scan], Rows]
+
+
+class KernelEngine:
+    """Port Engine over relations of plain rows; `$raw` spellings of keys are left out.
+
+    Args:
+        read: plain rows of a scan.
+        directory: for differences, scopes and what spills.
+    """
+
+    def __init__(self, read: Read, directory: Path) -> None:
+        self._read, self._directory = read, directory
+        self._numbers = count()
+        self._differing: dict[str, list[frozenset[bytes]]] = {}
+
+    def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
+        check_covered(plan)
+        outside = Outside(
+            key=COMPARE_KEY,
+            zones={name: ZoneInfo(name) for name in plan.zones},
+            scopes={name: passes[-1] for name, passes in self._differing.items()},
+        )
+        rows = self._rows(plan, outside)
+        sink = self._sink(rows_layout(plan, rows))
+        answer = self._answer(sink, rows, outside)
+        for scan, tally in zip(plan.scans, answer.tallies, strict=True):
+            tally.extracted = len(rows[scan.index]) if rows else tally.passed
+        before = self._differing.get(plan.name, [])[: len(plan.looks)]
+        self._differing[plan.name] = [*before, _keys(sink, answer.counted.scope_parts)]
+        results = stage_results(sink.layout, answer.counted, answer.tallies, sink.directory)
+        if plan.seal_rows:
+            sealed = oracle_stage(plan, rows, outside).results.digests
+            results = replace(results, digests=sealed)
+        progress(Progress(stage=plan.name, row_count=sum(map(len, rows))))
+        return replace(results, strategy=plan.strategy)
+
+    def differing(self, stage: str, most: int) -> None:
+        """None: all rows are in memory."""
+
+    def explain(self, plan: StagePlan) -> Explanation:
+        return Explanation(stage=plan.name, text="kernel")
+
+    def differences(self, results: StageResults) -> Sequence[Difference]:
+        """The stored differences of a stage that has run."""
+        return tuple(read_differences(Path(str(results.differences.location))))
+
+    def _rows(self, plan: StagePlan, outside: Outside) -> list[Rows]:
+        if plan.catalogue is not None:
+            return []
+        if not plan.looks:
+            return [self._read(scan) for scan in plan.scans]
+        looks = [[list(self._read(scan)) for scan in scans] for scans in counted_looks(plan)]
+        before = self._differing[plan.name][: len(plan.looks)]
+        return [*rows_that_count(plan, looks, before, outside)]
+
+    def _sink(self, layout: Layout) -> SinkPlan:
+        place = self._directory / f"{next(self._numbers)}"
+        for name in ("parts", "scope", "spill"):
+            (place / name).mkdir(parents=True)
+        return SinkPlan(
+            layout=layout,
+            key=COMPARE_KEY,
+            directory=str(place / "parts"),
+            scope_directory=str(place / "scope"),
+        )
+
+    def _answer(self, sink: SinkPlan, rows: Sequence[Rows], outside: Outside) -> StageAnswer:
+        spill = Path(sink.directory).parent / "spill"
+        resources = Resources(
+            directory=str(spill), threads=1, memory_bytes=_MEMORY, spill_bytes=_MEMORY
+        )
+        with ExitStack() as opened:
+            connection = opened.enter_context(connected(resources))
+            relations = relations_of(connection, sink.layout, rows, outside)
+            return compare_stage(connection, sink, relations, "test")
+
+
+def _keys(sink: SinkPlan, parts: Sequence[str]) -> frozenset[bytes]:
+    """Encoded keys of the groups that differed."""
+    found = set()
+    for part in parts:
+        for row in pq.read_table(Path(str(sink.scope_directory)) / part).to_pylist():
+            values = [
+                cell(each.form, row[each.name], row.get(each.payload)) for each in sink.layout.keys
+            ]
+            found.add(encode_tuple(values))
+    return frozenset(found)
+
+
+class KernelBench:
+    """LookingBench over the kernel.
+
+    Args:
+        directory: of a test.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._numbers = directory, count()
+        self._later: dict[Pin, Table] = {}
+
+    def prepare(
+        self, plan: ComparisonPlan, tables: Sequence[Table]
+    ) -> tuple[Engine, ComparisonPlan]:
+        def read(scan: Scan) -> Rows:
+            return self._later.get(scan.pin, tables[scan.index]).delivered(scan)
+
+        return KernelEngine(read, self._directory / str(next(self._numbers))), plan
+
+    def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
+        look = f"look-{len(self._later)}:"
+        pins = [replace(table.pin, root=look) for table in tables]
+        self._later |= dict(zip(pins, tables, strict=True))
+        return tuple(replace(scan, pin=pin) for scan, pin in zip(plan.scans, pins, strict=True))
+
+    def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
+        if not isinstance(engine, KernelEngine):
+            raise TypeError("of another bench")
+        return engine.differences(results)

@@ -20,17 +20,20 @@ from time import perf_counter
 
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.results.results import StageResults
+from datarecs_core.jobs.definition import GIB
 from datarecs_testing.figures import machine, replace_part
 from datarecs_testing.row_matrix.checks import faults_of
 from datarecs_testing.row_matrix.combinations import Combination, all_combinations
 from datarecs_testing.row_matrix.comparing import compare_data
 from datarecs_testing.row_matrix.files import Data, write_data
 from datarecs_testing.row_matrix.truth import truth_of
-from tests.bench.compare import started, versions
-from tests.bench.memory import held_kb, tree
+from tests.bench.compare import start_spark
+from tests.bench.contest import versions
+from tests.bench.memory import process_tree, tree_bytes
 
 SAMPLE_EVERY_S = 0.1
-_KB_OF_GIB = 1024**2
+MEMORY_BYTES = 2 * GIB
+"""Of a run; half of it is the heap."""
 _ERROR_CHARACTERS = 300
 Answer = tuple[StagePlan, StageResults]
 
@@ -42,7 +45,7 @@ class Attempt:
     answer: Answer | None
     error: str
     seconds: float
-    peak_kb: int
+    peak_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,28 +80,29 @@ class Comparer:
     def compare(self, data: Data) -> Attempt:
         """The answer; after an error the process is replaced."""
         process, connection = self._started()
-        connection.send(data)
+        with suppress(BrokenPipeError):
+            connection.send(data)
         began, peak = perf_counter(), 0
         while not connection.poll(SAMPLE_EVERY_S):
-            peak = max(peak, sum(held_kb(each) for each in tree(process.pid or 0)))
+            peak = max(peak, tree_bytes(process.pid or 0))
             if perf_counter() - began > self.limit_s:
                 self.end()
                 error = f"no answer within {self.limit_s:.0f} s"
-                return Attempt(answer=None, error=error, seconds=self.limit_s, peak_kb=peak)
+                return Attempt(answer=None, error=error, seconds=self.limit_s, peak_bytes=peak)
         seconds = perf_counter() - began
         try:
             answer = connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             answer = "the process ended"
         if isinstance(answer, str):
             self.end()
-            return Attempt(answer=None, error=answer, seconds=seconds, peak_kb=peak)
-        return Attempt(answer=answer, error="", seconds=seconds, peak_kb=peak)
+            return Attempt(answer=None, error=answer, seconds=seconds, peak_bytes=peak)
+        return Attempt(answer=answer, error="", seconds=seconds, peak_bytes=peak)
 
     def end(self) -> None:
         """Kill the process and everything below it; safe to repeat."""
         if self._process is not None and self._process.pid is not None:
-            for pid in list(tree(self._process.pid)):
+            for pid in list(process_tree(self._process.pid)):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._process.join()
@@ -120,7 +124,7 @@ class Comparer:
 def answer_questions(connection: Connection, folder: Path) -> None:
     """What the process does: one answer or one error for every question."""
     folder.mkdir()
-    runtime = started(folder)
+    runtime = start_spark(folder, MEMORY_BYTES)
     connection.send("ready")
     while True:
         data = connection.recv()
@@ -174,7 +178,7 @@ def page_of(lines: Sequence[Line], rows: int, load_before: float) -> str:
 
 
 def _gib(line: Line) -> float:
-    return line.attempt.peak_kb / _KB_OF_GIB
+    return line.attempt.peak_bytes / GIB
 
 
 def main() -> int:

@@ -224,6 +224,7 @@ def read_parquet(paths: Sequence[Path]) -> str:
 @contextmanager
 def limited_duckdb(case: Case, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute("SET preserve_insertion_order = false")
         connection.execute(f"SET memory_limit = '{limits.memory_bytes // 2**20}MiB'")
         connection.execute(f"SET temp_directory = '{case.out.parent}/duckdb'")

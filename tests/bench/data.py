@@ -220,6 +220,7 @@ def generate(folder: Path, data: Data) -> Case:
     """Write the files of every source to `<folder>/source-<number>/part-<number>.parquet`."""
     files = []
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(f"SET temp_directory = '{folder}/spill'")
         for source in range(data.sources):
             parts = FILES if source == 0 and not data.is_plain else 1

@@ -27,9 +27,9 @@ from datarecs_core.comparison.planning.tolerance import (
 )
 from datarecs_core.jobs.vocabulary import Bound, Combine, CompareTo, NanRule, ToleranceBase
 from datarecs_core.values import EXACT
-from datarecs_kernel.exact_amounts import Amounts, amounts_of
 from datarecs_kernel.columns import Flags, Numbers, Values, flags_of
 from datarecs_kernel.differing import NOBODY, changes_of, largest_change
+from datarecs_kernel.exact_amounts import Amounts, amounts_of
 from datarecs_kernel.float32 import nearest_float32
 from datarecs_kernel.forms import MICROS_DIGITS, Form, FormKind
 from datarecs_kernel.whole_units import (

@@ -16,10 +16,10 @@ from datarecs_core.comparison.planning.plan import MIN_SOURCES_FOR_ODD, PRESENCE
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.jobs.vocabulary import StageType
 from datarecs_core.values import EXACT
-from datarecs_kernel.exact_amounts import amounts_of
 from datarecs_kernel.columns import Flags, Numbers, Values
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.differing import NOBODY, Differences, RowCounts, kinds_of, no_sizes
+from datarecs_kernel.exact_amounts import amounts_of
 from datarecs_kernel.forms import Form
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.measures import MeasureJudge, Places

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from datarecs_core.comparison.results.differences import masked
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_kernel.agreeing import Agreement, Judgements, has_invalid, has_nulls
-from datarecs_kernel.exact_amounts import Amounts, amounts_of
 from datarecs_kernel.columns import Flags, Numbers, Runs, Values, distinct, flags_of
 from datarecs_kernel.counted import MeasureTally
 from datarecs_kernel.decoding import lossless_texts, texts
@@ -35,6 +34,7 @@ from datarecs_kernel.differing import (
     percent_texts,
     size_key_texts,
 )
+from datarecs_kernel.exact_amounts import Amounts, amounts_of
 from datarecs_kernel.forms import FormKind
 from datarecs_kernel.layout import Layout, MeasureLayout
 from datarecs_kernel.open_groups import Shape

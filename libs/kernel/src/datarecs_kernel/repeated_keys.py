@@ -68,7 +68,7 @@ def _sorted_hashes(
     at, bits = share
     hashed = key_hash(keys)
     where = f" WHERE {hashed} >> {_HASH_BITS - bits} = {at}" if bits else ""
-    rows = connection.sql(f"SELECT {hashed} AS h FROM {relation}{where}")  # noqa: S608 - made of this package's names
+    rows = connection.sql(f"SELECT {hashed} AS h FROM {relation}{where}")
     hashes = [batch.column(0).to_numpy() for batch in rows.to_arrow_reader(_BATCH_ROWS)]
     found: Hashes = np.concatenate([_NONE, *hashes])
     found.sort()

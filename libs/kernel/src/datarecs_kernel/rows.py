@@ -1,5 +1,4 @@
-"""Row stages: which groups differ, by full joins of keys that occur once and by counted tuples of
-all others.
+"""Row stages: full joins of keys that occur once in every source, counted tuples of all others.
 
 Every group of unique keys is one row of the join, with the columns of each source beside each
 other; rows whose compared values are all not distinct are only counted. Rows of a key that repeats
@@ -8,7 +7,6 @@ streamed to the judge; nothing is held per differing row.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +15,7 @@ from datarecs_core.jobs.vocabulary import DuplicatePolicy, NanRule, NullKeys
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.database import Connection
 from datarecs_kernel.forms import Form, FormKind
-from datarecs_kernel.layout import Field, Layout, compared_fields, compared_measures
+from datarecs_kernel.layout import Field, Layout, MeasureLayout, compared_fields, compared_measures
 from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT, Shape
 from datarecs_kernel.repeated_keys import RepeatedKeys, key_hash, register_hashes, repeated_keys
 from datarecs_kernel.sink import SinkTask
@@ -58,15 +56,6 @@ def compare_rows(
     return _Rows(connection, plan, relations).compared(attempt)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """One source: what the kernel compares of it."""
-
-    index: int
-    relation: str
-    """In parentheses where it is a query."""
-
-
 class _Rows:
     def __init__(self, connection: Connection, plan: SinkPlan, relations: Sequence[str]) -> None:
         self.connection, self.plan, self.layout = connection, plan, plan.layout
@@ -96,16 +85,14 @@ class _Rows:
         return stores.finish()
 
     def _count(self, relation: str) -> int:
-        ((rows,),) = self.connection.execute(f"SELECT count(*) FROM {relation}").fetchall()  # noqa: S608 - made of this package's names
+        ((rows,),) = self.connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
         return int(rows)
 
     def _joined(self, relation: str, kind: str) -> str:
         hashed = key_hash([f"r.{key}" for key in self.keys])
-        return f"(SELECT r.* FROM {relation} r {kind} JOIN {_REPEATED} t ON {hashed} = t.h)"  # noqa: S608 - made of this package's names
+        return f"(SELECT r.* FROM {relation} r {kind} JOIN {_REPEATED} t ON {hashed} = t.h)"
 
-    def _judge_single(
-        self, stores: Stores, relations: Sequence[str], keys: RepeatedKeys
-    ) -> None:
+    def _judge_single(self, stores: Stores, relations: Sequence[str], keys: RepeatedKeys) -> None:
         """Groups of one row per source: those that differ one by one, all others as a number."""
         wide = WideGroups(self.layout, relations)
         sink = SinkTask(stores, wide.columns, Shape.WIDE)
@@ -118,7 +105,9 @@ class _Rows:
         equal = {rows - of_open for rows, of_open in zip(keys.single_rows, opened, strict=True)}
         if len(equal) != 1:
             raise CountsDisagreeError(f"sources have {sorted(equal)} rows in equal groups")
-        stores.add_equal([1] * len(relations), equal.pop())
+        (groups,) = equal
+        if groups:
+            stores.add_equal([1] * len(relations), groups)
 
     def _judge_tuples(self, stores: Stores, relations: Sequence[str]) -> None:
         """Groups of any number of rows."""
@@ -147,7 +136,7 @@ class _Rows:
         found = 0.0
         for relation in self.relations:
             sample = f"(FROM {relation} LIMIT {_SAMPLE_ROWS})"
-            ((size,),) = self.connection.execute(f"SELECT {average} FROM {sample}").fetchall()  # noqa: S608 - made of this package's names
+            ((size,),) = self.connection.execute(f"SELECT {average} FROM {sample}").fetchall()
             found += float(size)
         return max(1.0, found)
 
@@ -173,14 +162,17 @@ class WideGroups:
         """Of groups that some source lacks, or in which a measure differs."""
         sizes = [f"coalesce(n{at}, 0) AS n{at}" for at in self.layout.sources]
         names = [name for at in self.layout.sources for _, name in self._values(at)]
-        differ = {f"d{each.index}": self._differs(each.index, field) for each, field in self._measures}
+        differ = {
+            f"d{measure.index}": self._differs(measure, field) for measure, field in self._measures
+        }
         differing = [f"{sql} AS {name}" for name, sql in differ.items()]
-        inner = f"SELECT {', '.join([*self.keys, *sizes, *names, *differing])} FROM ({self._joined()})"  # noqa: S608 - made of this package's names
+        columns = ", ".join([*self.keys, *sizes, *names, *differing])
         lacking = [f"n{at} = 0" for at in self.layout.sources]
         is_open = " OR ".join([*lacking, *differ])
         if len(self.layout.compared) < len(self.layout.measures):
             is_open = "TRUE"  # something of every group is not comparable
-        return f"SELECT {', '.join(self.columns)} FROM ({inner}) WHERE {is_open}"  # noqa: S608 - as above
+        inner = f"SELECT {columns} FROM ({self._joined()})"
+        return f"SELECT {', '.join(self.columns)} FROM ({inner}) WHERE {is_open}"
 
     def _values(self, at: int) -> Iterator[tuple[str, str]]:
         """Column of a source's relation, and what it is called beside the other sources'."""
@@ -193,25 +185,30 @@ class WideGroups:
 
     def _source(self, at: int) -> str:
         values = [f"{column} AS {name}" for column, name in self._values(at)]
-        return f"SELECT {', '.join([*self.keys, f'1::BIGINT AS n{at}', *values])} FROM {self._relations[at]}"  # noqa: S608 - as above
+        columns = ", ".join([*self.keys, f"1::BIGINT AS n{at}", *values])
+        return f"SELECT {columns} FROM {self._relations[at]}"
 
     def _joined(self) -> str:
+        """Keys of all sources, one source joined to the others at a time."""
         first, *others = self.layout.sources
-        joined, names = self._source(first), [f"n{first}", *(name for _, name in self._values(first))]
+        joined, names = self._source(first), self._names(first)
         on = " AND ".join(f"l.{key} IS NOT DISTINCT FROM r.{key}" for key in self.keys)
         keys = [f"coalesce(l.{key}, r.{key}) AS {key}" for key in self.keys]
         for at in others:
-            own = [f"n{at}", *(name for _, name in self._values(at))]
-            joined = f"SELECT {', '.join([*keys, *names, *own])} FROM ({joined}) l FULL JOIN ({self._source(at)}) r ON {on}"  # noqa: S608 - as above
-            names += own
+            columns = ", ".join([*keys, *names, *self._names(at)])
+            other = self._source(at)
+            joined = f"SELECT {columns} FROM ({joined}) l FULL JOIN ({other}) r ON {on}"
+            names += self._names(at)
         return joined
 
-    def _differs(self, index: int, field: Field) -> str:
-        first, *others = self.layout.sources
+    def _names(self, at: int) -> list[str]:
+        return [f"n{at}", *(name for _, name in self._values(at))]
+
+    def _differs(self, measure: MeasureLayout, field: Field) -> str:
+        index, (first, *others) = measure.index, self.layout.sources
         pairs = [f"v{index}_{first} IS DISTINCT FROM v{index}_{at}" for at in others]
         if field.may_be_invalid:
             pairs += [f"x{index}_{first} IS DISTINCT FROM x{index}_{at}" for at in others]
-        measure = next(each for each, _ in self._measures if each.index == index)
         if measure.plan.rules.nan is NanRule.UNEQUAL:
             pairs.append(is_nan(field.form, f"v{index}_{first}"))
         return f"({' OR '.join(pairs)})"
@@ -227,7 +224,9 @@ class Tuples:
         self.keys = list(layout.key_names)
         fields = compared_fields(layout)
         self._names = [*self.keys, *(label for each in fields for label, _ in each.columns)]
-        self._before = [label for each in fields if each.changes for label in (each.raw, each.raw_order)]
+        self._before = [
+            label for each in fields if each.changes for label in (each.raw, each.raw_order)
+        ]
         self._copies = [f"c{at}" for at in layout.sources]
         self._sizes = [f"n{at}" for at in layout.sources]
         self.columns = [OPEN, *self._sizes, FIRST, *self._names, *self._copies, WEIGHT]
@@ -246,7 +245,7 @@ class Tuples:
         sizes = ", ".join(self._sizes)
         order = ", ".join((OPEN, *self.keys, f"{FIRST} DESC"))
         return (
-            f"SELECT {', '.join(self.columns)} FROM (SELECT tuples.*, {OPEN}, {sizes},"  # noqa: S608 - made of this module's names
+            f"SELECT {', '.join(self.columns)} FROM (SELECT tuples.*, {OPEN}, {sizes},"
             f" tuples.rowid = start AS {FIRST}, 1::BIGINT AS {WEIGHT}"
             f" FROM tuples JOIN groups ON {self._alike('tuples', 'groups')} WHERE {OPEN}"
             f" UNION ALL BY NAME SELECT {OPEN}, {sizes}, count(*) AS {WEIGHT}"
@@ -256,29 +255,31 @@ class Tuples:
     def _tuples(self) -> str:
         names = ", ".join(self._names)
         rows = " UNION ALL ".join(
-            f"SELECT {at} AS s{', ' if names else ''}{names} FROM {relation}"  # noqa: S608 - as above
+            f"SELECT {at} AS s{', ' if names else ''}{names} FROM {relation}"
             for at, relation in enumerate(self._relations)
         )
         copies = [f"count(*) FILTER (WHERE s = {at}) AS c{at}" for at in self.layout.sources]
         by = f" GROUP BY {names}" if names else ""
-        return f"SELECT {', '.join([*self._names, *copies])} FROM ({rows}){by}"  # noqa: S608 - as above
+        return f"SELECT {', '.join([*self._names, *copies])} FROM ({rows}){by}"
 
     def _groups(self) -> str:
         """Rows per source, the first tuple, and whether some tuple is not in every source alike."""
         sizes = [f"CAST(sum(c{at}) AS BIGINT) AS n{at}" for at in self.layout.sources]
         if not self._before:
-            return self._grouped("tuples", [*sizes, f"{self._is_open()} AS {OPEN}", "min(rowid) AS start"])
+            return self._grouped(
+                "tuples", [*sizes, f"{self._is_open()} AS {OPEN}", "min(rowid) AS start"]
+            )
         # Values that were equal only before their rules, or only after them, are several tuples.
         first = self._grouped("tuples", [*sizes, "min(rowid) AS start"])
         values = ", ".join(name for name in self._names if name not in self._before)
         summed = ", ".join(f"sum(c{at}) AS c{at}" for at in self.layout.sources)
-        alike = f"(SELECT {values}, {summed} FROM tuples GROUP BY {values})"  # noqa: S608 - as above
+        alike = f"(SELECT {values}, {summed} FROM tuples GROUP BY {values})"
         opened = self._grouped(alike, [f"{self._is_open()} AS {OPEN}"])
-        return f"SELECT f.*, o.{OPEN} FROM ({first}) f JOIN ({opened}) o ON {self._alike('f', 'o')}"  # noqa: S608 - as above
+        return f"SELECT f.*, o.{OPEN} FROM ({first}) f JOIN ({opened}) o ON {self._alike('f', 'o')}"
 
     def _grouped(self, rows: str, columns: Sequence[str]) -> str:
         by = f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
-        return f"SELECT {', '.join([*self.keys, *columns])} FROM {rows}{by}"  # noqa: S608 - as above
+        return f"SELECT {', '.join([*self.keys, *columns])} FROM {rows}{by}"
 
     def _is_open(self) -> str:
         stage = self.layout.stage

@@ -71,7 +71,12 @@ def read_answer(written: str) -> StageAnswer:
 def _tally_values(tally: SourceTally) -> list[object]:
     totals = [[at, str(total)] for at, total in tally.totals.items()]
     faults = [
-        [at, each.unreadable, each.not_finite, None if each.smallest is None else each.smallest.hex()]
+        [
+            at,
+            each.unreadable,
+            each.not_finite,
+            None if each.smallest is None else each.smallest.hex(),
+        ]
         for at, each in tally.faults.items()
     ]
     return [tally.passed, tally.null_keys, tally.invalid, tally.ambiguous, totals, faults]

@@ -22,6 +22,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy
 from datarecs_kernel.counted import Counted, read_counted
+from datarecs_kernel.database import Resources
 from datarecs_kernel.layout import (
     Field,
     Layout,
@@ -60,9 +61,10 @@ from datarecs_spark.looking import (
     listed_keys,
     of_last_looks,
 )
-from datarecs_spark.narrowing import Narrowed, narrowed, on_one_executor
+from datarecs_spark.narrowing import Narrowed, kernel_memory, narrowed, on_one_executor
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.opening import opened_groups, opened_tuples
+from datarecs_spark.partitions import PartitionWork, compare_partitions
 from datarecs_spark.preaggregating import Preaggregated, preaggregated
 from datarecs_spark.prepare import SOURCE, prepared
 from datarecs_spark.progressing import RowsTold, SparkRows
@@ -79,13 +81,14 @@ from datarecs_spark.spellings import (
     with_raw_keys,
 )
 from datarecs_spark.spilling import SpillLook
+from datarecs_spark.spreading import cores_of_one
 from datarecs_spark.tally import passed_rows, read_rows, read_tallies
 from datarecs_spark.truncating import truncated
 from datarecs_spark.watching import Watch
 
 SMALL_ROWS = 1_000_000
 """Below it a stage is cut into two partitions."""
-_SCOPES, _NARROWED = "scopes", "narrowed"
+_SCOPES, _NARROWED, _SPILLED = "scopes", "narrowed", "spilled"
 
 
 class SparkEngine:
@@ -182,7 +185,7 @@ class SparkEngine:
         limit = plan.effort.spill
         told = f"intermediate data take more than {limit} bytes of disk (execution.spill)"
         failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, told)
-        folders = [self._directory / _NARROWED]
+        folders = [self._directory / _NARROWED, self._directory / _SPILLED]
         if on_one_executor(self._session):
             scratch = self._session.conf.get("spark.local.dir", None)
             folders += [Path(scratch)] if scratch else []
@@ -286,11 +289,10 @@ class SparkEngine:
         self, plan: StagePlan, sink: SinkPlan, looks: Sequence[Sequence[Delivered]]
     ) -> tuple[Counted, list[SourceTally]]:
         """The one action of a stage."""
+        if not plan.has_groups:
+            return self._compared_by_kernel(plan, sink, looks)
         layout = sink.layout
-        if plan.has_groups:
-            rows = _beside_groups(layout, looks[0])
-        else:
-            rows = self._prepared(plan, looks, layout.of_rows.fields)
+        rows = _beside_groups(layout, looks[0])
         parts = [sunk(self._groups(layout, rows), sink), passed_rows(layout.of_rows, rows)]
         if plan.where is not None or plan.scope is not None:
             parts.append(read_rows(self._read(plan, looks)))
@@ -310,6 +312,38 @@ class SparkEngine:
             tally.extracted = _all_rows(source.scan, tally)
         counted.sealed = read_sealed(answers)
         return counted, tallies
+
+    def _compared_by_kernel(
+        self, plan: StagePlan, sink: SinkPlan, looks: Sequence[Sequence[Delivered]]
+    ) -> tuple[Counted, list[SourceTally]]:
+        """Spark reads and prepares; the kernel compares, a part of the groups in each task."""
+        layout = sink.layout
+        rows = self._prepared(plan, looks, layout.of_rows.fields)
+        is_limited = plan.where is not None or plan.scope is not None
+        beside = [read_rows(self._read(plan, looks))] if is_limited else []
+        if plan.seal_rows and plan.catalogue is None:
+            beside.append(self._sealed(layout, looks, rows))
+        self._rows_told.reads(SparkRows(self._session.sparkContext, readings=1 + len(beside)))
+        work = PartitionWork(sink=sink, resources=self._resources(plan))
+        answer = compare_partitions(limited(layout.of_rows, rows), work, self._partitions)
+        answers = [(row["what"], row["body"]) for row in united(beside).collect()] if beside else []
+        read = read_tallies(layout.of_rows, answers)
+        for tally, delivery, source in zip(answer.tallies, read, looks[0], strict=True):
+            tally.extracted = delivery.extracted if is_limited else tally.passed
+            _check_pinned(source, tally)
+            tally.extracted = _all_rows(source.scan, tally)
+        answer.counted.sealed = read_sealed(answers)
+        return answer.counted, list(answer.tallies)
+
+    def _resources(self, plan: StagePlan) -> Resources:
+        """Of one of the tasks that an executor runs at a time."""
+        at_a_time = cores_of_one(self._session)
+        return Resources(
+            directory=str(fresh(self._directory / _SPILLED)),
+            threads=1,
+            memory_bytes=kernel_memory(self._session) // at_a_time,
+            spill_bytes=plan.effort.spill,
+        )
 
     def _groups(self, layout: Layout, rows: DataFrame) -> DataFrame:
         """Groups of prepared rows, the wholly equal ones as numbers."""

@@ -13,10 +13,12 @@ from pyspark.sql import DataFrame
 from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooLargeError
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.errors.base import DatarecsError
+from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_kernel.forms import FormKind
 from datarecs_kernel.layout import Field, Layout
 from datarecs_spark.canonical import invalid_size
 from datarecs_spark.errors import raised
+from datarecs_spark.grouping import null_key
 from datarecs_spark.prepare import OVER, SOURCE
 
 _LARGE_FORMS = frozenset({FormKind.TEXT, FormKind.JSON, FormKind.BINARY})
@@ -36,9 +38,10 @@ def limited(layout: Layout, rows: DataFrame) -> DataFrame:
         most = f"element_at(array({', '.join(map(str, limits))}), {SOURCE} + 1)"
     large = f"{' + '.join(sizes)} > {most}" if sizes else "FALSE"
     told = f"concat('datarecs:too-large:', {SOURCE}, ':', coalesce({OVER}, '{_KEY}'))"
-    checked = (
-        f"IF({OVER} IS NOT NULL OR {large}, CAST(raise_error({told}) AS INT), {SOURCE}) AS {SOURCE}"
-    )
+    is_large = f"({OVER} IS NOT NULL OR {large})"
+    if layout.stage.null_keys is NullKeys.EXCLUDE:
+        is_large = f"({is_large} AND NOT {null_key(layout.keys)})"
+    checked = f"IF({is_large}, CAST(raise_error({told}) AS INT), {SOURCE}) AS {SOURCE}"
     kept = [label for label in rows.columns if label not in {SOURCE, OVER}]
     return rows.selectExpr(checked, *kept)
 

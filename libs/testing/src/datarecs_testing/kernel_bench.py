@@ -1,4 +1,4 @@
-"""The kernel as an engine of its own: rows that core prepares, compared by DuckDB, without Spark."""
+"""The kernel as an engine of its own: rows that core prepares, without Spark."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack

@@ -1,9 +1,25 @@
-"""What happened to the rows of each source, counted apart from the groups made of them."""
+"""What happened to the rows of each source, counted apart from the groups made of them.
 
+Rows that passed, NULL keys, INVALID values and the totals of a row stage: a second count of the
+same rows in another way, so that closure can fail when one of them is wrong.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any, cast
 
-from datarecs_core.comparison.values.unreadable import MeasureFaults
+from datarecs_core.comparison.values.unreadable import MeasureFaults, may_be_infinite
+from datarecs_kernel.database import Connection
+from datarecs_kernel.decoding import invalid_of
+from datarecs_kernel.exact_sums import Part, parts_of, read_sum
+from datarecs_kernel.forms import FormKind
+from datarecs_kernel.group_table import grouped_rows, null_key
+from datarecs_kernel.layout import Field, Layout, MeasureLayout
+
+_SPECIAL_BITS = 7
+"""Of an amount's state: NaN and infinities."""
+_SPECIAL_TEXTS = "'NaN', 'Inf', '-Inf'"
 
 
 @dataclass(slots=True)
@@ -19,3 +35,121 @@ class SourceTally:
     """By measure, of row stages."""
     faults: dict[int, MeasureFaults] = field(default_factory=dict)
     """By measure."""
+
+
+def tally(connection: Connection, layout: Layout, index: int, relation: str) -> SourceTally:
+    """Count the rows of one source in one scan of the columns that this needs.
+
+    Args:
+        connection: a database in which nothing else runs meanwhile.
+        layout: of the stage.
+        index: of the source.
+        relation: its rows, in the columns of the layout's rows.
+
+    Returns:
+        A tally of which `extracted` is the rows that passed: who dropped others knows how many.
+    """
+    own = _Tally(layout, index)
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in own.columns.items())
+    query = f"SELECT {columns} FROM {relation}"
+    (row,) = connection.execute(query).fetchall()
+    return own.read(dict(zip(own.columns, row, strict=True)))
+
+
+class _Tally:
+    """What is counted of one source."""
+
+    def __init__(self, layout: Layout, index: int) -> None:
+        self.layout, self.index = layout, index
+        rows = layout.of_rows
+        self.grouped = grouped_rows(rows)
+        self.parts = dict(self._totals())
+        invalid = [
+            self._count(f"{each.payload} IS NOT NULL")
+            for each in rows.fields
+            if each.may_be_invalid
+        ]
+        self.columns = {
+            "rows": "count(*)",
+            "nulls": f"count(*) FILTER (WHERE {null_key(rows.keys)})",
+            "invalid": " + ".join(invalid) or "0",
+            "ambiguous": "coalesce(sum(dst), 0)",
+        }
+        for measure in self._own_measures():
+            self.columns |= self._faults(measure)
+        for at, parts in self.parts.items():
+            for number, part in enumerate(parts):
+                self.columns[f"t{at}_{number}"] = self._filtered(f"sum({part.sql})")
+
+    def _filtered(self, aggregation: str) -> str:
+        return f"{aggregation} FILTER (WHERE {self.grouped})"
+
+    def _count(self, condition: str) -> str:
+        return f"count(*) FILTER (WHERE {self.grouped} AND {condition})"
+
+    def _own_measures(self) -> tuple[MeasureLayout, ...]:
+        """Compared measures of the stage; of a digest stage none, whose rows have others."""
+        return () if self.layout.hashed is not None else self.layout.compared
+
+    def _totals(self) -> Iterator[tuple[int, tuple[Part, ...]]]:
+        for measure in self._own_measures() if self.layout.pairs_rows else ():
+            if measure.plan.has_total and measure.field is not None:
+                yield measure.index, parts_of(measure.field.form, measure.field.name)
+
+    def _faults(self, measure: MeasureLayout) -> dict[str, str]:
+        found: dict[str, str] = {}
+        own, at = measure.field, measure.index
+        if own is None:
+            return found
+        if own.may_be_invalid:
+            found[f"u{at}"] = self._count(f"{own.payload} IS NOT NULL")
+            found[f"p{at}"] = self._filtered(f"min({own.payload})")
+        if may_be_infinite(measure.plan, self.index):
+            found[f"f{at}"] = self._count(_is_infinite(own))
+        return found
+
+    def read(self, row: dict[str, Any]) -> SourceTally:
+        """The tally that a row of these columns says."""
+        totals = {
+            at: read_sum(parts, [row[f"t{at}_{number}"] for number in range(len(parts))])
+            for at, parts in self.parts.items()
+        }
+        return SourceTally(
+            extracted=row["rows"],
+            passed=row["rows"],
+            null_keys=row["nulls"],
+            invalid=row["invalid"],
+            ambiguous=int(row["ambiguous"]),
+            totals=totals,
+            faults=dict(self._read_faults(row)),
+        )
+
+    def _read_faults(self, row: dict[str, Any]) -> Iterator[tuple[int, MeasureFaults]]:
+        """Of the measures that have any."""
+        for measure in self._own_measures():
+            at, smallest = measure.index, row.get(f"p{measure.index}")
+            faults = MeasureFaults(
+                unreadable=row.get(f"u{at}", 0),
+                not_finite=row.get(f"f{at}", 0),
+                smallest=None if smallest is None else _raw(smallest),
+            )
+            if faults.hides_total:
+                yield at, faults
+
+
+def _is_infinite(field: Field) -> str:
+    """Whether a number is NaN or infinite."""
+    if field.stateful:
+        return f"{field.state} & {_SPECIAL_BITS} > 0"
+    match field.form.kind:
+        case FormKind.DOUBLE:
+            return f"NOT isfinite({field.name})"
+        case FormKind.NUMBER:
+            return f"{field.name} IN ({_SPECIAL_TEXTS})"
+        case _:
+            return "FALSE"
+
+
+def _raw(payload: bytes) -> bytes:
+    """Behind the source's name."""
+    return cast("tuple[str, bytes]", invalid_of(payload).content)[1]

@@ -1,0 +1,115 @@
+"""Aggregate, counts and digest stages: groups are made and compared in DuckDB.
+
+What is wholly equal is counted there and never leaves it; open groups are judged as they stream.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import pyarrow as pa
+
+from datarecs_core.jobs.vocabulary import StageType
+from datarecs_kernel.aggregates import Aggregate
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.database import Connection
+from datarecs_kernel.exact_sums import read_sum
+from datarecs_kernel.fingerprints import bucket_table
+from datarecs_kernel.group_table import GROUPS, group_table, open_groups, stored_groups
+from datarecs_kernel.judging import Judge
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.open_groups import FIRST
+from datarecs_kernel.storing import SinkPlan, Stores
+
+_BATCH_ROWS = 65_536
+
+
+def compare_groups(
+    connection: Connection, plan: SinkPlan, relations: Sequence[str], attempt: str
+) -> Counted:
+    """Compare a stage whose functions collapse rows, or which adds up fingerprints.
+
+    Args:
+        connection: a database in which nothing else runs meanwhile.
+        plan: of the stage.
+        relations: per source, in the columns of the layout's rows; each is read once.
+        attempt: names what is written.
+    """
+    if plan.layout.hashed is not None:
+        buckets = bucket_table(connection, plan.layout.hashed, plan.key, relations)
+        connection.register("bucket_rows", buckets)
+        try:
+            with stored_groups(connection, "SELECT * FROM bucket_rows"):
+                return _compared(connection, plan, (), attempt)
+        finally:
+            connection.unregister("bucket_rows")
+    with group_table(connection, plan.layout, relations) as aggregates:
+        return _compared(connection, plan, aggregates, attempt)
+
+
+def _compared(
+    connection: Connection, plan: SinkPlan, aggregates: Sequence[Aggregate], attempt: str
+) -> Counted:
+    """What the table of groups holds, counted, judged and stored."""
+    stores = Stores(plan, attempt)
+    _add_equal(connection, plan.layout, stores.counted)
+    _add_sums(connection, aggregates, stores.counted)
+    judge: Judge | None = None
+    for batch in _open_rows(connection, plan.layout):
+        judge = judge or Judge(plan.layout, plan.key, batch.schema.names, stores.counted)
+        judged = judge.add(batch)
+        if judged is not None:
+            stores.add(judged)
+    judged = None if judge is None else judge.finish()
+    if judged is not None:
+        stores.add(judged)
+    return stores.finish()
+
+
+def _open_rows(connection: Connection, layout: Layout) -> Iterator[pa.RecordBatch]:
+    query = f"SELECT *, TRUE AS {FIRST} FROM {GROUPS} WHERE {open_groups(layout)}"
+    reader = connection.sql(query).to_arrow_reader(_BATCH_ROWS)
+    with reader:
+        yield from reader
+
+
+def _add_equal(connection: Connection, layout: Layout, counted: Counted) -> None:
+    """Groups that are equal everywhere, as numbers."""
+    sources, stage = layout.sources, layout.stage
+    several = [f"n{index} > 1" for index in sources]
+    if stage.type is not StageType.ROW:
+        several = ["FALSE" for _ in sources]  # Their groups are no keys that may repeat.
+    sums = [f"sum(n{index})" for index in sources]
+    query = (
+        f"SELECT {', '.join([*several, *sums])}, count(*) FROM {GROUPS} "
+        f"WHERE NOT {open_groups(layout)} GROUP BY {', '.join(several)}"
+    )
+    for row in connection.execute(query).fetchall():
+        flags, sizes, groups = row[: len(sources)], row[len(sources) : -1], row[-1]
+        repeated = sum(1 << index for index in sources if flags[index])
+        counted.groups[stage.everywhere, repeated, False, None] += groups
+        for index, rows in enumerate(sizes):
+            counted.grouped[index] += int(rows)
+
+
+def _add_sums(connection: Connection, aggregates: Sequence[Aggregate], counted: Counted) -> None:
+    """Totals over all groups, overflows and rounded floats."""
+    parts = [(each, each.totals()) for each in aggregates if each.measure.plan.has_total]
+    overflowing = [each for each in aggregates if each.may_overflow]
+    rounding = [each for each in aggregates if each.may_round]
+    columns = [f"sum({part.sql})" for _, own in parts for part in own]
+    columns += [f"coalesce(bool_or(o{each.at}), FALSE)" for each in overflowing]
+    columns += [f"coalesce(sum(w{each.at}), 0)" for each in rounding]
+    if not columns:
+        return
+    query = f"SELECT {', '.join(columns)} FROM {GROUPS}"
+    (row,) = connection.execute(query).fetchall()
+    values = iter(row)
+    for each, own in parts:
+        counted.totals[each.measure.index, each.source] = read_sum(
+            own, list(islice(values, len(own)))
+        )
+    for each in overflowing:
+        if next(values):
+            counted.overflows.add((each.measure.index, each.source))
+    for each in rounding:
+        counted.rounded[each.source] += int(next(values))

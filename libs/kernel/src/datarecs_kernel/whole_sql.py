@@ -1,0 +1,69 @@
+"""Whole units in DuckDB's SQL: integers of up to 38 digits (HUGEINT) behind decimals.
+
+Quotients and roundings are half-even and exact, which DuckDB's own are not; every function takes
+SQL and gives SQL, NULL stays NULL.
+"""
+
+from datarecs_kernel.encoding import plain_number
+
+LARGEST = 10**38 - 1
+"""Of 38 digits."""
+
+
+def units_of_decimal(value: str) -> str:
+    """The integer behind a decimal of any precision and scale."""
+    return f"CAST(replace(CAST({value} AS VARCHAR), '.', '') AS HUGEINT)"
+
+
+def limited(units: str) -> str:
+    """NULL for more than 38 digits."""
+    return f"CASE WHEN {units} BETWEEN -{LARGEST} AND {LARGEST} THEN {units} END"
+
+
+def pointed(units: str, scale: int) -> str:
+    """Digits with so many of them after the point, trailing zeros included."""
+    digits = f"CAST(abs({units}) AS VARCHAR)"
+    sign = f"CASE WHEN {units} < 0 THEN '-' ELSE '' END"
+    if not scale:
+        return f"{sign} || {digits}"
+    width = f"CAST(greatest(strlen({digits}), {scale + 1}) AS INTEGER)"
+    padded = f"lpad({digits}, {width}, '0')"
+    return f"{sign} || left({padded}, -{scale}) || '.' || right({padded}, {scale})"
+
+
+def written(units: str, scale: int) -> str:
+    """Canonical text of so many units of 10^-scale."""
+    return plain_number(f"({pointed(units, scale)})")
+
+
+def divided(units: str, divisor: str) -> str:
+    """The quotient, rounded half-even; the divisor is positive."""
+    quotient, rest = f"abs({units}) // {divisor}", f"abs({units}) % {divisor}"
+    return f"{_sign(units)} * ({rounded_up(quotient, rest, divisor)})"
+
+
+def rounded_up(quotient: str, rest: str, divisor: str) -> str:
+    """A quotient that is not negative, one more where its rest says so."""
+    above = f"({rest}) > {divisor} - ({rest})"
+    even = f"({rest}) = {divisor} - ({rest}) AND ({quotient}) % 2 = 1"
+    return f"({quotient}) + CASE WHEN {above} OR ({even}) THEN 1 ELSE 0 END"
+
+
+def average(units: str, count: str, more: int) -> str:
+    """Units by a count, with so many digits more after the point; NULL where 38 do not hold it.
+
+    A negative `more` is digits less. NULL for a count of 0.
+    """
+    many = f"nullif({count}, 0)"
+    if more <= 0:
+        return divided(units, f"({many} * CAST({10**-more} AS HUGEINT))")
+    whole, left = f"(abs({units}) // {many})", f"(abs({units}) % {many})"
+    carried = f"({left} * CAST({10**more} AS HUGEINT))"
+    room = LARGEST // 10**more
+    shifted = f"CASE WHEN {whole} <= {room} THEN {whole} * {10**more} + {carried} // {many} END"
+    found = rounded_up(f"({shifted})", f"({carried} % {many})", many)
+    return f"{_sign(units)} * ({found})"
+
+
+def _sign(units: str) -> str:
+    return f"CASE WHEN {units} < 0 THEN -1 ELSE 1 END"

@@ -30,8 +30,10 @@ from datarecs_core.comparison.values.canonical import (
 from datarecs_core.comparison.values.casting import Zones
 from datarecs_core.comparison.values.normalizing import on_result
 from datarecs_core.comparison.values.preparing import Preparation
+from datarecs_core.comparison.values.sizes import check_key, check_value
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.types import TypeKind
+from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_kernel.amounts import column_amount, column_value
 from datarecs_kernel.database import Connection
 from datarecs_kernel.decoding import native
@@ -128,6 +130,8 @@ class _Prepared:
     def __init__(self, layout: Layout, scan: Scan, outside: Outside) -> None:
         self.scan, self.zones = scan, Zones(known=outside.zones)
         self.fields = [_PreparedField(each, scan, self.zones) for each in layout.fields]
+        self.keys = self.fields[: len(layout.keys)]
+        self.excludes = layout.stage.null_keys is NullKeys.EXCLUDE
         columns = [column for each in self.fields for column in each.columns]
         self.schema = pa.schema([*columns, (AMBIGUOUS, pa.int32())])
 
@@ -138,9 +142,21 @@ class _Prepared:
         return pa.table(arrays, schema=self.schema)
 
     def _row(self, delivered: DeliveredRow) -> tuple[object, ...]:
+        self._check_sizes(delivered)
         met = self._ambiguous()
         values = [value for each in self.fields for value in each.values(delivered)]
         return (*values, self._ambiguous() - met)
+
+    def _check_sizes(self, delivered: DeliveredRow) -> None:
+        """Raises what the oracle raises of a value or key that is too large."""
+        key = [each.value(delivered) for each in self.keys]
+        if self.excludes and any(part.is_null for part in key):
+            return
+        for each in self.fields:
+            if each.preparation is not None:
+                column = each.preparation.plan.column
+                check_value(delivered[column], self.scan, column)
+        check_key(key, self.scan)
 
     def _ambiguous(self) -> int:
         return self.zones.ambiguous.get(self.scan.source, 0)
@@ -165,14 +181,20 @@ class _PreparedField:
             *((each, kinds[kind]) for each, kind in companions),
         ]
 
+    def value(self, delivered: DeliveredRow) -> Value:
+        """As it is grouped, or as functions take it."""
+        if self.preparation is None:
+            return NULL
+        value = self.preparation.apply(delivered[self.preparation.plan.column])
+        if self.field.role in {Role.KEY, Role.VALUE, Role.HASHED}:
+            value = on_result(value, self.field.rules)
+        return value
+
     def values(self, delivered: DeliveredRow) -> list[object]:
         """Value, payload, state, text before rules and what sorts it, as far as there are such."""
         if self.preparation is None:
             return [None for _ in self.field.columns]
-        raw = delivered[self.preparation.plan.column]
-        value = self.preparation.apply(raw)
-        if self.field.role in {Role.KEY, Role.VALUE, Role.HASHED}:
-            value = on_result(value, self.field.rules)
+        raw, value = delivered[self.preparation.plan.column], self.value(delivered)
         plain, state = self._plain(value, is_float=self.preparation.plan.result.is_float)
         found: list[object] = [plain]
         if self.field.may_be_invalid:

@@ -63,7 +63,13 @@ class KernelEngine:
         if plan.seal_rows:
             sealed = oracle_stage(plan, rows, outside).results.digests
             results = replace(results, digests=sealed)
-        progress(Progress(stage=plan.name, row_count=sum(map(len, rows))))
+        progress(
+            Progress(
+                stage=plan.name,
+                row_count=sum(results.counts.source_row_counts),
+                mismatch_count=results.counts.rows_unmatched,
+            )
+        )
         return replace(results, strategy=plan.strategy)
 
     def differing(self, stage: str, most: int) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datarecs_kernel.samples import BestRows
-from datarecs_kernel.sort_keys import size_key_of
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "b"]), st.none() | st.decimals(0, 3, places=1)), max_size=60
@@ -21,13 +20,13 @@ def test_no_batch_hides_what_would_be_shown(
     rows: list[tuple[str, Decimal | None]], step: int, per_class: int
 ) -> None:
     best = BestRows(per_class)
-    keys = [None if size is None else size_key_of(size) for _, size in rows]
+    keys = [None if size is None else float(size) for _, size in rows]
     ids = [f"{7 * at % 61:02}" for at in range(len(rows))]
     classes = [kind for kind, _ in rows]
-    told = pa.table({"break_id": ids, "measure": ["m"] * len(rows), "class": classes})
+    columns = {"break_id": ids, "measure": ["m"] * len(rows), "class": classes}
+    batch = pa.RecordBatch.from_pydict({**columns, "sort_delta": pa.array(keys, pa.float64())})
     for start in range(0, len(rows), step):
-        sizes = pa.array(keys[start : start + step], pa.string())
-        best.see(told.slice(start, step), sizes)
+        best.see(batch.slice(start, step))
     found = set(best.table().column("break_id").to_pylist()) if best else set()
     for kind in "ab":
         own = [each for each in zip(ids, keys, classes, strict=True) if each[2] == kind]

@@ -11,17 +11,27 @@ from hypothesis import strategies as st
 from datarecs_core.comparison.planning.plan import Caps
 from datarecs_core.comparison.results.differences import (
     COMPARE_KEY,
+    RankedDifference,
     break_id,
     delta_percent,
     difference_set,
     digest,
     digest_text,
+    group_rank,
     keep,
     masked,
     samples,
 )
 from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
-from datarecs_core.comparison.values.canonical import encode_tuple, number
+from datarecs_core.comparison.values.canonical import (
+    NULL,
+    Tag,
+    Value,
+    encode_tuple,
+    invalid,
+    number,
+    text,
+)
 from datarecs_core.jobs.vocabulary import MaskRule
 
 D = Decimal
@@ -136,18 +146,65 @@ def test_two_equal_rows_do_not_cancel() -> None:
     assert digest_text(2**256) == digest([]) == f"sha256:{'0' * 64}"
 
 
+def ranked(rows: list[Difference]) -> list[RankedDifference]:
+    """Ranks are the numbers that the ids hold, the other way round."""
+    return [RankedDifference(1000 - int(row.break_id), row) for row in rows]
+
+
 @pytest.mark.case("P61")
-def test_of_too_many_the_largest_of_each_measure_come_first_then_the_smallest_ids() -> None:
+def test_of_too_many_the_largest_of_each_measure_come_first_then_the_smallest_ranks() -> None:
     amounts = [a_difference(n, str(n)) for n in range(10)]
     missing = [a_difference(20 + n, measure="$presence") for n in range(5)]
     other = [a_difference(40 + n, str(-n), measure="other") for n in range(5)]
     caps = Caps(max_rows=7, largest_per_measure=2)
-    stored, truncated = keep([*missing, *other, *amounts], caps)
+    stored, truncated = keep(ranked([*missing, *other, *amounts]), caps)
     assert truncated
-    assert [int(row.break_id) for row in stored] == [0, 1, 2, 8, 9, 43, 44]
-    tight, _ = keep([*other, *amounts], Caps(max_rows=3))
-    assert [int(row.break_id) for row in tight] == [8, 9, 44]
-    assert keep(amounts, Caps(max_rows=10)) == (tuple(amounts), False)
+    assert [int(row.break_id) for row in stored] == [8, 9, 40, 41, 42, 43, 44]
+    tight, _ = keep(ranked([*other, *amounts]), Caps(max_rows=3))
+    assert [int(row.break_id) for row in tight] == [9, 43, 44]
+    assert keep(ranked(amounts), Caps(max_rows=10)) == (tuple(amounts), False)
+
+
+@pytest.mark.case("P61")
+def test_of_equal_sizes_the_smallest_ranks_are_stored() -> None:
+    rows = [a_difference(n, "1.00") for n in range(9)]
+    stored, _ = keep(ranked(rows), Caps(max_rows=2))
+    assert [int(row.break_id) for row in stored] == [7, 8]
+
+
+def test_a_group_with_two_measures_keeps_them_in_the_order_of_their_names() -> None:
+    rows = [a_difference(1, measure="b"), a_difference(2, measure="a"), a_difference(3)]
+    stored, _ = keep([RankedDifference(5, row) for row in rows], Caps(max_rows=2))
+    assert [row.measure for row in stored] == ["a", "amount"]
+
+
+def test_ranks_stay_what_they_are_for_ever() -> None:
+    key = (text("é|"), number(D("1.50")), NULL, Value(Tag.BOOL, True))  # noqa: FBT003 - a value
+    assert group_rank(key) == 4_721_275_709_796_833_339
+    assert group_rank((number(D("1.5")),)) == group_rank((number(D("1.500")),))
+
+
+def test_no_two_keys_share_the_text_behind_their_rank() -> None:
+    keys = [
+        (),
+        (NULL,),
+        (text(""),),
+        (text("~"),),
+        (text("a"), text("bc")),
+        (text("ab"), text("c")),
+        (text("1:a1:b"),),
+        (number(1), number(11)),
+        (number(11), number(1)),
+        (text("1"),),
+        (number(1),),
+        (Value(Tag.BINARY, b"\x01"),),
+        (Value(Tag.DATE, D(1)), NULL),
+        (NULL, Value(Tag.DATE, D(1))),
+        (invalid("one", b"\x01"),),
+        (invalid("two", b"\x01"),),
+        (Value(Tag.ARRAY, (number(1),)),),
+    ]
+    assert len({group_rank(key) for key in keys}) == len(keys)
 
 
 def test_samples_show_the_largest_and_the_smallest_ids_of_each_class() -> None:
@@ -159,8 +216,8 @@ def test_samples_show_the_largest_and_the_smallest_ids_of_each_class() -> None:
 
 def test_within_rows_are_kept_only_while_deltas_are() -> None:
     rows = [a_difference(1), a_difference(2, outcome=Outcome.WITHIN)]
-    kept, stored = difference_set(rows, Caps())
+    kept, stored = difference_set(ranked(rows), Caps())
     assert (kept.rows, len(stored)) == (2, 2)
-    fewer, stored = difference_set(rows, Caps(deltas=False))
+    fewer, stored = difference_set(ranked(rows), Caps(deltas=False))
     assert (fewer.rows, fewer.truncated) == (1, False)
     assert stored == (rows[0],)

@@ -77,6 +77,10 @@ class Counted:
     """Under `proof: rows`; set once, when all answers are there."""
     opened: int = 0
     """Groups that were not wholly equal."""
+    differences: int = 0
+    """Rows to store, were there no limit."""
+    candidates: list[str] = field(default_factory=list)
+    """Names of files with the differences of which some are stored (`candidates`)."""
     stored: int = 0
     digest: int = 0
     """Sum of the stored rows' hashes."""
@@ -109,6 +113,9 @@ class Counted:
         self.overflows |= other.overflows
         self.repeated_keys = sorted({*self.repeated_keys, *other.repeated_keys})
         self.opened += other.opened
+        self.differences += other.differences
+        self.candidates += other.candidates
+        self.truncated |= other.truncated
         self.stored += other.stored
         self.digest = (self.digest + other.digest) % 2**256
         self.parts += other.parts
@@ -138,6 +145,9 @@ class Counted:
                 "overflows": [list(place) for place in self.overflows],
                 "repeated_keys": self.repeated_keys,
                 "opened": self.opened,
+                "differences": self.differences,
+                "candidates": self.candidates,
+                "truncated": self.truncated,
                 "stored": self.stored,
                 "digest": str(self.digest),
                 "parts": self.parts,
@@ -172,6 +182,9 @@ def read_counted(written: str, sources: int) -> Counted:
         overflows={(measure, source) for measure, source in found["overflows"]},
         repeated_keys=found["repeated_keys"],
         opened=found["opened"],
+        differences=found["differences"],
+        candidates=found["candidates"],
+        truncated=found["truncated"],
         stored=found["stored"],
         digest=int(found["digest"]),
         parts=found["parts"],

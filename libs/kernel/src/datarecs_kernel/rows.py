@@ -68,7 +68,7 @@ class _Rows:
         return f"(FROM {relation} WHERE NOT {null_key(self.layout.keys)})"
 
     def compared(self, attempt: str) -> Counted:
-        stores = Stores(self.plan, attempt)
+        stores = Stores(self.plan, attempt, self.connection)
         rows = [self._count(each) for each in self.relations]
         if not self.keys:
             self._judge_tuples(stores, self.relations)

@@ -9,7 +9,7 @@ from itertools import product
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_SIZE = "$size"
+_SIZE = "sort_delta"
 _RANKED = ["break_id", _SIZE]
 _BY_ID = [("break_id", "ascending")]
 _BY_SIZE = [(_SIZE, "descending"), ("break_id", "ascending")]
@@ -27,15 +27,14 @@ class BestRows:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def see(self, table: pa.Table, sizes: pa.Array | pa.ChunkedArray) -> None:
-        """Stored rows and the keys of their sizes, NULL where nothing was subtracted."""
+    def see(self, rows: pa.RecordBatch) -> None:
+        """Take stored rows."""
         if not self._per_class:
             return
-        for rows in table.append_column(_SIZE, sizes).to_batches():
-            measures, classes = rows.column("measure"), rows.column("class")
-            for name in product(measures.unique().to_pylist(), classes.unique().to_pylist()):
-                is_own = pc.and_(pc.equal(measures, name[0]), pc.equal(classes, name[1]))
-                self._add(name, rows, pc.indices_nonzero(is_own))
+        measures, classes = rows.column("measure"), rows.column("class")
+        for name in product(measures.unique().to_pylist(), classes.unique().to_pylist()):
+            is_own = pc.and_(pc.equal(measures, name[0]), pc.equal(classes, name[1]))
+            self._add(name, rows, pc.indices_nonzero(is_own))
 
     def _add(self, name: tuple[str, str], rows: pa.RecordBatch, at: pa.Array) -> None:
         """Only what is chosen is copied with all of its columns."""
@@ -50,7 +49,7 @@ class BestRows:
 
     def table(self) -> pa.Table:
         """All candidates, as stored rows."""
-        return pa.concat_tables(self._found.values()).drop_columns([_SIZE])
+        return pa.concat_tables(self._found.values())
 
     def _best(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
         """Places of the smallest ids and of the largest sizes."""

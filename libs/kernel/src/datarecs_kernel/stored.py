@@ -1,4 +1,4 @@
-"""Stored differences: their Parquet columns (spec comparison 9.2), and reading them.
+"""Stored differences: their Parquet columns (spec comparison 9.2), writing and reading them.
 
 `key_text` and `key_encoded` stand beside the typed key, so that a row says everything a report, an
 exporter or a later judgement needs, masked and INVALID keys included.
@@ -125,3 +125,27 @@ def read_differences(location: Path) -> Iterator[Difference]:
     """Every stored difference of a stage, part by part."""
     for part in sorted(location.glob("part-*.parquet")):
         yield from differences_of(pq.read_table(part))
+
+
+class Part:
+    """A Parquet file that exists once something is written to it."""
+
+    def __init__(self, directory: Path, attempt: str, schema: pa.Schema) -> None:
+        self.path, self.schema = directory / f"part-{attempt}.parquet", schema
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self.path, self.schema, compression="zstd", use_dictionary=REPEATED
+            )
+        self._writer.write(rows)
+
+    def close(self) -> list[str]:
+        """Names of the files that were written: one or none."""
+        if self._writer is None:
+            return []
+        self._writer.close()
+        return [self.path.name]

@@ -1,68 +1,64 @@
-"""What a task keeps of judged groups: counts, differences in its own files, samples, scope keys.
+"""What a task keeps of judged groups: counts, candidates in its own files, scope keys.
 
 Every file carries its task's attempt in its name, so a retried task leaves nothing that counts
 twice; what counts goes to the driver as one row of JSON.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from datarecs_core.comparison.results.differences import samples
-from datarecs_core.documents import to_document
 from datarecs_core.jobs.vocabulary import DuplicatePolicy
 from datarecs_core.values import EXACT
+from datarecs_kernel.candidates import Candidates
 from datarecs_kernel.counted import Counted
-from datarecs_kernel.differing import Differences
+from datarecs_kernel.database import Connection
+from datarecs_kernel.hashing import Hasher, hashing_connection
 from datarecs_kernel.judging import JudgedGroups, repeated_in
-from datarecs_kernel.layout import Layout
-from datarecs_kernel.samples import BestRows
-from datarecs_kernel.stored import REPEATED, differences_of, native_of, schema_of
-from datarecs_kernel.written import GroupKeys, Writer
+from datarecs_kernel.settling import SinkPlan, settle
+from datarecs_kernel.stored import Part, native_of
+from datarecs_kernel.written import Writer
+
+__all__ = ["SHOWN_KEYS", "SinkPlan", "Stores"]
 
 SHOWN_KEYS = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkPlan:
-    """What a task needs to know."""
-
-    layout: Layout
-    key: bytes
-    directory: str
-    """Of the stage's parts; exists."""
-    scope_directory: str | None
-    """Where keys of differing groups go; None when no stage asks for them."""
 
 
 class Stores:
     """Of one task's attempt."""
 
-    def __init__(self, plan: SinkPlan, attempt: str) -> None:
+    def __init__(self, plan: SinkPlan, attempt: str, connection: Connection | None = None) -> None:
+        """The connection is for expressions over columns; without one there will be one."""
         self.plan, self.layout = plan, plan.layout
         self.counted = Counted(len(plan.layout.sources))
-        self._writer = Writer(plan.layout, plan.key)
-        self._best = BestRows(plan.layout.stage.caps.sample_per_class)
-        self._parts = Part(Path(plan.directory), attempt, schema_of(plan.layout))
+        self._candidates = Candidates(plan.layout, Path(plan.directory), attempt)
+        self._given, self._closing = connection, ExitStack()
         names = [(label, native_of(plan.layout, label)) for label in plan.layout.key_names]
         scope = None if plan.scope_directory is None else Path(plan.scope_directory)
         self._scope = None if scope is None else Part(scope, attempt, pa.schema(names))
 
-    def finish(self) -> Counted:
-        """Close the files."""
-        self.counted.parts = self._parts.close()
+    @cached_property
+    def _connection(self) -> Connection:
+        return self._given or self._closing.enter_context(hashing_connection(threads=1))
+
+    def leave(self) -> Counted:
+        """Close the files; what is stored of the candidates is chosen by `settle`."""
+        self.counted.candidates = self._candidates.close()
+        self.counted.differences = self._candidates.differences
         if self._scope is not None:
             self.counted.scope_parts = self._scope.close()
-        rows = list(differences_of(self._best.table())) if self._best else []
-        per_class = self.layout.stage.caps.sample_per_class
-        self.counted.samples = [to_document(row) for row in samples(rows, per_class)]
+        self._closing.close()
         return self.counted
+
+    def finish(self) -> Counted:
+        """Close the files and store what may be stored: of a stage with one task."""
+        return settle(self.plan, self.leave(), self._given)
 
     def add_values(self, rows: pa.RecordBatch) -> None:
         """Totals (`v`), overflows and rounded floats of aggregated groups."""
@@ -99,51 +95,14 @@ class Stores:
             self.counted.grouped[index] += size * groups
 
     def add(self, groups: JudgedGroups) -> None:
-        """Keep what is stored of open groups."""
-        if self.layout.stage.duplicates is DuplicatePolicy.ERROR:
-            repeated = self._writer.keys(groups.keys.filter(pa.array(groups.repeated)))
+        """Keep what may be stored of open groups."""
+        if self.layout.stage.duplicates is DuplicatePolicy.ERROR and groups.repeated.any():
+            writer = Writer(self.layout, self.plan.key, Hasher(self._connection))
+            repeated = writer.keys(groups.keys.filter(pa.array(groups.repeated)))
             hashes = {each.hex() for each in repeated.hashes.to_pylist()}
             # The smallest few, whatever the partitioning.
             self.counted.repeated_keys = sorted({*self.counted.repeated_keys, *hashes})[:SHOWN_KEYS]
         if self._scope is not None:
             self._scope.write(groups.keys.filter(pa.array(groups.differs)))
-        if not any(map(len, groups.found)):
-            return
-        written = self._writer.written(*self._stored(groups))
-        self.counted.stored += written.rows.num_rows
-        self.counted.digest = (self.counted.digest + written.digest) % 2**256
-        self._best.see(written.rows, written.sizes)
-        self._parts.write(written.rows)
-
-    def _stored(self, groups: JudgedGroups) -> tuple[GroupKeys, Sequence[Differences]]:
-        """Keys of the groups of which something is stored, which may be few, and what."""
-        stored = np.zeros(groups.keys.num_rows, np.bool_)
-        for each in groups.found:
-            stored[each.groups] = True
-        places = np.cumsum(stored) - 1
-        found = [replace(each, groups=places[each.groups]) for each in groups.found]
-        return self._writer.keys(groups.keys.filter(pa.array(stored))), found
-
-
-class Part:
-    """A Parquet file that exists once something is written to it."""
-
-    def __init__(self, directory: Path, attempt: str, schema: pa.Schema) -> None:
-        self.path, self.schema = directory / f"part-{attempt}.parquet", schema
-        self._writer: pq.ParquetWriter | None = None
-
-    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        if not rows.num_rows:
-            return
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self.path, self.schema, compression="zstd", use_dictionary=REPEATED
-            )
-        self._writer.write(rows)
-
-    def close(self) -> list[str]:
-        """Names of the files that were written: one or none."""
-        if self._writer is None:
-            return []
-        self._writer.close()
-        return [self.path.name]
+        if any(map(len, groups.found)):
+            self._candidates.add(self._connection, groups.keys, groups.found)

@@ -1,51 +1,43 @@
 """Stored rows of differences, made a batch at a time: keys once per group, texts as columns.
 
 The ids, hashes and digest of `core.comparison.differences` byte for byte, without an object per row
-in between but the bytes that are hashed; a test holds both against each other.
+in between; a test holds both against each other.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from datarecs_core.comparison.results.differences import BREAK_ID_LENGTH, masked
+from datarecs_core.comparison.results.differences import BREAK_ID_LENGTH
 from datarecs_core.comparison.results.fingerprints import KEY_HASH_BYTES, KEY_MARK
 from datarecs_core.comparison.results.results import Outcome
 from datarecs_core.comparison.values.canonical import NULL, Tag, encode, encode_tuple, text
+from datarecs_kernel.choosing import measure_names
 from datarecs_kernel.columns import Values
 from datarecs_kernel.decoding import encoded_payloads, encodings, fixed_width, texts
-from datarecs_kernel.differing import KINDS, NOBODY, By, Differences
+from datarecs_kernel.differing import KINDS, NOBODY
+from datarecs_kernel.hashing import DIGEST_BYTES, Digests, Hasher
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.stored import schema_of, typed_keys
+from datarecs_kernel.unidentified import GROUP, SIZE, TEXTS
 
-_BLOCK = 64
-"""Of SHA-256."""
-_DIGEST = 32
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz234567", dtype=np.uint8)
 _BYTES, _SHIFTS = np.divmod(np.arange(BREAK_ID_LENGTH) * 5, 8)
 _SHIFTS = 11 - _SHIFTS
 """Where the five bits of a letter begin, and how far right they move as bits of two bytes."""
-_PADS = (0x36, 0x5C)
 _ID_HEAD = encode_tuple([NULL] * 7)[:2] + encode(text("x" * BREAK_ID_LENGTH))[:-BREAK_ID_LENGTH]
 """What the digest says before a break id: seven values, the first of them a text so long."""
 _NO_BYTES = pa.scalar(b"", pa.binary())
-
-Digests = NDArray[np.uint8]
-"""A line of 32 bytes each."""
-Keyed = Callable[[bytes, Iterable[bytes]], Digests]
+_MAPS = ("values", "raw_values", "deltas", "delta_percent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    rows: pa.Table
-    sizes: pa.ChunkedArray
-    """What orders them by size (`sort_keys`)."""
+    rows: pa.RecordBatch
     digest: int
     """Sum of their hashes."""
 
@@ -53,109 +45,95 @@ class Written:
 class Writer:
     """Of one stage."""
 
-    def __init__(self, layout: Layout, key: bytes) -> None:
+    def __init__(self, layout: Layout, key: bytes, hasher: Hasher) -> None:
         """The key is the tenant's."""
-        self.layout, self.stage, self.key, self.keyed = layout, layout.stage, key, keyed(key)
+        self.layout, self.stage, self.key, self.hasher = layout, layout.stage, key, hasher
         self.schema = schema_of(layout)
         self._sources = pa.array(self.stage.sources, pa.string())
         self._classes = pa.array([each.value for each in KINDS], pa.string())
+        self._measures = measure_names(layout)
 
     def keys(self, columns: pa.RecordBatch) -> "GroupKeys":
         """Of groups, from the layout's key columns."""
-        return GroupKeys(self.layout, self.key, columns)
+        return GroupKeys(self.layout, self.key, columns, self.hasher)
 
-    def written(self, keys: "GroupKeys", found: Sequence[Differences]) -> Written:
-        """Rows for differences of these groups; there are some."""
-        rows = [self._rows(keys, each) for each in found]
-        heads = [self._heads(each) for each in found]
-        sizes = [each.size_keys(np.arange(len(each))) for each in found]
-        digests = (_digest(one, head) for one, head in zip(rows, heads, strict=True))
-        return Written(
-            rows=pa.Table.from_batches(rows),
-            sizes=pa.chunked_array(sizes),
-            digest=sum(digests),
-        )
+    def written(self, keys: "GroupKeys", differences: pa.RecordBatch) -> Written:
+        """Rows for differences of these groups, as `unidentified` has them; there are some."""
+        rows = self._rows(keys, differences)
+        return Written(rows=rows, digest=self._digest(rows, self._heads(differences)))
 
-    def _heads(self, each: Differences) -> pa.Array:
-        """What the digest says between break ids and keys: few texts, of rows that are alike."""
-        sources, stage = self.stage.sources, self.stage.name
-        alike = (each.presence * len(KINDS) + each.kinds) * (len(sources) + 1) + each.odd
-        _, first, place = np.unique(alike * 2 + each.within, return_index=True, return_inverse=True)
-        heads = []
-        for at in first:
-            outcome = Outcome.WITHIN if each.within[at] else Outcome.BREAK
-            odd = None if each.odd[at] == NOBODY else sources[each.odd[at]]
-            told = (stage, each.measure, outcome.value, KINDS[each.kinds[at]].value)
-            heads.append(_encoded_head(*told, str(each.presence[at]), odd))
-        return pa.array(heads, pa.binary()).take(pa.array(place))
-
-    def _rows(self, keys: "GroupKeys", each: Differences) -> pa.RecordBatch:
-        rows, groups = len(each), pa.array(each.groups)
-        texts = each.written(np.arange(rows))
-        head = b"break" + self.stage.job_uid.bytes + _encoded_head(self.stage.name, each.measure)
-        odd = pa.array(each.odd, mask=each.odd == NOBODY)
+    def _rows(self, keys: "GroupKeys", differences: pa.RecordBatch) -> pa.RecordBatch:
+        count, groups = differences.num_rows, differences.column(GROUP)
+        odd = differences.column("odd")
         outcomes = (Outcome.WITHIN.value, Outcome.BREAK.value)
+        no_texts = pa.MapArray.from_arrays([0] * (count + 1), *[pa.array([], pa.string())] * 2)
         columns = {
-            "break_id": _letters(self.keyed(head, keys.encoded.take(groups).to_pylist())),
-            "stage": pa.repeat(self.stage.name, rows),
-            "measure": pa.repeat(each.measure, rows),
-            "outcome": pc.if_else(pa.array(each.within), *outcomes),
-            "class": self._classes.take(pa.array(each.kinds)),
-            "presence": pa.array(each.presence),
-            "odd_one_out": self._sources.take(odd),
+            "break_id": self._ids(keys, differences),
+            "stage": pa.repeat(self.stage.name, count),
+            "measure": pa.array(self._measures, pa.string()).take(differences.column("measure")),
+            "outcome": pc.if_else(differences.column("within"), *outcomes),
+            "class": self._classes.take(differences.column("kind")),
+            "presence": differences.column("presence"),
+            "odd_one_out": self._sources.take(
+                pc.if_else(pc.equal(odd, NOBODY), pa.scalar(None, odd.type), odd)
+            ),
             **{name: column.take(groups) for name, column in keys.columns.items()},
-            "values": self._map(texts.values, rows),
-            "raw_values": self._map(texts.raw, rows),
-            "deltas": self._map(texts.deltas, rows),
-            "delta_percent": self._map(texts.percents, rows),
-            "locator": self._map((), rows),
-            "sort_delta": each.sizes,
+            **{label: differences.column(label) for label in _MAPS},
+            "locator": no_texts.cast(TEXTS),
+            "sort_delta": differences.column(SIZE),
         }
         ordered = [columns[name] for name in self.schema.names]
         return pa.RecordBatch.from_arrays(ordered, schema=self.schema)
 
-    def _map(self, given: By, rows: int) -> pa.MapArray:
-        """Texts by name of the source."""
-        held = np.zeros((rows, len(given)), np.bool_)
-        for at, each in enumerate(given):
-            held[:, at] = each.where
-        row, column = np.nonzero(held)
-        offsets = np.insert(np.cumsum(held.sum(axis=1), dtype=np.int32), 0, 0)
-        names = self._sources.take(
-            pa.array(np.array([each.source for each in given], np.int64)[column])
+    def _ids(self, keys: "GroupKeys", differences: pa.RecordBatch) -> pa.Array:
+        """`differences.break_id` of each."""
+        start = b"break" + self.stage.job_uid.bytes
+        heads = [start + _encoded_head(self.stage.name, each) for each in self._measures]
+        messages = pc.binary_join_element_wise(
+            pa.array(heads, pa.binary()).take(differences.column("measure")),
+            keys.encoded.take(differences.column(GROUP)),
+            b"",
         )
-        texts = pa.chunked_array([each.texts for each in given], pa.string())
-        items = texts.combine_chunks().take(pa.array(column * rows + row))
-        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, items)
+        return _letters(self.hasher.keyed(self.key, messages))
 
+    def _heads(self, differences: pa.RecordBatch) -> pa.Array:
+        """What the digest says between break ids and keys: few texts, of rows that are alike."""
+        labels = ("measure", "within", "kind", "presence", "odd")
+        alike, place = np.unique(
+            np.stack(
+                [
+                    differences.column(label).to_numpy(zero_copy_only=False).astype(np.int64)
+                    for label in labels
+                ]
+            ),
+            axis=1,
+            return_inverse=True,
+        )
+        heads = []
+        for measure, within, kind, presence, odd in alike.T.tolist():
+            outcome = Outcome.WITHIN if within else Outcome.BREAK
+            source = None if odd == NOBODY else self.stage.sources[odd]
+            names = (self.stage.name, self._measures[measure], outcome.value, KINDS[kind].value)
+            heads.append(_encoded_head(*names, str(presence), source))
+        return pa.array(heads, pa.binary()).take(pa.array(place.ravel()))
 
-def digest_of(rows: pa.Table) -> int:
-    """The sum of the hashes of stored rows, as they were added up when they were written."""
-    labels = ("stage", "measure", "outcome", "class", "presence", "odd_one_out")
-    total = 0
-    for batch in rows.to_batches():
-        told = zip(*(batch.column(label).to_pylist() for label in labels), strict=True)
-        heads = [_encoded_head(*named, str(presence), odd) for *named, presence, odd in told]
-        total += _digest(batch, pa.array(heads, pa.binary()))
-    return total
-
-
-def _digest(rows: pa.RecordBatch, heads: pa.Array) -> int:
-    """The sum of the hashes of stored rows, with what is said between ids and keys."""
-    messages = pc.binary_join_element_wise(
-        _ID_HEAD,
-        rows.column("break_id").cast(pa.binary()),
-        heads,
-        rows.column("key_encoded"),
-        _said(rows.column("values"), Tag.TEXT),
-        _said(rows.column("raw_values"), Tag.TEXT),
-        _said(rows.column("deltas"), Tag.NUMBER),
-        b"",
-    )
-    hashes = b"".join([sha256(each).digest() for each in messages.to_pylist()])
-    # Added up four bytes at a time: so many sums of 32 bits do not outgrow 64.
-    parts = np.frombuffer(hashes, ">u4").reshape(-1, _DIGEST // 4).sum(axis=0, dtype=np.uint64)
-    return sum(int(part) << 32 * at for at, part in enumerate(parts[::-1]))
+    def _digest(self, rows: pa.RecordBatch, heads: pa.Array) -> int:
+        """The sum of the hashes of stored rows, with what is said between ids and keys."""
+        messages = pc.binary_join_element_wise(
+            _ID_HEAD,
+            rows.column("break_id").cast(pa.binary()),
+            heads,
+            rows.column("key_encoded"),
+            _said(rows.column("values"), Tag.TEXT),
+            _said(rows.column("raw_values"), Tag.TEXT),
+            _said(rows.column("deltas"), Tag.NUMBER),
+            b"",
+        )
+        hashes = self.hasher.digests(messages)
+        # Added up four bytes at a time: so many sums of 32 bits do not outgrow 64.
+        words = np.ascontiguousarray(hashes).view(">u4").reshape(-1, DIGEST_BYTES // 4)
+        parts = words.sum(axis=0, dtype=np.uint64)
+        return sum(int(part) << 32 * at for at, part in enumerate(parts[::-1]))
 
 
 def _said(maps: pa.MapArray, tag: Tag) -> pa.Array:
@@ -177,8 +155,8 @@ def _encoded_head(*parts: str | None) -> bytes:
 class GroupKeys:
     """Keys of groups in all forms that are stored."""
 
-    def __init__(self, layout: Layout, key: bytes, columns: pa.RecordBatch) -> None:
-        self.layout, self.key, self.plain = layout, key, columns
+    def __init__(self, layout: Layout, key: bytes, columns: pa.RecordBatch, hasher: Hasher) -> None:
+        self.layout, self.key, self.plain, self.hasher = layout, key, columns, hasher
         dimensions = layout.stage.dimensions
         encoded, self.shown = [], []
         for field, dimension in zip(layout.keys, dimensions, strict=True):
@@ -186,10 +164,7 @@ class GroupKeys:
             values = Values(columns.column(field.name), payloads)
             written = texts(field.form, values)
             encoded.append(encodings(field.form, values, written))
-            if dimension.mask is not None:
-                told = [masked(key, dimension.mask, each) for each in written.to_pylist()]
-                written = pa.array(told, pa.string())
-            self.shown.append(written)
+            self.shown.append(hasher.masked(key, dimension.mask, written))
         self.encoded = self._joined(encoded)
         """`encode_tuple`, before masks."""
         self.kept = self.encoded
@@ -204,9 +179,8 @@ class GroupKeys:
     @cached_property
     def hashes(self) -> pa.Array:
         """`fingerprints.key_hash`."""
-        head = self.key + KEY_MARK
-        hashes = b"".join([sha256(head + each).digest() for each in self.encoded.to_pylist()])
-        return fixed_width(_lines(hashes)[:, :KEY_HASH_BYTES])
+        messages = pc.binary_join_element_wise(self.key + KEY_MARK, self.encoded, b"")
+        return fixed_width(self.hasher.digests(messages)[:, :KEY_HASH_BYTES])
 
     @cached_property
     def columns(self) -> dict[str, pa.Array]:
@@ -220,28 +194,6 @@ class GroupKeys:
         if self.layout.keys:
             found["key"] = typed_keys(self.layout, self.plain, key_texts)
         return found
-
-
-def keyed(key: bytes) -> Keyed:
-    """HMAC-SHA-256 of messages that begin alike, with the key's half of the work done once."""
-    block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-    inner, outer = (sha256(bytes(each ^ pad for each in block)) for pad in _PADS)
-
-    def digests(head: bytes, messages: Iterable[bytes]) -> Digests:
-        begun, found = inner.copy(), []
-        begun.update(head)
-        for message in messages:
-            inside, outside = begun.copy(), outer.copy()
-            inside.update(message)
-            outside.update(inside.digest())
-            found.append(outside.digest())
-        return _lines(b"".join(found))
-
-    return digests
-
-
-def _lines(digests: bytes) -> Digests:
-    return np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST)
 
 
 def _letters(digests: Digests) -> pa.Array:

@@ -34,6 +34,7 @@ from datarecs_kernel.layout import (
     sealing_layout,
 )
 from datarecs_kernel.results import stage_results
+from datarecs_kernel.settling import settle
 from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.accepting import accepted, attempts_of, fresh
@@ -83,7 +84,6 @@ from datarecs_spark.spellings import (
 from datarecs_spark.spilling import SpillLook
 from datarecs_spark.spreading import cores_of_one
 from datarecs_spark.tally import passed_rows, read_rows, read_tallies
-from datarecs_spark.truncating import truncated
 from datarecs_spark.watching import Watch
 
 SMALL_ROWS = 1_000_000
@@ -272,8 +272,7 @@ class SparkEngine:
         if plan.keep_scope:
             scope = self._scopes(plan.name, len(plan.looks))
             accepted(plan.name, counted.scope_parts, scope)
-        if counted.stored > plan.caps.max_rows:
-            counted = truncated(self._session, sink, counted)
+        counted = settle(sink, counted)
         if counted.parts and spelled_sources(plan):
             keys = self._key_rows(plan)
             counted = with_raw_keys(self._session, sink, counted, keys)

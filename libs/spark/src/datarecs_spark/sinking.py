@@ -30,7 +30,7 @@ def _step(
         for batch in batches:
             task.take(batch)
         task.close()
-        counted = stores.finish()
+        counted = stores.leave()
         yield pa.RecordBatch.from_pydict({"what": [SUMMARY], "body": [counted.written()]})
 
     return step

@@ -39,7 +39,11 @@ from datarecs_core.comparison.planning.plan import (
     StagePlan,
     Warn,
 )
-from datarecs_core.comparison.results.differences import difference_set
+from datarecs_core.comparison.results.differences import (
+    RankedDifference,
+    difference_set,
+    group_rank,
+)
 from datarecs_core.comparison.results.fingerprints import FINGERPRINT_BYTES, key_hash
 from datarecs_core.comparison.results.results import (
     BucketSum,
@@ -169,7 +173,12 @@ class _Oracle:
             [] if each.equal else writer.rows(name, self.groups[name], each)
             for name, each in judged.items()
         ]
-        summary, stored = difference_set([row for rows in found for row in rows], stage.caps)
+        ranked = [
+            RankedDifference(group_rank(self.groups[name].key), row)
+            for name, rows in zip(judged, found, strict=True)
+            for row in rows
+        ]
+        summary, stored = difference_set(ranked, stage.caps)
         groups = list(judged.values())
         results = StageResults(
             stage=stage.name,

@@ -10,16 +10,19 @@ import hmac
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import NamedTuple
 from uuid import UUID
 
 from datarecs_core.comparison.planning.plan import Caps
 from datarecs_core.comparison.results.results import Difference, DifferenceSet, Outcome
 from datarecs_core.comparison.values.canonical import (
     NULL,
+    Tag,
     Value,
     encode,
     encode_tuple,
     number,
+    number_text,
     text,
 )
 from datarecs_core.jobs.vocabulary import MaskRule
@@ -33,6 +36,16 @@ COMPARE_KEY_ID = "compare-c1"
 SHOWN_SPELLINGS = 3
 """How many ways in which a source writes one key are shown."""
 _PERCENT_PLACES = 6
+_RANK_BYTES = 8
+_HEAD_BYTES = 5
+"""Of an encoded value, before its payload."""
+
+
+class RankedDifference(NamedTuple):
+    """A difference with the rank of its group."""
+
+    rank: int
+    row: Difference
 
 
 def break_id(key: bytes, *, job_uid: UUID, stage: str, measure: str, group: bytes) -> str:
@@ -112,28 +125,75 @@ def digest_text(total: int) -> str:
     return f"sha256:{(total % 2**256).to_bytes(32).hex()}"
 
 
-def by_size(row: Difference) -> tuple[Decimal, str]:
-    """Sort key: the largest |delta| first, then the smallest break id."""
+def group_rank(key: Sequence[Value]) -> int:
+    """A number of 64 bits that chooses groups at random, the same ones in every run and engine.
+
+    Of the key before masking. It needs no secret, because it is never stored or shown.
+    """
+    written = "".join(map(_rank_text, key)).encode()
+    digest_of_key = hashlib.md5(written, usedforsecurity=False).digest()
+    return int.from_bytes(digest_of_key[:_RANK_BYTES], "little")
+
+
+def _rank_text(part: Value) -> str:
+    """A part of a key in ASCII and its text, ending where no other part goes on.
+
+    SQL writes the same without encoding any value: times as counts, bytes as digits.
+    """
+    match part.content:
+        case None:
+            return "~"
+        case bool() as flag:
+            return "true;" if flag else "false;"
+        case Decimal() as amount:
+            return f"{number_text(amount)};"
+        case str() as written:
+            return f"{len(written.encode())}:{written}"
+        case bytes() as raw:
+            return f"{raw.hex().upper()};"
+        case _:
+            mark = "x" if part.tag is Tag.INVALID else "y"
+            return f"{mark}{encode(part)[_HEAD_BYTES:].hex().upper()};"
+
+
+def by_size(row: Difference) -> tuple[float, str]:
+    """Sort key: the largest |delta| first, as a double, then the smallest break id."""
+    return (-_size(row), row.break_id)
+
+
+def _size(row: Difference) -> float:
+    """What is stored as `sort_delta`; below every |delta| where nothing was subtracted."""
     size = row.max_abs_delta
-    return (Decimal(1) if size is None else size.copy_negate(), row.break_id)
+    return -1.0 if size is None else float(size)
 
 
-def keep(rows: Sequence[Difference], caps: Caps) -> tuple[tuple[Difference, ...], bool]:
+def keep(rows: Sequence[RankedDifference], caps: Caps) -> tuple[tuple[Difference, ...], bool]:
     """What is stored, in the order of break ids, and whether anything was left out.
 
-    Of too many: the largest |delta| of each measure in turn, then the smallest break ids, so the
-    choice does not depend on partitions.
+    Of too many: the largest |delta| of each measure in turn, then those of the groups with the
+    smallest ranks, so the choice does not depend on partitions. Sizes are compared as doubles.
     """
     if len(rows) <= caps.max_rows:
-        return _by_id(rows), False
-    large: list[tuple[int, Difference]] = []
-    for measure in {row.measure for row in rows}:
-        own = [row for row in rows if row.measure == measure and row.max_abs_delta is not None]
-        large.extend(enumerate(sorted(own, key=by_size)[: caps.largest_per_measure]))
-    first = [row for _, row in sorted(large, key=lambda ranked: (ranked[0], ranked[1].break_id))]
-    taken = {row.break_id for row in first}
-    rest = [row for row in _by_id(rows) if row.break_id not in taken]
-    return _by_id([*first, *rest][: caps.max_rows]), True
+        return _by_id(each.row for each in rows), False
+    large: list[tuple[int, RankedDifference]] = []
+    for measure in {each.row.measure for each in rows}:
+        sized = [
+            each
+            for each in rows
+            if each.row.measure == measure and each.row.max_abs_delta is not None
+        ]
+        sized.sort(key=lambda each: (-_size(each.row), each.rank))
+        large.extend(enumerate(sized[: caps.largest_per_measure]))
+    large.sort(key=lambda turn: (turn[0], *_by_rank(turn[1])))
+    first = [each for _, each in large]
+    taken = {each.row.break_id for each in first}
+    rest = [each for each in sorted(rows, key=_by_rank) if each.row.break_id not in taken]
+    return _by_id(each.row for each in [*first, *rest][: caps.max_rows]), True
+
+
+def _by_rank(each: RankedDifference) -> tuple[int, str]:
+    """Total: a group has one difference of a measure, and equal ranks do not happen."""
+    return (each.rank, each.row.measure)
 
 
 def _by_id(rows: Iterable[Difference]) -> tuple[Difference, ...]:
@@ -158,10 +218,10 @@ def samples(rows: Sequence[Difference], per_class: int) -> tuple[Difference, ...
 
 
 def difference_set(
-    rows: Sequence[Difference], caps: Caps, location: str | None = None
+    rows: Sequence[RankedDifference], caps: Caps, location: str | None = None
 ) -> tuple[DifferenceSet, tuple[Difference, ...]]:
     """The summary of a stage's differences, and the rows to store."""
-    wanted = [row for row in rows if caps.deltas or row.outcome is Outcome.BREAK]
+    wanted = [each for each in rows if caps.deltas or each.row.outcome is Outcome.BREAK]
     stored, truncated = keep(wanted, caps)
     summary = DifferenceSet(
         rows=len(stored),

@@ -1,0 +1,125 @@
+"""The end of a stage's candidates: the choice over all tasks, then ids, digests and Parquet parts.
+
+One call where one task held all groups. Where there were several, `stage_cut` says once for all of
+them what is stored, and `write_chosen` may run in as many tasks as there are files.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from datarecs_core.comparison.results.differences import samples
+from datarecs_core.documents import to_document
+from datarecs_kernel.candidates import CANDIDATES, CandidateFiles, choices_of
+from datarecs_kernel.choosing import (
+    NO_CHOICES,
+    Cut,
+    candidate_cut,
+    final_cut,
+    joined,
+    measure_names,
+)
+from datarecs_kernel.counted import Counted
+from datarecs_kernel.database import Connection
+from datarecs_kernel.hashing import Hasher, hashing_connection
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.samples import BestRows
+from datarecs_kernel.stored import Part, differences_of, schema_of
+from datarecs_kernel.unidentified import chosen_rows
+from datarecs_kernel.written import Writer
+
+_FEW = 2**16
+"""Rows that need no cut while they are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPlan:
+    """What a task needs to know."""
+
+    layout: Layout
+    key: bytes
+    directory: str
+    """Of the stage's parts; exists."""
+    scope_directory: str | None
+    """Where keys of differing groups go; None when no stage asks for them."""
+
+
+def settle(plan: SinkPlan, counted: Counted, connection: Connection | None = None) -> Counted:
+    """Store what may be stored of the candidates of all tasks; their files are gone then.
+
+    Changes nothing where tasks did so themselves.
+
+    Args:
+        plan: of the stage.
+        counted: of all tasks.
+        connection: for expressions over columns; without one there will be one.
+    """
+    if not counted.candidates:
+        return replace(counted, truncated=counted.stored < counted.differences)
+    with ExitStack() as closing:
+        known = connection or closing.enter_context(hashing_connection())
+        cut = stage_cut(plan, counted, known)
+        written = [write_chosen(plan, name, cut, known) for name in counted.candidates]
+    return with_stored(counted, written)
+
+
+def stage_cut(plan: SinkPlan, counted: Counted, connection: Connection) -> Cut | None:
+    """Which candidates of all tasks are stored; None when all of them are."""
+    layout, caps = plan.layout, plan.layout.stage.caps
+    if counted.differences <= caps.max_rows:
+        return None
+    measures = len(measure_names(layout))
+    rows, added = NO_CHOICES, []
+    files = CandidateFiles(layout, Path(plan.directory), counted.candidates)
+    for batches in files.read_choosing():
+        added.append(choices_of(connection, layout, *batches))
+        if sum(map(len, added)) > max(caps.max_rows, _FEW):
+            rows, added = joined([rows, *added]), []
+            rows = rows.take(candidate_cut(rows, caps, measures).allows(rows))
+    return final_cut(joined([rows, *added]), caps, measures)
+
+
+def write_chosen(plan: SinkPlan, name: str, cut: Cut | None, connection: Connection) -> Counted:
+    """Write a part from a file of candidates, which is gone then.
+
+    Returns:
+        Only what is said of stored rows: their number, digest, part and samples.
+    """
+    layout, caps = plan.layout, plan.layout.stage.caps
+    directory = Path(plan.directory)
+    files = CandidateFiles(layout, directory, [name])
+    writer, best = Writer(layout, plan.key, Hasher(connection)), BestRows(caps.sample_per_class)
+    part = Part(directory, name.removeprefix(CANDIDATES), schema_of(layout))
+    counted = Counted(len(layout.sources))
+    for keys, rows in files.read():
+        allowed = None if cut is None else cut.allows(choices_of(connection, layout, keys, rows))
+        groups, chosen = (keys, rows) if allowed is None else chosen_rows(keys, rows, allowed)
+        if not chosen.num_rows:
+            continue
+        written = writer.written(writer.keys(groups), chosen)
+        counted.stored += chosen.num_rows
+        counted.digest = (counted.digest + written.digest) % 2**256
+        best.see(written.rows)
+        part.write(written.rows)
+    counted.parts = part.close()
+    shown = samples(list(differences_of(best.table())) if best else [], caps.sample_per_class)
+    counted.samples = [to_document(row) for row in shown]
+    files.remove()
+    return counted
+
+
+def with_stored(counted: Counted, written: Sequence[Counted]) -> Counted:
+    """The numbers of all tasks, with what is stored of their candidates."""
+    found = Counted(counted.sources)
+    for each in written:
+        found.add(each)
+    return replace(
+        counted,
+        candidates=[],
+        truncated=found.stored < counted.differences,
+        stored=found.stored,
+        digest=found.digest,
+        parts=found.parts,
+        samples=found.samples,
+    )

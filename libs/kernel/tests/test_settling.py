@@ -102,8 +102,8 @@ def stored_by_core(
     return difference_set(ranked, stage.caps)
 
 
-def cell(plain: Decimal | int) -> Cell:
-    value: Value = number(plain)
+def cell(plain: object) -> Cell:
+    value: Value = number(Decimal(str(plain)))
     return Cell(value, value)
 
 

@@ -5,7 +5,7 @@ cut over some of the rows never refuses a row that the cut over all of them allo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,11 @@ def candidate_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
         caps: of the stage.
         measures: how many names there are.
     """
-    return _cut(rows, largest(rows, caps), caps, measures)
+    is_large = largest(rows, caps)
+    cut = _cut(rows, is_large, caps, measures)
+    if len(rows) < max(caps.max_rows, np.count_nonzero(is_large)):
+        return replace(cut, last=(_HIGHEST, measures))
+    return cut
 
 
 def final_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
@@ -148,16 +152,15 @@ def _cut(rows: Choices, is_large: Flags, caps: Caps, measures: int) -> Cut:
         smallest = of_measure.sizes.min()
         sizes[measure] = float(smallest)
         ranks[measure] = int(of_measure.ranks[of_measure.sizes == smallest].max())
-    room = max(caps.max_rows - len(large), 0)
-    last = _last_by_rank(rows.take(~is_large), room, measures)
+    last = _last_by_rank(rows.take(~is_large), max(caps.max_rows - len(large), 0))
     return Cut(sizes=tuple(sizes), ranks=tuple(ranks), last=last)
 
 
-def _last_by_rank(rows: Choices, room: int, measures: int) -> tuple[int, int] | None:
+def _last_by_rank(rows: Choices, room: int) -> tuple[int, int] | None:
+    """Rank and measure of the last of so many rows."""
+    room = min(room, len(rows))
     if not room:
         return None
-    if len(rows) <= room:
-        return _HIGHEST, measures
     rank = np.partition(rows.ranks, room - 1)[room - 1]
     left = room - np.count_nonzero(rows.ranks < rank)
     return int(rank), int(np.sort(rows.measures[rows.ranks == rank])[left - 1])

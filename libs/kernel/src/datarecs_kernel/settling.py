@@ -11,6 +11,7 @@ from pathlib import Path
 
 from datarecs_core.comparison.results.differences import samples
 from datarecs_core.documents import to_document
+from datarecs_kernel import candidates
 from datarecs_kernel.candidates import CANDIDATES, CandidateFiles, choices_of
 from datarecs_kernel.choosing import (
     NO_CHOICES,
@@ -28,9 +29,6 @@ from datarecs_kernel.samples import BestRows
 from datarecs_kernel.stored import Part, differences_of, schema_of
 from datarecs_kernel.unidentified import chosen_rows
 from datarecs_kernel.written import Writer
-
-_FEW = 2**16
-"""Rows that need no cut while they are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +72,7 @@ def stage_cut(plan: SinkPlan, counted: Counted, connection: Connection) -> Cut |
     files = CandidateFiles(layout, Path(plan.directory), counted.candidates)
     for batches in files.read_choosing():
         added.append(choices_of(connection, layout, *batches))
-        if sum(map(len, added)) > max(caps.max_rows, _FEW):
+        if sum(map(len, added)) > max(caps.max_rows, candidates.BATCH_ROWS):
             rows, added = joined([rows, *added]), []
             rows = rows.take(candidate_cut(rows, caps, measures).allows(rows))
     return final_cut(joined([rows, *added]), caps, measures)

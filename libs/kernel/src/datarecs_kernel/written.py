@@ -99,23 +99,20 @@ class Writer:
     def _heads(self, differences: pa.RecordBatch) -> pa.Array:
         """What the digest says between break ids and keys: few texts, of rows that are alike."""
         labels = ("measure", "within", "kind", "presence", "odd")
-        alike, place = np.unique(
-            np.stack(
-                [
-                    differences.column(label).to_numpy(zero_copy_only=False).astype(np.int64)
-                    for label in labels
-                ]
-            ),
-            axis=1,
-            return_inverse=True,
-        )
+        columns = [differences.column(label) for label in labels]
+        alike = np.zeros(differences.num_rows, np.int64)
+        for column in columns:
+            values, number = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
+            alike = alike * len(values) + number
+        _, first, place = np.unique(alike, return_index=True, return_inverse=True)
         heads = []
-        for measure, within, kind, presence, odd in alike.T.tolist():
+        few = pa.RecordBatch.from_arrays(columns, labels).take(pa.array(first))
+        for measure, within, kind, presence, odd in zip(*few.to_pydict().values(), strict=True):
             outcome = Outcome.WITHIN if within else Outcome.BREAK
             source = None if odd == NOBODY else self.stage.sources[odd]
             names = (self.stage.name, self._measures[measure], outcome.value, KINDS[kind].value)
             heads.append(_encoded_head(*names, str(presence), source))
-        return pa.array(heads, pa.binary()).take(pa.array(place.ravel()))
+        return pa.array(heads, pa.binary()).take(pa.array(place))
 
     def _digest(self, rows: pa.RecordBatch, heads: pa.Array) -> int:
         """The sum of the hashes of stored rows, with what is said between ids and keys."""

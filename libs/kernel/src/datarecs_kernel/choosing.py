@@ -98,7 +98,7 @@ def candidate_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
     """
     is_large = largest(rows, caps)
     cut = _cut(rows, is_large, caps, measures)
-    if len(rows) < max(caps.max_rows, np.count_nonzero(is_large)):
+    if len(rows) < max(caps.max_rows, int(np.count_nonzero(is_large))):
         return replace(cut, last=(_HIGHEST, measures))
     return cut
 

@@ -50,7 +50,7 @@ def _compared(
     connection: Connection, plan: SinkPlan, aggregates: Sequence[Aggregate], attempt: str
 ) -> Counted:
     """What the table of groups holds, counted, judged and stored."""
-    stores = Stores(plan, attempt)
+    stores = Stores(plan, attempt, connection)
     _add_equal(connection, plan.layout, stores.counted)
     _add_sums(connection, aggregates, stores.counted)
     judge: Judge | None = None

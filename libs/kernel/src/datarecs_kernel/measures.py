@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from datarecs_core.comparison.results.differences import masked
 from datarecs_core.comparison.results.results import DifferenceClass
-from datarecs_kernel.agreeing import Agreement, Judgements, has_invalid, has_nulls
+from datarecs_kernel.agreeing import Agreement, Judgements, has_invalid, has_nulls, is_nan
 from datarecs_kernel.columns import Flags, Numbers, Runs, Values, distinct, flags_of
 from datarecs_kernel.counted import MeasureTally
 from datarecs_kernel.decoding import lossless_texts, texts
@@ -38,6 +38,7 @@ from datarecs_kernel.exact_amounts import Amounts, amounts_of
 from datarecs_kernel.forms import FormKind
 from datarecs_kernel.layout import Layout, MeasureLayout
 from datarecs_kernel.open_groups import Shape
+from datarecs_kernel.whole_units import unit_key
 
 
 class Columns(NamedTuple):
@@ -117,6 +118,8 @@ class MeasureJudge:
         judged = self.agreement.judge(values)
         kinds = _kinds(judged, values, runs)
         self._count(judged, kinds, runs, tally)
+        if tally.largest is None and self._has_equal_amounts(rows, places, runs.groups):
+            tally.reach(unit_key(0, 0))
         within = runs.all_of(judged.within)
         stored = np.flatnonzero(~within | self.stage.caps.deltas)
         shown = runs.first_of(~judged.within)[stored]
@@ -146,12 +149,26 @@ class MeasureJudge:
         at = np.flatnonzero(self.agreement.differs(self.values(cells)))
         return cells.take(at), places.groups[at]
 
+    def _has_equal_amounts(self, rows: pa.RecordBatch, places: Places, groups: Numbers) -> bool:
+        """Whether some place of these groups has a delta of 0, beside those that differ."""
+        if not self.plan.subtractable or places.groups is places.matched:
+            return False
+        cells = _Cells(rows, places.rows).take(np.flatnonzero(np.isin(places.groups, groups)))
+        values = self.values(cells)
+        equal = ~self.agreement.differs(values)
+        return any(
+            bool((part.units[0].known & part.of(equal)).any())
+            for part in amounts_of(self.form, values)
+        )
+
     def _unequal_in_place(self, rows: pa.RecordBatch, groups: Numbers) -> tuple[_Cells, Numbers]:
         """The same where a group is the row of its number: nothing is copied that is equal."""
         if self.flag is None:
             differs = self.agreement.differs([each.of(rows) for each in self.columns])
         else:
             differs = flags_of(pc.fill_null(rows.column(self.flag), fill_value=False))
+            if self.agreement.is_strict:
+                differs |= is_nan(self.form, self.columns[0].of(rows).plain)
         if len(groups) < len(differs):
             matched = np.zeros(len(differs), np.bool_)
             matched[groups] = True

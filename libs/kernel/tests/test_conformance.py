@@ -26,8 +26,8 @@ class TestKernel(
 
 
 class TestLooks(LookConformance):
-    # Who reads the sources finds how each writes its keys; the kernel does not.
-    test_a_source_writes_keys_as_in_the_last_look = None
+    @pytest.mark.skip(reason="who reads the sources finds how each writes its keys")
+    def test_a_source_writes_keys_as_in_the_last_look(self, bench: LookingBench) -> None: ...
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> LookingBench:

@@ -26,7 +26,7 @@ from datarecs_core.values import EXACT
 from datarecs_kernel.columns import Values
 from datarecs_kernel.forms import Form, FormKind, tag_of
 from datarecs_kernel.sort_keys import number_order_of
-from datarecs_kernel.whole_units import unit_texts, units_of
+from datarecs_kernel.value_texts import number_texts, valid_texts
 
 _ENCODED_NULL = encode(NULL)
 FINER = "a time finer than its column, or none at all"
@@ -97,23 +97,11 @@ def cell(form: Form, plain: object, payload: bytes | None) -> Value:
 
 def texts(form: Form, values: Values) -> pa.Array:
     """Canonical texts of what Arrow holds."""
-    match form.kind:
-        case FormKind.TEXT | FormKind.JSON:
-            written = values.plain
-        case FormKind.INTEGER | FormKind.DECIMAL:
-            written = _number_texts(form, values.plain)
-        case _:
-            written = _by_value(lambda each: canonical_text(cell(form, each, None)), values.plain)
+    written = valid_texts(form, values.plain)
     if values.payloads is None:
         return written
     broken = _by_value(lambda each: canonical_text(invalid_of(each)), values.payloads)
     return pc.coalesce(broken, written)
-
-
-def _number_texts(form: Form, values: pa.Array) -> pa.Array:
-    numbers, known = units_of(form, values)
-    unknown = pa.scalar(None, pa.string())
-    return pc.if_else(pa.array(known), unit_texts(numbers, form.scale), unknown)
 
 
 def lossless_texts(form: Form, written: pa.Array) -> pa.Array:
@@ -138,7 +126,7 @@ def encodings(form: Form, values: Values, written: pa.Array) -> pa.Array:
     plain = values.plain
     match form.kind:
         case FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
-            payloads = _number_texts(form, plain)
+            payloads = number_texts(form, plain)
         case FormKind.BINARY | FormKind.UUID:
             payloads = plain
         case FormKind.BOOL:

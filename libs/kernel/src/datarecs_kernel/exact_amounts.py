@@ -70,6 +70,14 @@ def amounts_of(form: Form, values: Sequence[Values]) -> list[Amounts]:
     return list(_by_scale([_read(each) for each in columns]))
 
 
+def joined(parts: Sequence[Amounts], columns: Sequence[pa.Array]) -> pa.Array:
+    """One column of all places, from a column of each part."""
+    if parts[0].at is None:
+        return columns[0]
+    places = np.concatenate([each.at for each in parts if each.at is not None])
+    return pa.concat_arrays(columns).take(pa.array(np.argsort(places)))
+
+
 def _valid(form: Form, values: Values) -> Units:
     numbers, known = units_of(form, values.plain)
     return Units(numbers, known if values.payloads is None else known & ~values.is_invalid)

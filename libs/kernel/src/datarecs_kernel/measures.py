@@ -34,7 +34,7 @@ from datarecs_kernel.differing import (
     percent_texts,
     size_key_texts,
 )
-from datarecs_kernel.exact_amounts import Amounts, amounts_of
+from datarecs_kernel.exact_amounts import Amounts, amounts_of, joined
 from datarecs_kernel.forms import FormKind
 from datarecs_kernel.layout import Layout, MeasureLayout
 from datarecs_kernel.open_groups import Shape
@@ -221,7 +221,7 @@ class _MeasureTexts:
             size_key_texts(largest_change(changes_of(each.units, self.reference)), each.scale)
             for each in parts
         ]
-        return _joined(parts, keys)
+        return joined(parts, keys)
 
     def written(self, at: Numbers) -> WrittenTexts:
         cells = self.cells.take(at)
@@ -247,7 +247,7 @@ class _MeasureTexts:
             changes = changes_of(part.units, self.reference)
             deltas.append(delta_texts(changes, part.scale))
             percents.append(percent_texts(changes, part.units[self.reference].numbers))
-        return _joined_texts(parts, deltas), _joined_texts(parts, percents)
+        return _joined_by(parts, deltas), _joined_by(parts, percents)
 
     def _raw(self, cells: _Cells, after: Sequence[pa.Array]) -> By:
         """Texts before rules, where those after them are others."""
@@ -277,25 +277,14 @@ def _count(flags: Flags) -> int:
     return int(np.count_nonzero(flags))
 
 
-def _joined(parts: Sequence[Amounts], columns: Sequence[pa.Array]) -> pa.Array:
-    """One column of all places, from those of parts."""
-    if parts[0].at is None:
-        return columns[0]
-    places = np.concatenate([each.at for each in parts if each.at is not None])
-    return pa.concat_arrays(columns).take(pa.array(np.argsort(places)))
-
-
-def _joined_texts(parts: Sequence[Amounts], written: Sequence[By]) -> By:
-    if parts[0].at is None:
-        return written[0]
-    places = np.argsort(np.concatenate([each.at for each in parts if each.at is not None]))
+def _joined_by(parts: Sequence[Amounts], written: Sequence[By]) -> By:
     return tuple(
         SourceTexts(
-            own[0].source,
-            pa.concat_arrays([each.texts for each in own]).take(pa.array(places)),
-            np.concatenate([each.where for each in own])[places],
+            columns[0].source,
+            joined(parts, [each.texts for each in columns]),
+            flags_of(joined(parts, [pa.array(each.where) for each in columns])),
         )
-        for own in zip(*written, strict=True)
+        for columns in zip(*written, strict=True)
     )
 
 

@@ -16,6 +16,7 @@ KINDS = [
 ]
 VALID = [
     *("0", "-0", "7", "-12", "007", "1.5", "0.25", "-.5", "1e0", "9" * 18, "9" * 19, "9" * 39),
+    *("1e10", "-1.5E-07", "1e400", "1e", "NaN", "-Infinity", "Infinity", "-inf", "infinity"),
     *("true", "false", "TRUE", "nan", "inf", "0x1f", "", " 7", "1_0", "\u0663"),
     *("2026-01-31", "2026-02-30", "0001-01-01", "9999-12-31", "10000-01-01"),
     *("12:00:00", "23:59:59.999999", "24:00:00", "12:00:00.1234567", "12:00:60"),
@@ -42,7 +43,9 @@ def test_a_whole_column_is_cast_as_each_of_its_values(kind: str, texts: list[str
     target = parse_type(kind)
     whole = text_column(pa.array(texts, pa.string()), target)
     each = typed_values([None if one is None else text_value(one, target) for one in texts], target)
-    assert _lower(whole.values, kind).equals(_lower(each.values, kind))
+    assert whole.values.type == each.values.type
+    # As texts, since NaN is not equal to itself.
+    assert str(_lower(whole.values, kind)) == str(_lower(each.values, kind))
     assert (whole.invalid is None) == (each.invalid is None)
     assert whole.invalid is None or whole.invalid.equals(each.invalid)
 

@@ -7,6 +7,7 @@ from datarecs_core.comparison.values.forms import (
     Inference,
     read_bool,
     read_date,
+    read_float,
     read_moment,
     read_number,
     read_text,
@@ -47,6 +48,36 @@ def test_plain_numbers_are_numbers(written: str) -> None:
 )
 def test_everything_else_is_no_number(written: str) -> None:
     assert read_number(written) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("1e10", "10000000000"),
+        ("-1.50E-2", "-0.015"),
+        ("1e+0", "1"),
+        ("-0.0e9", "0"),
+        ("NaN", "NaN"),
+        ("nan", "NaN"),
+        ("Infinity", "Inf"),
+        ("-inf", "-Inf"),
+        ("0." + "0" * 330 + "5", None),
+        ("0" * 400, None),
+        ("1e999", None),
+        ("1e999999999", None),
+        ("1e", None),
+        ("e1", None),
+        ("+1e1", None),
+        ("01e1", None),
+        (" 1e1", None),
+        (".5", None),
+        ("infinity", None),
+        ("٣e1", None),
+    ],
+)
+def test_floats_are_read_as_exporters_write_them(written: str, read: str | None) -> None:
+    value = read_float(written)
+    assert (None if value is None else canonical_text(value)) == read
 
 
 @pytest.mark.parametrize(("written", "read"), [("true", True), ("TRUE", None), ("1", None)])

@@ -1,7 +1,8 @@
 """The strict forms of text: what counts as a number, a date or a time when only text is given.
 
 Casts and the inference of CSV, JSON lines and partition names share them, so a value that was
-inferred is the value that a cast reads. Nothing is trimmed and nothing is guessed.
+inferred is the value that a cast reads. Floats alone are never inferred: their exponents, NaN and
+infinities are read under a cast. Nothing is trimmed and nothing is guessed.
 """
 
 import re
@@ -18,6 +19,17 @@ from datarecs_core.values import EXACT
 INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(?:\.(\d+))?", re.ASCII)
+_FLOAT = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_MAX_FLOAT_LENGTH = 350
+"""The longest doubles, written without exponent, have 326 characters."""
+_MAX_FLOAT_EXPONENT = 330
+"""Beyond every double; exact arithmetic has no digits for larger ones."""
+_NO_NUMBERS: Mapping[str, Decimal] = {
+    **dict.fromkeys(("NaN", "nan"), Decimal("NaN")),
+    **dict.fromkeys(("Infinity", "inf", "Inf"), Decimal("Infinity")),
+    **dict.fromkeys(("-Infinity", "-inf", "-Inf"), Decimal("-Infinity")),
+}
+"""PostgreSQL and Java write the first of each; Python, DuckDB and Go the others."""
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?"
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _TIME = re.compile(_CLOCK, re.ASCII)
@@ -40,6 +52,19 @@ def read_number(text: str) -> Value | None:
         return None
     digits = len(found[1]) + len(found[2] or "")
     return number(Decimal(text)) if digits - (found[1] == "0") <= MAX_DIGITS else None
+
+
+def read_float(text: str) -> Value | None:
+    """A number that may have an exponent, NaN or an infinity; the cast checks that a float fits."""
+    special = _NO_NUMBERS.get(text)
+    if special is not None:
+        return number(special)
+    if len(text) > _MAX_FLOAT_LENGTH or _FLOAT.fullmatch(text) is None:
+        return None
+    exact = Decimal(text)
+    if not exact:
+        return number(0)
+    return None if abs(exact.adjusted()) > _MAX_FLOAT_EXPONENT else number(exact)
 
 
 def read_date(text: str) -> Value | None:
@@ -181,7 +206,7 @@ def read_text(text: str, target: CanonicalType) -> Value | None:
     if target.kind is TypeKind.TEXT:
         return Value(Tag.TEXT, text)
     if target.is_number:
-        return read_number(text)
+        return read_float(text) if target.is_float else read_number(text)
     reader = _READERS.get(target.kind)
     return None if reader is None else reader(text)
 

@@ -1,0 +1,1 @@
+"""Types and files of sources that are rarely alike: one table of cases for every engine."""

@@ -1,4 +1,4 @@
-"""Types and files that are rarely alike: Spark answers each case of the table as the oracle does."""
+"""Types and files that are rarely alike: Spark answers each case of the table as it says."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -95,11 +95,11 @@ def test_the_values_of_numbers_decide_their_type(
     assert [None if one is None else D(one) for one in extracted] == valid
 
 
-def test_null_and_absent_are_null_and_a_column_of_nothing_else_is_text(
+def test_null_and_absent_are_null_and_a_column_of_nothing_else_has_every_type(
     read: Open, tmp_path: Path
 ) -> None:
     found = read('{"a": 1, "b": null}', "", '{"b": null, "c": "x"}', " \r")
-    assert found.types == {"a": "int", "b": "text", "c": "text"}
+    assert found.types == {"a": "int", "b": "null", "c": "text"}
     assert found.rows() == [(1, None, None), (None, None, "x")]
     assert found.extracted(tmp_path / "out") == [
         {"a": 1, "b": None, "c": None},

@@ -35,7 +35,7 @@ def test_unsigned_integers_of_64_bits_need_a_decimal() -> None:
 
 
 def test_there_is_no_form_for_what_is_not_covered() -> None:
-    assert form_of([parse_type("array<int>")]) is None
+    assert form_of([parse_type("interval")]) is None
 
 
 @pytest.mark.parametrize(

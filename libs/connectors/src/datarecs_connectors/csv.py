@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from tempfile import NamedTemporaryFile
 from typing import Annotated, BinaryIO, Literal
 
@@ -61,8 +62,8 @@ _MEMORY = "256MiB"
 """Of DuckDB, which otherwise keeps what it has read until memory ends."""
 _REFUSED = re.compile(rb"[\x80-\x9f]")
 _LINE = re.compile(r"[Ll]ine:? (\d+)")
-_BOM = "\u00ef\u00bb\u00bf"
-"""A UTF-8 byte order mark, read as Latin-1."""
+_BOM = b"\xef\xbb\xbf"
+"""A byte order mark in UTF-8."""
 _READ = """
 SELECT * FROM read_csv($path, header = $header, delim = $delimiter, quote = $quote,
   escape = $escape, columns = $columns, auto_detect = false, strict_mode = true,
@@ -120,7 +121,7 @@ class CsvConnector:
             columns=tuple(
                 SourceColumn(
                     name=name,
-                    type=declared.get(name, inferred[name].type or types.TEXT),
+                    type=declared.get(name, inferred[name].type or types.NULL),
                     native_type="text",
                 )
                 for name in names
@@ -173,8 +174,6 @@ class CsvConnector:
                     f"{file.path} line 1 cannot be read as a header: a quote stands inside a "
                     "field, or lines end in CR alone; save the file with LF as line ends",
                 ) from cause
-        if first[:1] == [_BOM] and len(first) == 1:
-            first = []
         if not first:
             raise CorruptSourceError(
                 self.tree.source,
@@ -183,7 +182,6 @@ class CsvConnector:
             )
         if not self.options.header:
             return [f"c{number}" for number in range(1, len(first) + 1)]
-        first[0] = first[0].removeprefix(_BOM).strip(self.options.quote)
         try:
             return [name.encode("latin-1").decode() for name in first]
         except UnicodeDecodeError:
@@ -229,13 +227,15 @@ class CsvConnector:
         """What DuckDB reads and its encoding: the open file, or a copy with one letter per byte.
 
         DuckDB refuses the bytes 80 to 9F in Latin-1, and most UTF-8 beyond Western Europe holds
-        some. A descriptor stands for the very file that was checked.
+        some; a byte order mark would be part of the first field. A descriptor stands for the very
+        file that was checked.
         """
         marks = TextMarks(self.options.quote.encode())
         with open_text(self.tree, file, unpacked) as text:
             is_plain = text.seekable()
             if is_plain:
-                is_readable = True
+                is_readable = text.read(len(_BOM)) != _BOM
+                text.seek(0)
                 for chunk in chunks_of(text):
                     marks.add(chunk)
                     is_readable = is_readable and not _REFUSED.search(chunk)
@@ -245,7 +245,8 @@ class CsvConnector:
                     return
                 text.seek(0)
             with NamedTemporaryFile(prefix="datarecs-", suffix=".csv") as copy:
-                for chunk in chunks_of(text):
+                first = text.read(len(_BOM)).removeprefix(_BOM)
+                for chunk in chain((first,), chunks_of(text)):
                     if not is_plain:
                         marks.add(chunk)
                     copy.write(chunk.decode("latin-1").encode())
@@ -327,8 +328,10 @@ def _files(pin: Pin) -> tuple[PinnedFile, ...]:
 def _header_lines(source: str, path: str, text: BinaryIO) -> Iterator[str]:
     """Lines as Latin-1 letters, until the header is longer than a line may be."""
     left = MAX_LINE_BYTES
+    mark = _BOM
     while line := text.readline(left + 1):
         left -= len(line)
+        line, mark = line.removeprefix(mark), b""
         if left < 0:
             raise SourceLimitError(
                 source, f"{path} line 1: the line has more than {MAX_LINE_BYTES} bytes"

@@ -19,6 +19,7 @@ import pyarrow.types as pat
 
 from datarecs_application.ports.comparing import Read
 from datarecs_connectors.errors import SourceLimitError
+from datarecs_connectors.nested_columns import with_nested_encoded
 from datarecs_connectors.typed_text import INVALID
 from datarecs_core.comparison.planning.faults import ValueTooLargeError
 from datarecs_core.comparison.planning.scan import Extract, PinnedFile, Scan
@@ -175,8 +176,10 @@ def _paths(directory: str, parts: int) -> list[Path]:
 def _written(batches: Batches, path: Path, tally: _Tally) -> _Written:
     rows = size = 0
     invalid: set[str] = set()
+    nested = [column for column in tally.scan.columns if column.type.members]
     with closing(_RowGroups(path)) as groups:
-        for batch, filled in batches:
+        for given in batches:
+            batch, filled = with_nested_encoded(given, nested) if nested else given
             tally.add(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             invalid.update(filled)

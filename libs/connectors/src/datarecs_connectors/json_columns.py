@@ -65,7 +65,7 @@ class _Node:
             return "number", self.numbers.type or types.NUMERIC
         if len(met) > 1:
             return "mixed", types.JSON
-        return _NATIVE[met.pop()] if met else ("null", types.TEXT)
+        return _NATIVE[met.pop()] if met else ("null", types.NULL)
 
 
 @dataclass(slots=True)

@@ -4,20 +4,20 @@ Engines read the pinned files themselves, so nothing is extracted here. Names of
 `day=2026-01-31` are columns, inferred as strictly as text is.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.types as pat
 from pydantic import BaseModel, ConfigDict
 
 from datarecs_application.ports.comparing import ProbeStep, Read
-from datarecs_connectors.arrow_types import canonical_type, plain_rows
-from datarecs_connectors.errors import SchemaChangedError, SourceLimitError, column_difference
+from datarecs_connectors.arrow_types import plain_rows
+from datarecs_connectors.declared_types import typed_values
+from datarecs_connectors.errors import SourceLimitError
 from datarecs_connectors.extracting import Batches, write_extract
 from datarecs_connectors.file_tree import FileTree, PinnedTree
 from datarecs_connectors.filtering import filter_of
@@ -28,8 +28,15 @@ from datarecs_connectors.parquet_files import (
     open_parquet,
     read_batches,
 )
+from datarecs_connectors.parquet_schemas import (
+    FileSchema,
+    columns_of,
+    file_schema,
+    one_schema,
+    repeated_names,
+)
 from datarecs_connectors.probing import probe_files
-from datarecs_connectors.typed_columns import kept_rows, taken, valid_texts
+from datarecs_connectors.typed_columns import kept_rows, stored_column, taken
 from datarecs_connectors.typed_text import TypedColumn, table_of, typed
 from datarecs_core.comparison.planning.scan import (
     FileList,
@@ -46,7 +53,8 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 BATCH_ROWS = 10_000
 MAX_COLUMNS = 2_000
-_INT96 = "INT96 (a time that says of no zone what it is in; TIMESTAMP does)"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows whose value is NULL."""
 
 
 class ParquetOptions(BaseModel):
@@ -83,25 +91,12 @@ class ParquetConnector:
         What cannot be compared is told, and refused where somebody names it.
         """
         files = _files(pin)
-        found = [self._schema(file) for file in files]
-        schemas = [schema for schema, _ in found]
-        if self.options.merge_schema:
-            schema = _merged(source.name, files, schemas)
-        else:
-            schema = schemas[0]
-            _check_alike(source.name, files, schemas)
-        schema = _with_nulls(schema, schemas)
-        zoneless = frozenset[str]().union(*(names for _, names in found))
-        repeated = _repeated(schema.names)
-        undelivered = _undelivered(schema, zoneless, repeated)
-        columns = [
-            _column(field, kind)
-            for field in schema
-            if (kind := _kind(field, zoneless, repeated)) is not None
-        ]
+        schemas = [self._schema(file) for file in files]
+        fields = one_schema(source.name, schemas, merged=self.options.merge_schema)
+        columns, undelivered = columns_of(fields, schemas)
         if self.options.hive_partitions:
             columns += _hive_columns(files)
-        if max(len(columns), len(schema)) > MAX_COLUMNS:
+        if max(len(columns), len(fields)) > MAX_COLUMNS:
             raise SourceLimitError(source.name, f"more than {MAX_COLUMNS} columns")
         return SourceSchema(
             columns=tuple(columns),
@@ -129,12 +124,13 @@ class ParquetConnector:
                         yield tuple(found[name] for name in names)
 
     def batches(self, scan: Scan) -> Batches:
-        """The same as typed columns; engines read the files themselves, queries cannot."""
+        """The same as typed columns, at least one batch; engines mostly read files themselves."""
         files, wanted = _files(scan.pin), filter_of(scan)
         kinds = {column.name: column.type for column in scan.schema.columns}
         names = [column.physical or "" for column in scan.columns]
         asked = list(dict.fromkeys((*names, *wanted.columns)))
         labels = [column.name for column in scan.columns]
+        is_empty = True
         for file in files:
             folders = _hive_values(file.path) if self.options.hive_partitions else {}
             stored = [name for name in asked if name not in folders]
@@ -142,16 +138,19 @@ class ParquetConnector:
                 columns = {
                     name: _of_folder(folders.get(name), kinds[name], batch.num_rows)
                     if name in folders or name not in batch.schema.names
-                    else valid_texts(batch.column(name))
+                    else stored_column(batch.column(name), kinds[name])
                     for name in asked
                 }
                 rows = np.arange(batch.num_rows)
                 if wanted.condition is not None:
                     rows = kept_rows(wanted, columns, batch.num_rows)
+                is_empty = False
                 yield table_of(labels, [taken(columns[name], rows) for name in names])
+        if is_empty:
+            yield table_of(labels, [typed_values([], column.type) for column in scan.columns])
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
-        """Nothing is brought, unless Spark's own reader would refuse or skip a file.
+        """Nothing is brought, unless Spark's own reader would refuse or skip a file or a column.
 
         Engines read exactly the rows that the footers promise here.
         """
@@ -166,7 +165,10 @@ class ParquetConnector:
             raise SourceLimitError(scan.source, told)
         if _has_repeated_names(scan.schema) or any(map(_is_skipped, _files(scan.pin))):
             return write_extract(scan, self.batches(scan), directory, progress)
-        return scan
+        read = names.union(filter_of(scan).columns)
+        if all(self._schema(file).is_plain(name) for file in _files(scan.pin) for name in read):
+            return scan
+        return write_extract(scan, self.batches(scan), directory, progress)
 
     def probe(self, source: Source | None = None) -> Sequence[ProbeStep]:
         return probe_files(self.tree, source)
@@ -174,10 +176,8 @@ class ParquetConnector:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _schema(self, file: PinnedFile) -> tuple[pa.Schema, frozenset[str]]:
-        """Of a file, and which of its columns hold times as INT96."""
-        opened = self._open(file)
-        return opened.schema_arrow, _zoneless(opened)
+    def _schema(self, file: PinnedFile) -> FileSchema:
+        return file_schema(self._open(file), file.path)
 
     def _decoded(self, file: PinnedFile, names: frozenset[str]) -> int:
         """Bytes of these columns' pages, and of what short dictionaries stand for."""
@@ -229,70 +229,38 @@ def _is_skipped(file: PinnedFile) -> bool:
 
 
 def _has_repeated_names(schema: SourceSchema) -> bool:
-    return bool(_repeated(column.name for column in schema.columns))
+    return bool(repeated_names(column.name for column in schema.columns))
 
 
-def _repeated(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for name, times in Counter(names).items() if times > 1)
-
-
-def _kind(
-    field: pa.Field, zoneless: frozenset[str], repeated: frozenset[str]
-) -> CanonicalType | None:
-    """Of a name that stands twice every column is listed, whatever its type: none is ever read."""
-    if field.name in repeated:
-        return canonical_type(field.type) or types.TEXT
-    return None if field.name in zoneless else canonical_type(field.type)
-
-
-def _column(field: pa.Field, kind: CanonicalType) -> SourceColumn:
-    return SourceColumn(
-        name=field.name, type=kind, native_type=str(field.type), nullable=field.nullable
-    )
-
-
-def _zoneless(file: pq.ParquetFile) -> frozenset[str]:
-    """INT96 is an instant to Spark, which writes it, and a local time to others."""
-    leaves = map(file.schema.column, range(len(file.schema)))
-    paths = [f"{leaf.path}." for leaf in leaves if leaf.physical_type == "INT96"]
-    names = file.schema_arrow.names
-    return frozenset(name for name in names if any(each.startswith(f"{name}.") for each in paths))
-
-
-def _undelivered(
-    schema: pa.Schema, zoneless: frozenset[str], repeated: frozenset[str]
-) -> tuple[tuple[str, str], ...]:
-    words = {
-        field.name: _INT96 if field.name in zoneless else str(field.type)
-        for field in schema
-        if field.name not in repeated
-        and (field.name in zoneless or pat.is_nested(field.type) or not canonical_type(field.type))
-    }
-    return tuple(words.items())
-
-
-def _hive_values(path: str) -> dict[str, str]:
+def _hive_values(path: str) -> dict[str, str | None]:
     parts = [part.partition("=") for part in path.split("/")[:-1]]
-    return {name: value for name, sign, value in parts if sign and name}
+    return {
+        name: None if value == _NO_VALUE else value for name, sign, value in parts if sign and name
+    }
 
 
 def _hive_columns(files: Sequence[PinnedFile]) -> list[SourceColumn]:
-    inferred: dict[str, Inference] = {}
+    values: dict[str, list[str | None]] = {}
     for file in files:
         for name, value in _hive_values(file.path).items():
-            inferred[name] = inferred.get(name, Inference()).see(value)
+            values.setdefault(name, []).append(value)
     return [
-        SourceColumn(name=name, type=found.type or types.TEXT, native_type="folder", nullable=False)
-        for name, found in inferred.items()
+        SourceColumn(
+            name=name,
+            type=reduce(Inference.see, found, Inference()).type or types.NULL,
+            native_type="folder",
+            nullable=None in found,
+        )
+        for name, found in values.items()
     ]
 
 
 def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
     """The folders' columns as values of their inferred types."""
     kinds = {column.name: column.type for column in scan.schema.columns}
-    values = {}
+    values: dict[str, object] = {}
     for name, text in _hive_values(path).items():
-        value = read_text(text, kinds[name])
+        value = None if text is None else read_text(text, kinds[name])
         values[name] = text if value is None else value.content
     return values
 
@@ -300,55 +268,3 @@ def _hive_plains(scan: Scan, path: str) -> dict[str, object]:
 def _of_folder(text: str | None, kind: CanonicalType, rows: int) -> TypedColumn:
     """NULL where neither the file nor its folder has the column."""
     return typed(pa.array([text] * rows, pa.string()), kind)
-
-
-def _check_alike(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> None:
-    """Columns are read by name, so that their order does not count, nor which of them hold NULLs."""
-    first = _without_nulls(schemas[0])
-    for file, schema in zip(files, schemas, strict=True):
-        if first != _without_nulls(schema):
-            paths = (files[0].path, file.path)
-            raise SchemaChangedError(source, paths, _difference(schemas[0], schema))
-
-
-def _without_nulls(schema: pa.Schema) -> list[str]:
-    """Name and type of every column, in one order."""
-    return sorted(str(field.with_nullable(True)) for field in schema)  # noqa: FBT003 - pyarrow's own
-
-
-def _with_nulls(schema: pa.Schema, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """A column that may be NULL in some file may be NULL: writers decide it by a file's rows."""
-    nullable = {field.name for each in schemas for field in each if field.nullable}
-    return pa.schema(
-        [field.with_nullable(field.nullable or field.name in nullable) for field in schema]
-    )
-
-
-def _merged(source: str, files: Sequence[PinnedFile], schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Every column that some file has; one that another file lacks may be NULL.
-
-    A name that stands twice in one file stands twice. Raises SchemaChangedError where two files
-    have a column in two types.
-    """
-    repeated = frozenset[str]().union(*(_repeated(schema.names) for schema in schemas))
-    found: dict[str, tuple[pa.Field, str]] = {}
-    for file, schema in zip(files, schemas, strict=True):
-        for field in schema:
-            known, first = found.setdefault(field.name, (field, file.path))
-            if known.type != field.type and field.name not in repeated:
-                names, told = (first, file.path), f"{known}; {field}"
-                raise SchemaChangedError(source, names, told, remedy="read them as two sources")
-    everywhere = set.intersection(*(set(schema.names) for schema in schemas))
-    fields = [
-        field if field.name in everywhere else field.with_nullable(True)  # noqa: FBT003 - pyarrow's own
-        for field, _ in found.values()
-    ]
-    return pa.schema([*fields, *(field for field in fields if field.name in repeated)])
-
-
-def _difference(one: pa.Schema, other: pa.Schema) -> str:
-    """Missing and added columns; else those whose types differ."""
-    if set(one.names) != set(other.names):
-        return column_difference(one.names, other.names)
-    here, there = set(_without_nulls(one)), set(_without_nulls(other))
-    return "; ".join(sorted(here ^ there)[:4]) or "a name is repeated in one of them"

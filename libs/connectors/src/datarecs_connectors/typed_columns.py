@@ -5,6 +5,7 @@ columns people filter by are days, currencies and states.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from datarecs_connectors.arrow_types import plain_column, plain_rows
+from datarecs_connectors.arrow_types import is_json, is_uuid, plain_column
 from datarecs_connectors.errors import SourceUnsupportedError
 from datarecs_connectors.filtering import RowFilter
-from datarecs_connectors.typed_text import TypedColumn
+from datarecs_connectors.nested_columns import decoded_column, encoded_column
+from datarecs_connectors.plain_types import plain_type
+from datarecs_connectors.typed_text import TypedColumn, arrow_type
 from datarecs_core.comparison.expressions.condition import ConditionNotCoveredError
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.types import CanonicalType, TypeKind
@@ -25,8 +28,10 @@ Rows = npt.NDArray[np.int64]
 
 def plain_values(column: TypedColumn, kind: CanonicalType) -> list[object]:
     """As `datarecs_core.comparison.values.translating.canonical` takes them."""
-    batch = pa.RecordBatch.from_arrays([column.values], names=["v"])
-    values = [value for (value,) in plain_rows(batch)]
+    if kind.members and pat.is_binary(column.values.type):
+        values: list[object] = list(decoded_column(column.values, kind))
+    else:
+        values = plain_column(column.values)
     if kind.kind is TypeKind.UUID:
         values = [None if value is None else UUID(str(value)) for value in values]
     if column.invalid is None:
@@ -36,6 +41,26 @@ def plain_values(column: TypedColumn, kind: CanonicalType) -> list[object]:
         value if broken is None else Invalid(broken)
         for value, broken in zip(values, raw, strict=True)
     ]
+
+
+def stored_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
+    """A column of a Parquet file in the Arrow type that every file's column of its kind has.
+
+    Bytes that are no UTF-8 are INVALID. Nested values stay as they are.
+    """
+    if kind.members:
+        return TypedColumn(column, None)
+    if pat.is_null(column.type):
+        return TypedColumn(pa.nulls(len(column), arrow_type(kind)), None)
+    if is_uuid(column.type):
+        texts = [None if value is None else str(value) for value in column.to_pylist()]
+        return TypedColumn(pa.array(texts, pa.string()), None)
+    if is_json(column.type):
+        column = column.storage
+    if kind.kind is TypeKind.INSTANT and column.type.tz is None:
+        column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
+    found = valid_texts(column)
+    return replace(found, values=found.values.cast(plain_type(found.values.type)))
 
 
 def valid_texts(column: pa.Array) -> TypedColumn:
@@ -66,6 +91,7 @@ def kept_rows(wanted: RowFilter, columns: Mapping[str, TypedColumn], rows: int) 
     Raises SourceUnsupportedError when it compares values of two types.
     """
     codes: Rows = np.zeros(rows, np.int64)
+    columns = {name: _encoded(columns[name], wanted.types[name]) for name in wanted.columns}
     for name in wanted.columns:
         for array in (columns[name].values, columns[name].invalid):
             if array is not None:
@@ -77,6 +103,10 @@ def kept_rows(wanted: RowFilter, columns: Mapping[str, TypedColumn], rows: int) 
     }
     truths = np.array(_judged(wanted, samples, len(firsts)), np.bool_)
     return np.flatnonzero(truths[numbers]) if len(truths) else codes
+
+
+def _encoded(column: TypedColumn, kind: CanonicalType) -> TypedColumn:
+    return encoded_column(column.values, kind) if kind.members else column
 
 
 def _combined(codes: Rows, array: pa.Array) -> Rows:

@@ -38,7 +38,10 @@ _FINER: Mapping[TypeKind, pa.DataType] = {
 
 
 def arrow_type(kind: CanonicalType) -> pa.DataType | None:
-    """How an extract holds the type; bare numerics and UUIDs as text. None: not at all."""
+    """How an extract holds the type; bare numerics and UUIDs as text. None: not at all.
+
+    Nested values are encoded when they are written (`nested_columns`).
+    """
     if kind.kind is TypeKind.DECIMAL:
         if kind.precision is None or kind.scale is None:
             return pa.string()

@@ -19,6 +19,7 @@ from datarecs_core.comparison.values.canonical import (
     number,
     text,
 )
+from datarecs_core.comparison.values.encoded import decode
 from datarecs_core.comparison.values.json_form import json_value
 from datarecs_core.comparison.values.translating import Invalid, canonical, fits
 from datarecs_core.jobs import types
@@ -61,6 +62,9 @@ def of(value: object, kind: CanonicalType) -> Value:
 )
 def test_an_encoding_is_tag_length_and_payload(value: Value, encoded: str) -> None:
     assert encode(value) == bytes.fromhex(encoded)
+    # As encodings, since NaN is not equal to itself.
+    assert encode(decode(encode(value))) == encode(value)
+    assert canonical_text(decode(encode(value))) == canonical_text(value)
 
 
 def test_a_tuple_is_its_count_and_its_values() -> None:
@@ -317,3 +321,15 @@ def test_a_reader_that_delivers_another_type_is_told_so(
     with pytest.raises(TypeError) as raised:
         of(value, kind)
     assert str(raised.value) == told
+
+
+@pytest.mark.parametrize("days", ["-719529", "-719162", "0", "2932896", "2932897", "-Infinity"])
+def test_dates_of_every_year_are_decoded(days: str) -> None:
+    value = Value(Tag.ARRAY, (Value(Tag.DATE, D(days)), Value(Tag.TIME, D("1.5"))))
+    assert decode(encode(value)) == value
+
+
+def test_a_map_is_sorted_by_key_and_its_last_value_of_a_key_counts() -> None:
+    pairs = [("b", 1), ("a", 2), ("b", 3)]
+    assert canonical_text(of(pairs, MAP)) == "[[a, 2], [b, 3]]"
+    assert encode(of(dict(pairs), MAP)) == encode(of(pairs, MAP))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from datarecs_core.comparison.values.canonical import Value, canonical_text, encode, encode_tuple
+from datarecs_core.comparison.values.encoded import decode
 from datarecs_core.comparison.values.translating import canonical
 from datarecs_testing.conformance.canonical import (
     CanonicalConformance,
@@ -35,3 +36,10 @@ class TestCanonical(CanonicalConformance):
     @pytest.fixture
     def writer(self) -> Core:
         return Core()
+
+
+@pytest.mark.parametrize("vector", published().vectors, ids=lambda vector: vector.name)
+def test_every_published_value_is_decoded_from_its_encoding(vector: Vector) -> None:
+    value = decode(vector.encoding)
+    assert encode(value) == vector.encoding
+    assert canonical_text(value) == vector.text

@@ -18,6 +18,7 @@ from datarecs_core.comparison.values.sizes import size_of
         (Value(Tag.JSON, '{"a":1}'), 7),
         (Value(Tag.BINARY, b"\x00\xff"), 2),
         (Value(Tag.UUID, bytes(16)), 0),
+        (Value(Tag.ARRAY, (text("ab"), NULL)), 2 + 7 + 5),
         (invalid("a source with a long name", b"\xff"), 1),
     ],
 )

@@ -21,10 +21,12 @@ from datarecs_core.comparison.values.canonical import (
     encode,
     number,
     number_text,
+    payload_of,
 )
+from datarecs_core.comparison.values.encoded import decode_payload
 from datarecs_core.values import EXACT
 from datarecs_kernel.columns import Values
-from datarecs_kernel.forms import Form, FormKind, tag_of
+from datarecs_kernel.forms import ENCODED, Form, FormKind, tag_of
 from datarecs_kernel.sort_keys import number_order_of
 from datarecs_kernel.value_texts import number_texts, valid_texts
 
@@ -58,6 +60,8 @@ def decoded(form: Form, plain: object) -> Value:
             return _counted(form, Decimal(plain))
         case str() if form.kind is FormKind.NUMBER:
             return number(Decimal(plain))
+        case bytes() if form.kind in ENCODED:
+            return decode_payload(tag_of(form), plain)
         case _:
             return Value(tag_of(form), plain)
 
@@ -71,8 +75,8 @@ def from_text(form: Form, written: str) -> Value:
             return Value(Tag.BOOL, written == "true")
         case FormKind.TEXT | FormKind.JSON:
             return Value(tag_of(form), written)
-        case FormKind.BINARY | FormKind.UUID:
-            return Value(tag_of(form), bytes.fromhex(written))
+        case _ if form.sql_type == "BINARY":
+            return decoded(form, bytes.fromhex(written))
         case _:
             return _counted(form, Decimal(written))
 
@@ -97,7 +101,10 @@ def cell(form: Form, plain: object, payload: bytes | None) -> Value:
 
 def texts(form: Form, values: Values) -> pa.Array:
     """Canonical texts of what Arrow holds."""
-    written = valid_texts(form, values.plain)
+    if form.kind in ENCODED:
+        written = _by_value(lambda each: canonical_text(cell(form, each, None)), values.plain)
+    else:
+        written = valid_texts(form, values.plain)
     if values.payloads is None:
         return written
     broken = _by_value(lambda each: canonical_text(invalid_of(each)), values.payloads)
@@ -127,7 +134,7 @@ def encodings(form: Form, values: Values, written: pa.Array) -> pa.Array:
     match form.kind:
         case FormKind.TIME | FormKind.INSTANT | FormKind.LOCAL:
             payloads = number_texts(form, plain)
-        case FormKind.BINARY | FormKind.UUID:
+        case _ if form.sql_type == "BINARY":
             payloads = plain
         case FormKind.BOOL:
             payloads = pc.if_else(plain, b"\1", b"\0")
@@ -165,7 +172,7 @@ def represented(value: Value, form: Form) -> object:
     """
     content = value.content
     if not isinstance(content, Decimal):
-        return content
+        return payload_of(value) if form.kind in ENCODED else content
     match form.kind:
         case FormKind.NUMBER:
             return number_text(content)

@@ -27,6 +27,10 @@ class FormKind(StrEnum):
     """16 bytes."""
     JSON = "json"
     """Canonical text."""
+    ARRAY = "array"
+    STRUCT = "struct"
+    MAP = "map"
+    """Payloads of canonical encodings, which have the canonical order; only Python writes them."""
     DATE = "date"
     """Days since 1970."""
     TIME = "time"
@@ -45,6 +49,9 @@ _SQL_TYPES = {
     FormKind.BINARY: "BINARY",
     FormKind.UUID: "BINARY",
     FormKind.JSON: "STRING",
+    FormKind.ARRAY: "BINARY",
+    FormKind.STRUCT: "BINARY",
+    FormKind.MAP: "BINARY",
     FormKind.DATE: "BIGINT",
     FormKind.TIME: "BIGINT",
     FormKind.INSTANT: "BIGINT",
@@ -56,6 +63,9 @@ _OF_TYPE = {
     TypeKind.BINARY: FormKind.BINARY,
     TypeKind.UUID: FormKind.UUID,
     TypeKind.JSON: FormKind.JSON,
+    TypeKind.ARRAY: FormKind.ARRAY,
+    TypeKind.STRUCT: FormKind.STRUCT,
+    TypeKind.MAP: FormKind.MAP,
     TypeKind.DATE: FormKind.DATE,
     TypeKind.TIME: FormKind.TIME,
     TypeKind.INSTANT: FormKind.INSTANT,
@@ -71,12 +81,16 @@ _TAGS = {
     FormKind.BINARY: Tag.BINARY,
     FormKind.UUID: Tag.UUID,
     FormKind.JSON: Tag.JSON,
+    FormKind.ARRAY: Tag.ARRAY,
+    FormKind.STRUCT: Tag.STRUCT,
+    FormKind.MAP: Tag.MAP,
     FormKind.DATE: Tag.DATE,
     FormKind.TIME: Tag.TIME,
     FormKind.INSTANT: Tag.INSTANT,
     FormKind.LOCAL: Tag.LOCAL,
 }
 MOMENTS = frozenset({FormKind.DATE, FormKind.TIME, FormKind.INSTANT, FormKind.LOCAL})
+ENCODED = frozenset({FormKind.ARRAY, FormKind.STRUCT, FormKind.MAP})
 MICROS_DIGITS = 6
 """Of a second."""
 _FINER = 3

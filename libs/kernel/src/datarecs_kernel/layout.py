@@ -30,6 +30,7 @@ from datarecs_core.jobs.vocabulary import (
 from datarecs_kernel.forms import (
     BOOL,
     DOUBLE,
+    ENCODED,
     INTEGER,
     NUMBER,
     TEXT,
@@ -41,7 +42,7 @@ from datarecs_kernel.forms import (
 )
 from datarecs_kernel.refusals import NotCoveredError
 
-_ABSENT = frozenset({TypeKind.ARRAY, TypeKind.STRUCT, TypeKind.MAP, TypeKind.INTERVAL})
+_ABSENT = frozenset({TypeKind.INTERVAL})
 _DEEPEST_SCALE = 28
 """Digits after the point that sums can still add up exactly."""
 _SUM_DIGITS = 10
@@ -400,14 +401,14 @@ def rounded(form: Form, places: int | None) -> Form:
 
 
 def _needs_python(use: _Use, plan: InputPlan, form: Form) -> bool:
-    """Casts, maps, JSON, Unicode rules, and floats that must be written or rounded."""
+    """Casts, maps, JSON, Unicode rules, and what SQL cannot write or round: floats, nested ones."""
     rules, kind = use.rules, plan.result
     if plan.mapped or plan.cast is not None or kind.kind is TypeKind.JSON:
         return True
     if kind.kind is TypeKind.TEXT:
         return rules.case is not Case.EXACT or rules.unicode is not UnicodeForm.NONE
     if use.role is Role.PRESENCE or not kind.is_number:
-        return False
+        return form.kind in ENCODED and use.role is Role.VALUE and _changes(rules, [plan])
     single = rules.float32 is Float32Rule.SHORTEST
     if single or use.role is Role.DISTINCT:
         return single

@@ -5,7 +5,7 @@ What SQL and Python both sort must be sorted alike, so the two stand as close as
 
 from decimal import Decimal
 
-from datarecs_core.comparison.values.canonical import Tag, Value, encode, number_text
+from datarecs_core.comparison.values.canonical import Tag, Value, encode, number_text, payload_of
 from datarecs_core.documents import decimal_text
 
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
@@ -52,7 +52,7 @@ def sort_key_of(value: Value) -> str | None:
             return f"{VALID}{number_order_of(number)}"
         case _, bool() as flag:
             return f"{VALID}{int(flag)}"
-        case _, bytes() as raw:
-            return f"{VALID}{raw.hex().upper()}"
+        case _, bytes() | tuple():
+            return f"{VALID}{payload_of(value).hex().upper()}"
         case _, content:
             return f"{VALID}{content}"

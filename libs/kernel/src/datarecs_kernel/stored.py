@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
 from datarecs_kernel.decoding import native
-from datarecs_kernel.forms import FormKind
+from datarecs_kernel.forms import ENCODED, FormKind
 from datarecs_kernel.layout import Field, Layout
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -73,7 +73,8 @@ def _key_type(layout: Layout, field: Field) -> pa.DataType:
 def _is_text(layout: Layout, field: Field) -> bool:
     """Masked keys have no other form; UUIDs and some times none that every reader knows."""
     plan, form = layout.stage.dimensions[layout.keys.index(field)], field.form
-    return plan.mask is not None or form.is_finer or form.kind in {FormKind.UUID, FormKind.TIME}
+    written = {FormKind.UUID, FormKind.TIME} | ENCODED
+    return plan.mask is not None or form.is_finer or form.kind in written
 
 
 def typed_keys(layout: Layout, columns: pa.RecordBatch, texts: pa.Array) -> pa.StructArray:

@@ -1,7 +1,8 @@
 """Canonical values in SQL: texts, encodings c1 and orders.
 
 The oracle's `comparison.canonical` in Spark's own functions, byte for byte. Every function takes
-SQL and gives SQL; what SQL cannot write (floats, years beyond 9999) comes out as NULL.
+SQL and gives SQL; what SQL cannot write (floats, nested values, years beyond 9999) comes out as
+NULL.
 """
 
 import re
@@ -45,7 +46,7 @@ def text_of(form: Form, value: str) -> str:  # noqa: PLR0911  one per kind
     match form.kind:
         case FormKind.DECIMAL:
             return plain_number(f"CAST({value} AS STRING)")
-        case FormKind.DOUBLE:
+        case FormKind.DOUBLE | FormKind.ARRAY | FormKind.STRUCT | FormKind.MAP:
             return "CAST(NULL AS STRING)"
         case FormKind.NUMBER | FormKind.TEXT | FormKind.JSON:
             return value
@@ -122,7 +123,7 @@ def encoded(form: Form, value: str, payload: str | None = None) -> str:
 
 def _payload(form: Form, value: str) -> str:
     match form.kind:
-        case FormKind.BINARY | FormKind.UUID:
+        case FormKind.BINARY | FormKind.UUID | FormKind.ARRAY | FormKind.STRUCT | FormKind.MAP:
             return value
         case FormKind.BOOL:
             return f"IF({value}, X'01', X'00')"
@@ -156,7 +157,7 @@ def encoded_tuple(parts: Sequence[str]) -> str:
 
 def lossless(form: Form, value: str) -> str:
     """A text from which `decoding.from_text` makes the same canonical value."""
-    if form.kind in {FormKind.BINARY, FormKind.UUID}:
+    if form.sql_type == "BINARY":
         return f"hex({value})"
     return f"CAST({value} AS STRING)"
 
@@ -173,7 +174,7 @@ def sort_key(form: Form, value: str) -> str:
             return value
         case FormKind.BOOL:
             return f"CAST(CAST({value} AS INT) AS STRING)"
-        case FormKind.BINARY | FormKind.UUID:
+        case FormKind.BINARY | FormKind.UUID | FormKind.ARRAY | FormKind.STRUCT | FormKind.MAP:
             return f"hex({value})"
         case FormKind.DECIMAL | FormKind.NUMBER:
             return number_order(text_of(form, value))

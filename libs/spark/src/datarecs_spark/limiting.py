@@ -14,14 +14,14 @@ from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooL
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.vocabulary import NullKeys
-from datarecs_kernel.forms import FormKind
+from datarecs_kernel.forms import ENCODED, FormKind
 from datarecs_kernel.layout import Field, Layout
 from datarecs_spark.canonical import invalid_size
 from datarecs_spark.errors import raised
 from datarecs_spark.grouping import null_key
 from datarecs_spark.prepare import OVER, SOURCE
 
-_LARGE_FORMS = frozenset({FormKind.TEXT, FormKind.JSON, FormKind.BINARY})
+_LARGE_FORMS = ENCODED | {FormKind.TEXT, FormKind.JSON, FormKind.BINARY}
 _KEY = "key"
 _TOLD = re.compile(r"datarecs:too-large:(\d+):(key|[0-9a-f]*)")
 

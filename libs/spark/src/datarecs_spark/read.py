@@ -34,6 +34,8 @@ from datarecs_spark.canonical import name, text_literal
 from datarecs_spark.conditions import ConditionRefusedError, filtered
 from datarecs_spark.errors import SourceFailedError
 
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows whose value is NULL."""
 INVALID = "$invalid."
 """Begins the name of a companion column."""
 _SIMPLE = (
@@ -52,6 +54,7 @@ _SIMPLE = (
     (pat.is_date, st.DateType()),
     # Spark reads the numbers inside; times of day and nanoseconds have no type of its own.
     (pat.is_time, st.LongType()),
+    (lambda kind: isinstance(kind, pa.UuidType), st.BinaryType()),
 )
 _FROM_FOLDER = {
     TypeKind.INT: "BIGINT",
@@ -289,6 +292,8 @@ def _rows(
 
 def _spark_type(kind: pa.DataType) -> st.DataType | None:
     """None for what Spark cannot read: nested and exotic types."""
+    if pat.is_dictionary(kind):
+        return _spark_type(kind.value_type)
     if getattr(kind, "unit", None) == "ns":
         return st.LongType()
     if pat.is_decimal128(kind):
@@ -321,6 +326,8 @@ def _stored(schema: pa.Schema, column: str, files: _Files, wanted: CanonicalType
     value = name(column)
     if pat.is_time(kind) and kind.unit == "ms":
         value = f"{value} * 1000"
+    if isinstance(kind, pa.UuidType):
+        value = f"hex({value})"
     if not wanted.is_finer:
         return value
     if pat.is_timestamp(kind) and kind.unit != "ns":
@@ -365,6 +372,7 @@ def _folders(scan: Scan, files: _Files, schema: pa.Schema) -> list[str]:
             rf"^file:/+{re.escape(str(files.root).lstrip('/'))}/(?:.*/)?{re.escape(label)}=([^/]*)/"
         )
         written = f"regexp_extract({place}, {text_literal(pattern)}, 1)"
+        written = f"nullif({written}, {text_literal(_NO_VALUE)})"
         value = _of_folder(written, types[label]) if label in types else written
         found.append(f"{value} AS {name(label)}")
     return found

@@ -23,7 +23,7 @@ from datarecs_core.comparison.results.differences import SHOWN_SPELLINGS
 from datarecs_core.comparison.results.results import Difference
 from datarecs_core.documents import from_document, to_document
 from datarecs_core.hashing import JsonValue
-from datarecs_core.jobs.types import TIMES
+from datarecs_core.jobs.types import NESTED, TIMES
 from datarecs_core.jobs.vocabulary import MaskRule
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.layout import Columns, Field, Role, keys_of
@@ -74,7 +74,8 @@ def only_spelled(stage: StagePlan, sources: Sequence[Delivered]) -> list[Deliver
 def spelled_keys(stage: StagePlan, sources: Sequence[Columns]) -> tuple[Field, ...]:
     """The stage's keys in forms that SQL encodes, each with its text as delivered.
 
-    Times come from the step in Python, since SQL cannot write those beyond the year 9999.
+    Times come from the step in Python, since SQL cannot write those beyond the year 9999, and so do
+    nested values.
     """
     fields = keys_of(stage.dimensions, sources, "k", role=Role.HASHED)
     return tuple(
@@ -82,7 +83,7 @@ def spelled_keys(stage: StagePlan, sources: Sequence[Columns]) -> tuple[Field, .
             field,
             changes=True,
             python=tuple(
-                is_python or (plan is not None and plan.type.kind in TIMES)
+                is_python or (plan is not None and plan.type.kind in TIMES | NESTED)
                 for is_python, plan in zip(field.python, field.inputs, strict=True)
             ),
         )

@@ -26,6 +26,8 @@ class TypeKind(StrEnum):
     ARRAY = "array"
     STRUCT = "struct"
     MAP = "map"
+    NULL = "null"
+    """Of a column without any value: it has every type, and takes the one of its partners."""
 
 
 NUMBERS = frozenset({TypeKind.INT, TypeKind.DECIMAL, TypeKind.FLOAT64, TypeKind.FLOAT32})
@@ -74,6 +76,11 @@ class CanonicalType:
         """Clock times that may have a fraction of a microsecond."""
         return self.kind in CLOCK_TIMES and self.second_digits > _MICROS
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a value of every part."""
+        return self.kind is not TypeKind.NULL and all(each.is_known for _, each in self.members)
+
     def __str__(self) -> str:
         if self.kind in NESTED:
             inner = ", ".join(
@@ -103,10 +110,11 @@ INTERVAL = CanonicalType(kind=TypeKind.INTERVAL)
 INSTANT = CanonicalType(kind=TypeKind.INSTANT)
 LOCAL_TIMESTAMP = CanonicalType(kind=TypeKind.LOCAL_TIMESTAMP)
 JSON = CanonicalType(kind=TypeKind.JSON)
+NULL = CanonicalType(kind=TypeKind.NULL)
 
 MAX_DIGITS = 38
 
-_SIMPLE = {kind.value: kind for kind in TypeKind if kind not in NESTED}
+_SIMPLE = {kind.value: kind for kind in TypeKind if kind not in NESTED | {TypeKind.NULL}}
 _SHAPE = re.compile(r"([a-z_0-9]+)(?:\((\d{1,2})(?:, ?(\d{1,2}))?\))?", re.ASCII)
 
 

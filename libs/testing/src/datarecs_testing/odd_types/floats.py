@@ -9,7 +9,7 @@ from datarecs_testing.odd_types.case import OddCase, parquet, text, unequal
 
 
 def floats() -> Iterable[OddCase]:
-    texts = "1e10 -1.5E-07 NaN Infinity -Infinity 0.1 1.0E10 1e+3 -0.0".split()
+    texts = ("1e10", "-1.5E-07", "NaN", "Infinity", "-Infinity", "0.1", "1.0E10", "1e+3", "-0.0")
     written = "\n".join(["id,v", *(f"{at},{one}" for at, one in enumerate(texts, 1)), ""])
     values = [1e10, -1.5e-07, float("nan"), float("inf"), float("-inf"), 0.1, 1e10, 1000.0, 0.0]
     numbers = {"id": range(1, 10), "v": pa.array(values, pa.float64())}

@@ -89,6 +89,20 @@ class LogicalSource:
             return _ambiguous_fault(self.name, str(found.physical), path)
         return None
 
+    def precision_fault(self, column: str, path: Path) -> Fault | None:
+        """Why the times of a logical column cannot be compared without a declared precision."""
+        physical = self.columns[column].physical
+        found = next((each for each in self.schema.columns if each.name == physical), None)
+        if found is None or not found.needs_precision:
+            return None
+        return Fault(
+            code=SpecCode.TYPE_NOT_SUPPORTED,
+            path=path,
+            message=f"column {column!r} of source {self.name} has the type {found.native_type}, "
+            "whose digits writers fill differently, and no declared precision",
+            hint=f"declare `normalize.columns.{column}.precision`: us, ms or s",
+        )
+
     def _shown_names(self) -> list[str]:
         names = sorted(self.columns)
         return names_for_messages(names) if self.source.kind is SourceKind.CSV else names

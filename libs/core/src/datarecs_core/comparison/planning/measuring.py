@@ -28,13 +28,22 @@ from datarecs_core.jobs.definition import (
     ReconciliationJob,
     Stage,
 )
-from datarecs_core.jobs.types import CanonicalType
-from datarecs_core.jobs.vocabulary import CompareTo, Function, StageType, ToleranceType
+from datarecs_core.jobs.types import NESTED, CanonicalType
+from datarecs_core.jobs.vocabulary import (
+    CompareTo,
+    Function,
+    StageType,
+    TimePrecision,
+    ToleranceType,
+)
 
 COUNTING = frozenset({Function.COUNT, Function.COUNT_DISTINCT})
 ADDING = frozenset({Function.SUM, Function.AVG})
+CHOOSING = frozenset({Function.MIN, Function.MAX})
 ROW_COUNT = "row_count"
 _PLAIN = MeasureDefaults()
+_COARSE = frozenset({TimePrecision.SECONDS, TimePrecision.MILLIS, TimePrecision.MICROS})
+"""What every writer of times without declared digits means alike."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +98,10 @@ class StageDraft:
         column = declared.column or declared.name
         found = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
         self._note(found, column)
-        if found.faults:
+        imprecise = None if found.faults else self._imprecise(column, path)
+        if imprecise is not None:
+            self.faults.append(imprecise)
+        if found.faults or imprecise is not None:
             return None
         rules = rules_for(column, found.inputs, self.job.normalize, measure=False)
         self._warn_reduced(column, rules, found.inputs)
@@ -112,6 +124,8 @@ class StageDraft:
         if not found.inputs or (found.faults and function not in COUNTING):
             return None
         misfits = _misfits(declared, function, found.inputs, path)
+        imprecise = None if function is Function.COUNT else self._imprecise(column, path)
+        misfits += [] if imprecise is None else [imprecise]
         self.faults.extend(misfits)
         return None if misfits else self._planned(declared, index, function, found)
 
@@ -182,6 +196,8 @@ class StageDraft:
             return self._not_comparable(column, index)
         path = (*self.path, "measures")
         found = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
+        if found.comparable and (fault := self._imprecise(column, path)) is not None:
+            found = Alignment(inputs=(), faults=(fault,), comparable=False)
         if not found.comparable:
             self._differs(column, _reason(found))
             return self._not_comparable(column, index)
@@ -216,6 +232,17 @@ class StageDraft:
             compare_to=self.stage.compare_to,
             comparable=False,
             mask=self.job.results.breaks.mask.get(column),
+        )
+
+    def _imprecise(self, column: str, path: Path) -> Fault | None:
+        """A source has times whose digits nobody declares, and the job does not say which count."""
+        own = self.job.normalize.columns.get(column)
+        declared = (own and own.precision) or self.job.normalize.timestamps.precision
+        if declared in _COARSE:
+            return None
+        return next(
+            (fault for source in self.sources if (fault := source.precision_fault(column, path))),
+            None,
         )
 
     def _note(self, found: Alignment, column: str, *, ignore_types: bool = False) -> None:
@@ -282,6 +309,9 @@ def _misfits(
     kind = inputs[0].result
     if function in ADDING and not kind.is_number:
         message = f"{function} needs numbers, {inputs[0].column} is {kind}"
+        return [Fault(code=SpecCode.INCOMPATIBLE_TYPES, path=path, message=message)]
+    if function in CHOOSING and kind.kind in NESTED:
+        message = f"there is no {function} of {kind}, the type of {inputs[0].column}"
         return [Fault(code=SpecCode.INCOMPATIBLE_TYPES, path=path, message=message)]
     number = kind.is_number or function in COUNTING
     time = kind.is_time and function not in COUNTING

@@ -56,6 +56,7 @@ from datarecs_core.comparison.planning.scan import (
     TableSnapshot,
 )
 from datarecs_core.comparison.planning.strategies import with_strategies
+from datarecs_core.comparison.planning.valueless import with_partner_types
 from datarecs_core.comparison.results.fingerprints import (
     bucket_dimension,
     bucket_measures,
@@ -103,10 +104,11 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
         PlanRefusedError: with all faults: unknown or ambiguous columns, types that do not compare,
             zones that are missing, and what this release does not have.
     """
-    sources = [
+    named = [
         logical_source(source, index, request.schemas[source.name])
         for index, source in enumerate(request.job.sources)
     ]
+    sources = with_partner_types(named)
     planning = _Planning(request=request, sources=sources)
     stages = planning.stages()
     faults = [*planning.job_faults(), *planning.faults]
@@ -274,12 +276,13 @@ class _Planning:
         returned = self.request.queries.get(stage.name, {})
         if unfit:
             return ()
-        return [
+        named = [
             logical_source(
                 query_source(each.source, stage.queries[each.name]), each.index, returned[each.name]
             )
             for each in self.sources
         ]
+        return with_partner_types(named)
 
     def _effort(self) -> Effort:
         asked = self.job.execution

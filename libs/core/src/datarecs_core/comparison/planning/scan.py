@@ -31,6 +31,8 @@ class SourceColumn:
     groups_exactly: bool = False
     """The source's own SQL can compare, group and order the values as canonical values are; those
     that have no canonical form it can tell from the others."""
+    needs_precision: bool = False
+    """Its times have digits that its writers fill differently: a job declares which ones count."""
     distinct: int | None = None
     """How many values the source's statistics expect; None where they say nothing."""
 

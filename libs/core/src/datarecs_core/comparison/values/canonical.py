@@ -107,7 +107,7 @@ def invalid(source: str, raw: bytes) -> Value:
 
 def encode(value: Value) -> bytes:
     """Tag, length (uint32, big-endian), payload: equal exactly for canonically equal values."""
-    payload = _payload(value)
+    payload = payload_of(value)
     return bytes((value.tag,)) + len(payload).to_bytes(4) + payload
 
 
@@ -116,7 +116,8 @@ def encode_tuple(values: Sequence[Value]) -> bytes:
     return len(values).to_bytes(2) + b"".join(encode(value) for value in values)
 
 
-def _payload(value: Value) -> bytes:
+def payload_of(value: Value) -> bytes:
+    """What an encoding says behind tag and length."""
     match value.content:
         case None:
             return b""
@@ -214,4 +215,4 @@ def canonical_order(value: Value) -> tuple[int, int, Decimal, bytes]:
         if value.content.is_nan():
             return (value.tag, 1, Decimal(0), b"")
         return (value.tag, 0, value.content, b"")
-    return (value.tag, 0, Decimal(0), _payload(value))
+    return (value.tag, 0, Decimal(0), payload_of(value))

@@ -1,16 +1,18 @@
 """How large one value and one key may be: what counts as their size, on every engine alike.
 
-Only texts, JSON and binaries can be large, so only they count, as UTF-8 and as bytes; a number or a
-time has a few dozen at most. Values count as their source delivers them, keys as rows are grouped
-by them. Apart from the oracle's reading because engines measure the same in their own SQL.
+Only texts, JSON, binaries and nested values can be large, so only they count, as UTF-8, as bytes
+and as encoded; a number or a time has a few dozen at most. Values count as their source delivers
+them, keys as rows are grouped by them. Apart from the oracle's reading because engines measure the
+same in their own SQL.
 """
 
 from collections.abc import Iterable
 
 from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooLargeError
 from datarecs_core.comparison.planning.scan import Scan
-from datarecs_core.comparison.values.canonical import Tag, Value
+from datarecs_core.comparison.values.canonical import Tag, Value, payload_of
 
+_NESTED = frozenset({Tag.ARRAY, Tag.STRUCT, Tag.MAP})
 _LONGEST_CODE_POINT = 4
 """Bytes of UTF-8."""
 
@@ -24,6 +26,8 @@ def size_of(value: Value) -> int:
             return len(raw)
         case (_, bytes(raw)):
             return len(raw)  # of an INVALID value, behind its source's name
+        case tuple() if value.tag in _NESTED:
+            return len(payload_of(value))
         case _:
             return 0
 

@@ -46,9 +46,10 @@ def canonical(value: object, kind: CanonicalType, source: str) -> Value:
 
     Takes None and `Invalid` for every type; bool, int, Decimal (also as text), float, str or
     UTF-8 bytes for text, bytes, UUID, date, time, datetime (aware for instants, naive for local
-    timestamps), Interval, JSON text; sequences for arrays and structs, mappings for maps. Times
-    beyond Python's years come as Decimal: days for dates, else microseconds since 1970, infinite
-    where the source says so.
+    timestamps), Interval, JSON text; sequences for arrays, mappings for structs, mappings or
+    sequences of pairs for maps, of which the last one counts where a key repeats; nested values
+    also as `Value`. Times beyond Python's years come as Decimal: days for dates, else microseconds
+    since 1970, infinite where the source says so.
 
     Raises:
         TypeError: the reader delivered something else: its fault, not the data's.
@@ -194,22 +195,39 @@ def _nested(value: object, kind: CanonicalType, source: str) -> Value:
     """A member without canonical form makes the whole value INVALID: it equals nothing."""
     members = dict(kind.members)
     match kind.kind, value:
+        case _, Value():
+            return value
         case TypeKind.ARRAY, Sequence():
             made = [canonical(item, members["element"], source) for item in value]
             nested = Value(Tag.ARRAY, tuple(made))
         case TypeKind.STRUCT, Mapping():
             made = [canonical(value[name], members[name], source) for name in sorted(members)]
             nested = Value(Tag.STRUCT, tuple(made))
-        case TypeKind.MAP, Mapping():
-            pairs = [
-                (canonical(key, members["key"], source), canonical(item, members["value"], source))
-                for key, item in value.items()
-            ]
+        case TypeKind.MAP, Mapping() | Sequence():
+            pairs = _pairs(value, members, source)
             made = [part for pair in pairs for part in pair]
-            nested = Value(Tag.MAP, tuple(sorted(pairs, key=lambda pair: encode(pair[0]))))
+            nested = Value(Tag.MAP, tuple(pairs))
         case _:
             raise TypeError(f"{type(value).__name__} is no {kind}")
     if len(made) > MAX_MEMBERS:
         return invalid(source, f"{len(made)} members".encode())
     broken = [part for part in made if part.is_invalid]
     return invalid(source, cast("tuple[str, bytes]", broken[0].content)[1]) if broken else nested
+
+
+def _pairs(
+    value: Mapping[object, object] | Sequence[object],
+    members: Mapping[str, CanonicalType],
+    source: str,
+) -> list[tuple[Value, Value]]:
+    """Of a map, by the encoding of the key."""
+    given = (
+        value.items()
+        if isinstance(value, Mapping)
+        else cast("Sequence[tuple[object, object]]", value)
+    )
+    by_key: dict[bytes, tuple[Value, Value]] = {}
+    for key, item in given:
+        made = canonical(key, members["key"], source)
+        by_key[encode(made)] = (made, canonical(item, members["value"], source))
+    return [by_key[key] for key in sorted(by_key)]

@@ -1,0 +1,61 @@
+"""Nested values as extracts hold them: the payloads of their canonical encodings, as bytes.
+
+The one place where lists, structs and maps become something that every engine can group, compare
+and sort: the type of a column says the tag, and the order of payloads is the canonical one.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from datarecs_connectors.arrow_types import plain_column
+from datarecs_connectors.typed_text import INVALID, TypedColumn
+from datarecs_core.comparison.planning.scan import ScanColumn
+from datarecs_core.comparison.values.canonical import Tag, Value, payload_of
+from datarecs_core.comparison.values.encoded import decode_payload
+from datarecs_core.comparison.values.translating import translation
+from datarecs_core.jobs.types import CanonicalType, TypeKind
+
+Batch = tuple[pa.RecordBatch, tuple[str, ...]]
+_TAGS = {TypeKind.ARRAY: Tag.ARRAY, TypeKind.STRUCT: Tag.STRUCT, TypeKind.MAP: Tag.MAP}
+
+
+def encoded_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
+    """A column of a nested type as payloads; a value with a part that is INVALID is INVALID."""
+    translate = translation(kind, "")
+    values = [translate(value) for value in plain_column(column)]
+    raw = [_raw(value) for value in values]
+    kept = [None if value.is_null or value.is_invalid else payload_of(value) for value in values]
+    is_valid = all(one is None for one in raw)
+    return TypedColumn(
+        pa.array(kept, pa.binary()), None if is_valid else pa.array(raw, pa.binary())
+    )
+
+
+def _raw(value: Value) -> bytes | None:
+    return cast("tuple[str, bytes]", value.content)[1] if value.is_invalid else None
+
+
+def decoded_column(column: pa.Array, kind: CanonicalType) -> list[Value | None]:
+    """The values behind payloads."""
+    tag = _TAGS[kind.kind]
+    return [None if raw is None else decode_payload(tag, raw) for raw in column.to_pylist()]
+
+
+def with_nested_encoded(batch: Batch, columns: Sequence[ScanColumn]) -> Batch:
+    """A batch of logical columns, and which companions hold bytes, with nested ones encoded."""
+    rows, filled = batch
+    arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
+    broken = list(filled)
+    for column in columns:
+        given = arrays.get(column.name)
+        if given is None or not column.type.members or pat.is_binary(given.type):
+            continue
+        made = encoded_column(given, column.type)
+        arrays[column.name] = made.values
+        if made.invalid is not None:
+            arrays[f"{INVALID}{column.name}"] = made.invalid
+            broken.append(column.name)
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), tuple(broken)

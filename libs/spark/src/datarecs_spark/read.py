@@ -125,9 +125,19 @@ class _Files:
     def schema(self, *, merged: bool = False) -> pa.Schema:
         """Of the first file, or of all together; the connector has compared them with each other.
 
-        Where a file lacks a column Spark reads NULL.
+        Where a file lacks a column Spark reads NULL. Of several files only what Spark can read is
+        told: the rest may differ in ways that only the connector understands.
         """
-        return pa.unify_schemas(map(self._schema, self.files if merged else self.files[:1]))
+        if not merged:
+            return self._schema(self.files[0])
+        return pa.unify_schemas(
+            pa.schema(
+                field.with_type(_plain(field.type))
+                for field in self._schema(file)
+                if _spark_type(field.type) is not None
+            )
+            for file in self.files
+        )
 
     def _schema(self, file: PinnedFile) -> pa.Schema:
         try:
@@ -288,6 +298,18 @@ def _rows(
         if (kind := _spark_type(field.type)) is not None
     ]
     return session.read.schema(st.StructType(fields)).parquet(*files.paths), schema
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type whatever way a file stores its values in."""
+    if pat.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pat.is_large_string(kind) or pat.is_string_view(kind):
+        return pa.string()
+    is_bytes = (
+        pat.is_large_binary(kind) or pat.is_binary_view(kind) or pat.is_fixed_size_binary(kind)
+    )
+    return pa.binary() if is_bytes else kind
 
 
 def _spark_type(kind: pa.DataType) -> st.DataType | None:

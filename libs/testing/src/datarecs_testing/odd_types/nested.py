@@ -172,6 +172,17 @@ def nested() -> Iterable[OddCase]:
         ),
         sources={name: {"columns": {"twice": {"expr": "id * 2"}}} for name in ("one", "two")},
     )
+    broken = pa.array([b"a", b"\xff", b"b"], pa.binary()).view(pa.string())
+    offsets = pa.array([0, 2, 3], pa.int32())
+    yield OddCase(
+        name="lists-with-a-part-that-is-no-text",
+        files=(
+            parquet({"id": [1, 2], "v": pa.ListArray.from_arrays(offsets, broken)}),
+            parquet({"id": [1, 2], "v": pa.ListArray.from_arrays(offsets, pa.array(list("acb")))}),
+        ),
+        verdict=Verdict.UNMATCHED,
+        differences=unequal("v", "1", "INVALID(0xff)", "[a, c]", kind="INVALID"),
+    )
     digest = {"name": "bytes", "type": "digest", "dimensions": ["id"], "measures": "*"}
     yield OddCase(
         name="lists-hashed",

@@ -51,6 +51,18 @@ def dictionaries() -> Iterable[OddCase]:
             parquet({"id": [1, 2, 3, 4, 5, 6], "v": pa.array(words * 2)}),
         ),
     )
+    yield OddCase(
+        name="dictionary-and-lists-in-another-order-under-merge-schema",
+        files=(
+            parquet(
+                {**PLAIN, "v": plain, "w": [{"a": 1, "b": 2}] * 3, "x": pa.nulls(3)},
+                {"id": [4, 5, 6], "v": packed, "w": [{"b": 2, "a": 1}] * 3, "x": [1, 2, 3]},
+            ),
+            parquet({"id": [1, 2, 3, 4, 5, 6], "v": pa.array(words * 2)}),
+        ),
+        sources={"one": {"options": {"merge_schema": True}}},
+        job=by("id", **{"except": ["w", "x"]}),
+    )
     large = pa.array(words, pa.large_string())
     yield OddCase(
         name="large-text-in-a-later-file-alone",
@@ -58,6 +70,21 @@ def dictionaries() -> Iterable[OddCase]:
             parquet({**PLAIN, "v": plain}, {"id": [4, 5, 6], "v": large}),
             parquet({"id": [1, 2, 3, 4, 5, 6], "v": pa.array(words * 2)}),
         ),
+    )
+
+
+def documents() -> Iterable[OddCase]:
+    """JSON, as DuckDB writes it: a text that Parquet calls JSON."""
+    one = pa.array([b'{"a":1,"b":[1.0]}', b"[1]", None], pa.binary()).view(pa.string())
+    two = pa.array([b'{"b": [1], "a": 1}', b"[2]", None], pa.binary()).view(pa.string())
+    yield OddCase(
+        name="json-of-parquet-is-compared-by-value",
+        files=(
+            parquet({**PLAIN, "v": pa.ExtensionArray.from_storage(pa.json_(), one)}),
+            parquet({**PLAIN, "v": pa.ExtensionArray.from_storage(pa.json_(), two)}),
+        ),
+        verdict=Verdict.UNMATCHED,
+        differences=unequal("v", "2", "[1]", "[2]"),
     )
 
 

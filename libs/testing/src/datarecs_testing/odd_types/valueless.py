@@ -88,6 +88,15 @@ def valueless() -> Iterable[OddCase]:
         verdict=Verdict.UNMATCHED,
         differences=unequal("v", "4", "7", "8"),
     )
+    yield OddCase(
+        name="parquet-without-a-row-or-a-type",
+        files=(
+            parquet(pa.table({"id": pa.nulls(0), "v": pa.nulls(0), "w": pa.nulls(0)})),
+            parquet({"id": [1], "v": pa.array([[1]], LISTS), "w": [b"w"]}),
+        ),
+        verdict=Verdict.UNMATCHED,
+        differences=frozenset({missing(("1",))}),
+    )
     shape = {"name": "shape", "type": "schema"}
     yield OddCase(
         name="no-value-in-a-schema-stage",

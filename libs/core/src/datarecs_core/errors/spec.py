@@ -342,9 +342,11 @@ class SpecCode(ErrorCode):
     TYPE_NOT_SUPPORTED = Entry(
         docs_id="DR1066",
         meaning="The type of a column cannot be compared in this release, in whatever sources.",
-        causes="An array, a struct, a map, or a type of the source without a canonical type.",
-        remedy="Leave the column out (`except`, `schema.ignore`), or make it a plain column in the "
-        "source; the message names the column, the source and the type.",
+        causes="An array or composite of a database, a nested column of a lake table, INT96 of "
+        "Parquet without a declared precision, or a type without a canonical type.",
+        remedy="Leave the column out (`except`, `schema.ignore`), make it a plain column in the "
+        "source, or declare `normalize.columns.<column>.precision` for INT96; the message names "
+        "the column, the source and the type.",
     )
     UNKNOWN_ZONE = Entry(
         docs_id="DR1071",

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from datarecs_connectors.arrow_types import plain_column
+from datarecs_connectors.nested_encoding import NotByColumnError, payloads_of
 from datarecs_connectors.typed_text import INVALID, TypedColumn
 from datarecs_core.comparison.planning.scan import ScanColumn
 from datarecs_core.comparison.values.canonical import Tag, Value, payload_of
@@ -24,6 +25,16 @@ _TAGS = {TypeKind.ARRAY: Tag.ARRAY, TypeKind.STRUCT: Tag.STRUCT, TypeKind.MAP: T
 
 def encoded_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
     """A column of a nested type as payloads; a value with a part that is INVALID is INVALID."""
+    if pat.is_null(column.type):
+        return TypedColumn(pa.nulls(len(column), pa.binary()), None)
+    try:
+        return TypedColumn(payloads_of(column, kind), None)
+    except NotByColumnError:
+        return encoded_one_by_one(column, kind)
+
+
+def encoded_one_by_one(column: pa.Array, kind: CanonicalType) -> TypedColumn:
+    """The same for columns that may hold values without a canonical form."""
     translate = translation(kind, "")
     values = [translate(value) for value in plain_column(column)]
     raw = [_raw(value) for value in values]

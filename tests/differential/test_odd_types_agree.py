@@ -13,7 +13,7 @@ from datarecs_core.comparison.results.results import Difference
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_spark.stored import read_differences
+from datarecs_kernel.stored import read_differences
 from datarecs_testing.odd_types.case import OddCase, differences_of, job_of_case, write_files
 from datarecs_testing.odd_types.table import cases
 from datarecs_testing.tables import NOON

@@ -44,6 +44,8 @@ class Aggregate:
 
     measure: MeasureLayout
     source: int
+    in_parts: bool = False
+    """Sums of more than 28 digits are added up in parts, which cannot overflow on the way."""
 
     @property
     def at(self) -> str:
@@ -65,7 +67,7 @@ class Aggregate:
         amount, plan = self._amount, self.measure.plan
         if amount is None or plan.function is Function.AVG or amount.stateful:
             return False
-        return amount.form.precision <= PART_DIGITS and not self._lost_digits(amount.form)
+        return self._is_whole(amount.form) and not self._lost_digits(amount.form)
 
     def collected(self) -> Columns:
         """Aggregations over rows."""
@@ -80,7 +82,7 @@ class Aggregate:
     def _added(self, field: Field) -> Columns:
         name, value = self._name, field.name
         found = {f"{name}_n": f"count({value})"}
-        if field.form.precision <= PART_DIGITS:
+        if self._is_whole(field.form):
             found[f"{name}_s"] = f"sum({value})"
         else:
             found[f"{name}_hi"] = f"sum({large_part(field.form, value)})"
@@ -90,6 +92,10 @@ class Aggregate:
             rounded = f"{field.state} & {AmountState.ROUNDED:d} > 0"
             found[f"{name}_rd"] = f"count(*) FILTER (WHERE {rounded})"
         return found
+
+    def _is_whole(self, form: Form) -> bool:
+        """Values are added up as they are."""
+        return form.precision <= PART_DIGITS or not self.in_parts
 
     def steps(self) -> Iterator[Columns]:
         """Columns that are made one after another of the collected ones: `_u`, units of the result.
@@ -112,7 +118,7 @@ class Aggregate:
 
     def _summed(self, form: Form) -> Iterator[Columns]:
         name = self._name
-        if form.precision <= PART_DIGITS:
+        if self._is_whole(form):
             yield {f"{name}_t": units_of_decimal(f"{name}_s")}
             return
         yield {f"{name}_lu": units_of_decimal(f"{name}_lo")}

@@ -59,8 +59,8 @@ def double_text(value: str) -> str:
     sign = f"CASE WHEN {value} < 0 THEN '-' ELSE '' END"
     plain = f"{sign} || CASE WHEN {exponent} < 0 THEN {small} ELSE {large} END"
     return (
-        f"CASE {written} WHEN 'nan' THEN 'NaN' WHEN 'inf' THEN 'Inf' WHEN '-inf' THEN '-Inf' "
-        f"ELSE CASE WHEN contains({written}, 'e') THEN {plain} ELSE {plain_number(written)} END END"
+        f"CASE WHEN isnan({value}) THEN 'NaN' WHEN isinf({value}) THEN {sign} || 'Inf' "
+        f"WHEN contains({written}, 'e') THEN {plain} ELSE {plain_number(written)} END"
     )
 
 

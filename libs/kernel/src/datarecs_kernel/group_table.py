@@ -6,6 +6,8 @@ Each source is grouped by itself and read once; the groups meet in full joins, w
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import duckdb
+
 from datarecs_core.jobs.vocabulary import NanRule, NullKeys
 from datarecs_kernel.aggregates import Aggregate, Columns
 from datarecs_kernel.database import Connection
@@ -21,32 +23,54 @@ def group_table(
     connection: Connection, layout: Layout, relations: Sequence[str]
 ) -> Iterator[tuple[Aggregate, ...]]:
     """Make the table of a stage whose functions collapse rows, and drop it in the end."""
-    aggregates = [
-        [Aggregate(measure=measure, source=index) for measure in layout.compared]
+    aggregates = _aggregates(layout, in_parts=False)
+    try:
+        _store(connection, _query(layout, relations, aggregates))
+    except duckdb.OutOfRangeException:
+        # Some sum has outgrown 38 digits, maybe only on the way.
+        aggregates = _aggregates(layout, in_parts=True)
+        _store(connection, _query(layout, relations, aggregates))
+    try:
+        yield tuple(each for own in aggregates for each in own)
+    finally:
+        connection.execute(f"DROP TABLE {GROUPS}").fetchall()
+
+
+def _aggregates(layout: Layout, *, in_parts: bool) -> list[list[Aggregate]]:
+    """Per source."""
+    return [
+        [Aggregate(measure=measure, source=index, in_parts=in_parts) for measure in layout.compared]
         for index in layout.sources
     ]
+
+
+def _query(
+    layout: Layout, relations: Sequence[str], aggregates: Sequence[Sequence[Aggregate]]
+) -> str:
     parts = [
         _grouped(layout, relation, index, aggregates[index])
         for index, relation in enumerate(relations)
     ]
-    made = _joined(layout.key_names, parts)
     counts = (f"coalesce(n{index}, 0) AS n{index}" for index in layout.sources)
-    whole = f"SELECT * REPLACE ({', '.join(counts)}) FROM ({made})"
-    if not layout.keys and not layout.always_present:
-        # Without keys DuckDB makes a group of no rows as well.
-        whole += f" WHERE {' OR '.join(f'n{index} > 0' for index in layout.sources)}"
-    with stored_groups(connection, whole):
-        yield tuple(each for own in aggregates for each in own)
+    query = f"SELECT * REPLACE ({', '.join(counts)}) FROM ({_joined(layout.key_names, parts)})"
+    if layout.keys or layout.always_present:
+        return query
+    # Without keys DuckDB makes a group of no rows as well.
+    return f"{query} WHERE {' OR '.join(f'n{index} > 0' for index in layout.sources)}"
 
 
 @contextmanager
 def stored_groups(connection: Connection, query: str) -> Iterator[None]:
     """Keep the result of a query as the table of groups."""
-    connection.execute(f"CREATE TEMP TABLE {GROUPS} AS {query}").fetchall()
+    _store(connection, query)
     try:
         yield
     finally:
         connection.execute(f"DROP TABLE {GROUPS}").fetchall()
+
+
+def _store(connection: Connection, query: str) -> None:
+    connection.execute(f"CREATE TEMP TABLE {GROUPS} AS {query}").fetchall()
 
 
 def null_key(keys: Sequence[Field]) -> str:

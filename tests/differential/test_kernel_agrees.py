@@ -31,8 +31,8 @@ from datarecs_spark.native import native_sources
 from datarecs_testing.comparisons import Compared, compare
 from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.narrowing import a_narrowed_case, narrowed, numbers
-from datarecs_testing.spark import stored_scan
 from datarecs_testing.spreading import in_many_tasks
+from datarecs_testing.stored_tables import stored_scan
 from datarecs_testing.strategies import ComparisonCase
 from datarecs_testing.tables import Table, plan_of
 

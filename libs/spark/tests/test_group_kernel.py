@@ -16,7 +16,7 @@ from datarecs_spark.group_kernel import GroupAnswer, grouped, groups_file, read_
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.preaggregating import Room, group_task
 from datarecs_testing.comparisons import a_measure, aggregate_by
-from datarecs_testing.spark import stored_scan
+from datarecs_testing.stored_tables import stored_scan
 from datarecs_testing.tables import Row, a_job, pair, plan_of
 
 D = Decimal

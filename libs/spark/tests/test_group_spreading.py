@@ -17,8 +17,8 @@ from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.preaggregating import Room, group_task
 from datarecs_spark.row_counts import rows_counted
 from datarecs_testing.comparisons import a_measure, aggregate_by
-from datarecs_testing.spark import stored_scan
 from datarecs_testing.spreading import an_exchange
+from datarecs_testing.stored_tables import stored_scan
 from datarecs_testing.tables import a_job, pair, plan_of
 
 D = Decimal

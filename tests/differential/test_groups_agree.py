@@ -31,8 +31,8 @@ from datarecs_core.jobs.vocabulary import (
     TimePrecision,
     Trim,
 )
+from datarecs_kernel.refusals import SourceFailedError
 from datarecs_spark import preaggregating
-from datarecs_spark.errors import SourceFailedError
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
 from datarecs_testing.finished_runs import MemoryBench

@@ -1,6 +1,6 @@
-"""What the kernel refuses before it reads."""
+"""What the kernel refuses: plans before it reads, and sources that it cannot read."""
 
-from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
 
 
@@ -12,3 +12,22 @@ class NotCoveredError(DatarecsError):
     def __init__(self, *, stage: str, field: str, what: str) -> None:
         super().__init__(f"stage {stage}: {field}: {what} is not part of this release on Spark")
         self.stage, self.field, self.what = stage, field, what
+
+
+class UnreadableByKernelError(DatarecsError):
+    """DuckDB cannot read what a source holds, and Spark may; no verdict depends on which reads."""
+
+    code = RunDetail.SOURCE_UNSUPPORTED
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"source {source}: the kernel cannot read it: {reason}")
+        self.source, self.reason = source, reason
+
+
+class SourceFailedError(DatarecsError):
+    """A source cannot be read at its pin, or not by this engine."""
+
+    def __init__(self, code: RunDetail, source: str, message: str) -> None:
+        super().__init__(f"source {source}: {message}")
+        self.code: ErrorCode = code
+        self.source = source

@@ -33,6 +33,7 @@ from datarecs_kernel.layout import (
     layout_of,
     sealing_layout,
 )
+from datarecs_kernel.refusals import SourceFailedError
 from datarecs_kernel.results import stage_results
 from datarecs_kernel.settling import settle
 from datarecs_kernel.storing import SinkPlan
@@ -43,7 +44,6 @@ from datarecs_spark.catalogue import listed
 from datarecs_spark.conditions import ConditionRefusedError, filtered
 from datarecs_spark.errors import (
     ComparisonFailedError,
-    SourceFailedError,
     SparkFailure,
     translated,
     would_recur,

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.deaths import Exits, cause_of_death
+from datarecs_kernel.refusals import SourceFailedError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """Everything that a Spark action may raise by itself."""
@@ -53,15 +54,6 @@ class CancelledError(DatarecsError):
 
     def __init__(self) -> None:
         super().__init__("the comparison was stopped on request")
-
-
-class SourceFailedError(DatarecsError):
-    """A source cannot be read at its pin, or not by this engine."""
-
-    def __init__(self, code: RunDetail, source: str, message: str) -> None:
-        super().__init__(f"source {source}: {message}")
-        self.code: ErrorCode = code
-        self.source = source
 
 
 class ComparisonFailedError(DatarecsError):

@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 
 from datarecs_kernel.database import Connection, Resources, check_disk, connected
 from datarecs_kernel.layout import Layout
+from datarecs_kernel.prepared_values import AMBIGUOUS
 from datarecs_kernel.stages import StageAnswer, compare_stage, read_answer
 from datarecs_kernel.storing import SinkPlan
 from datarecs_spark.fingerprints import bucket
-from datarecs_spark.prepare import AMBIGUOUS, SOURCE
+from datarecs_spark.prepare import SOURCE
 from datarecs_spark.sinking import attempt_name
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")

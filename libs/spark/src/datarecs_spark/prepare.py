@@ -17,6 +17,7 @@ from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import EmptyText, NullAs, Rounding, Trim
 from datarecs_kernel.forms import MICROS_DIGITS, NUMBER, Form, FormKind, form_of
 from datarecs_kernel.layout import Field, Role
+from datarecs_kernel.prepared_values import AMBIGUOUS, ColumnInput
 from datarecs_kernel.sort_keys import BROKEN, VALID
 from datarecs_spark.canonical import (
     invalid_payload,
@@ -28,13 +29,11 @@ from datarecs_spark.canonical import (
     text_literal,
     text_of,
 )
-from datarecs_spark.python_columns import PythonColumn, python_step
+from datarecs_spark.python_columns import python_step
 from datarecs_spark.read import INVALID, Delivered
 
 SOURCE = "s"
 """Column: index of the source."""
-AMBIGUOUS = "dst"
-"""Column: values of the row that an offset change made ambiguous."""
 OVER = "large"
 """Column: name of a column of the source whose value is above its limit, in hexadecimal; NULL."""
 _LARGE = frozenset({TypeKind.TEXT, TypeKind.BINARY})
@@ -54,14 +53,14 @@ def prepared(
     large = _over(delivered, [field.inputs[index] for field in fields])
     columns = [f"{index} AS {SOURCE}", f"{large} AS {OVER}"]
     columns += [f"{sql} AS {label}" for label, sql in beside.items()]
-    steps: list[PythonColumn] = []
+    steps: list[ColumnInput] = []
     for field in fields:
         plan = field.inputs[index]
         if plan is not None and field.python[index]:
             base = _base(delivered, plan)
             columns += [f"{base.value} AS {field.name}", f"{base.invalid} AS {field.payload}"]
             steps.append(
-                PythonColumn(field=field, plan=plan, source=delivered.source, base=base.form)
+                ColumnInput(field=field, plan=plan, source=delivered.source, base=base.form)
             )
         else:
             columns += in_sql(delivered, field, plan)

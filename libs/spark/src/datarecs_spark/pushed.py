@@ -13,9 +13,10 @@ from datarecs_core.comparison.planning.plan import InputPlan, StagePlan
 from datarecs_core.comparison.planning.scan import GROUP_ROWS, Partial
 from datarecs_core.jobs.vocabulary import Function
 from datarecs_kernel.layout import Layout, MeasureLayout, Role, total_form
+from datarecs_kernel.prepared_values import AMBIGUOUS
 from datarecs_spark.aggregates import Aggregate
 from datarecs_spark.canonical import name
-from datarecs_spark.prepare import AMBIGUOUS, OVER, SOURCE, input_value, prepared
+from datarecs_spark.prepare import OVER, SOURCE, input_value, prepared
 from datarecs_spark.read import Delivered
 
 WEIGHT = "pw"

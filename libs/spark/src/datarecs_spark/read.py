@@ -30,9 +30,9 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_kernel.forms import form_of
+from datarecs_kernel.refusals import SourceFailedError
 from datarecs_spark.canonical import name, text_literal
 from datarecs_spark.conditions import ConditionRefusedError, filtered
-from datarecs_spark.errors import SourceFailedError
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows whose value is NULL."""

@@ -18,10 +18,11 @@ from datarecs_core.values import EXACT
 from datarecs_kernel.decoding import invalid_of
 from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.layout import Field, Layout
+from datarecs_kernel.prepared_values import AMBIGUOUS
 from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.aggregates import parts_of
 from datarecs_spark.grouping import null_key
-from datarecs_spark.prepare import AMBIGUOUS, SOURCE
+from datarecs_spark.prepare import SOURCE
 from datarecs_spark.pushed import weight
 
 PASSED, READ = "passed", "read"

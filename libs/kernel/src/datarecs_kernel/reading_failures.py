@@ -1,0 +1,71 @@
+"""What a failure of DuckDB says of the sources whose relations it read.
+
+DuckDB's own messages quote values and paths; what people are told names source and file alone.
+"""
+
+from collections.abc import Sequence
+
+import duckdb
+
+from datarecs_core.comparison.planning.scan import PinnedFile
+from datarecs_core.errors.base import DatarecsError
+from datarecs_core.errors.run import RunDetail
+from datarecs_kernel.checked_files import REFUSED_TEXT
+from datarecs_kernel.database import Connection
+from datarecs_kernel.delivered import Delivered
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.refusals import SourceFailedError
+from datarecs_kernel.size_limits import too_large
+from datarecs_kernel.stored_files import reader_of
+
+_GONE = ("No files found", "No such file", "Cannot open file", "Could not read")
+_NAMELESS = ("don't know what type", "likely corrupted", "TProtocolException", "Invalid data")
+"""What DuckDB says of a damaged file without its name."""
+
+
+def has_invalid_text(failure: duckdb.Error) -> bool:
+    """Whether a text is no UTF-8: `delivered` with `check_texts` reads such a source."""
+    return REFUSED_TEXT in str(failure)
+
+
+def reading_failure(
+    connection: Connection, failure: duckdb.Error, layout: Layout, sources: Sequence[Delivered]
+) -> DatarecsError | None:
+    """What is wrong with a source; None where the failure is about something else.
+
+    Args:
+        connection: in which the relations are.
+        failure: of reading them.
+        layout: of the relations.
+        sources: in the order of the plan.
+    """
+    message = str(failure)
+    large = too_large(failure, layout)
+    if large is not None:
+        return large
+    files = [(source, file) for source in sources for file in source.files.files]
+    for source, file in files:
+        if str(source.files.root / file.path) in message:
+            return _of_file(message, source, file)
+    if any(sign in message for sign in _NAMELESS):
+        for source, file in files:
+            if not _is_readable(connection, source, file):
+                return _of_file(message, source, file)
+    return None
+
+
+def _is_readable(connection: Connection, source: Delivered, file: PinnedFile) -> bool:
+    """Reads every page of the file, which only a failed run has to."""
+    reader = reader_of(source.files, [file])
+    try:
+        connection.execute(f"FROM {reader} SELECT bit_xor(hash(COLUMNS(*)))")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def _of_file(message: str, source: Delivered, file: PinnedFile) -> SourceFailedError:
+    code, what = RunDetail.CORRUPT_SOURCE, "is no readable Parquet file; deliver it again"
+    if any(sign in message for sign in _GONE):
+        code, what = RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"
+    return SourceFailedError(code, source.scan.source, f"{file.path} {what}")

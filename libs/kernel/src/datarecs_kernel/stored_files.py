@@ -1,0 +1,204 @@
+"""The Parquet files that hold the rows of a scan: where they are, and which columns DuckDB sees.
+
+Files are grouped by their columns, so that each group is read by position: DuckDB matches the
+names of several files without regard to case, which is not what a name means here.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+
+from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile, Scan
+from datarecs_core.errors.run import RunDetail
+from datarecs_kernel.database import Connection, sql_text
+from datarecs_kernel.refusals import SourceFailedError, UnreadableByKernelError
+
+_NO_COLUMNS = "Need at least one non-root column"
+_PATTERN = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredColumn:
+    """A column of a group of files."""
+
+    sql: str
+    """Its name in the group's `table`."""
+    type: str
+    """In DuckDB's words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroup:
+    """Files with the same columns in the same order."""
+
+    files: tuple[PinnedFile, ...]
+    table: str
+    """What stands after FROM."""
+    columns: Mapping[str, StoredColumn]
+    """By their names in the files. One that stands twice is absent: nobody can name it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFiles:
+    """Files that exist with the sizes that were pinned."""
+
+    source: str
+    root: Path
+    files: tuple[PinnedFile, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(str(self.root / file.path) for file in self.files)
+
+    @property
+    def pinned_rows(self) -> int | None:
+        """Rows that the pin promises; None where a file promises nothing."""
+        counts = [file.rows for file in self.files]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    @property
+    def folder_names(self) -> frozenset[str]:
+        """Names of folders such as `day=2026-01-31`."""
+        return frozenset(name for file in self.files for name in folder_values(file.path))
+
+
+def folder_values(path: str) -> dict[str, str]:
+    """What the folders of a path stand for, by name; the innermost of a name counts."""
+    parts = (part.partition("=") for part in path.split("/")[:-1])
+    return {name: value for name, sign, value in parts if sign and name}
+
+
+def stored_files(scan: Scan) -> StoredFiles:
+    """The files of an extract or of a pin.
+
+    Raises:
+        SourceFailedError: a file is gone or has another size.
+        UnreadableByKernelError: the scan has no files.
+    """
+    place = scan.extract or scan.pin
+    if not isinstance(place, Extract | FileList):
+        raise UnreadableByKernelError(scan.source, f"{scan.kind} needs an extract")
+    root = Path(
+        unquote(urlsplit(place.root).path) if place.root.startswith("file:") else place.root
+    )
+    for file in place.files:
+        path = root / file.path
+        if not path.is_file() or path.stat().st_size != file.size_bytes:
+            raise SourceFailedError(
+                RunDetail.SNAPSHOT_LOST,
+                scan.source,
+                f"{file.path} is gone or has another size since it was pinned",
+            )
+    return StoredFiles(source=scan.source, root=root, files=place.files)
+
+
+def file_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGroup, ...]:
+    """The files by their columns, in the order of the first of each group.
+
+    Raises:
+        SourceFailedError: a file is no readable Parquet file.
+    """
+    if not stored.files:
+        return ()
+    try:
+        schemas = _schemas(connection, stored)
+    except duckdb.Error as failure:
+        if _NO_COLUMNS not in str(failure):
+            raise _unreadable(stored) from failure
+        return (_without_columns(stored),)
+    alike: dict[tuple[Any, ...], list[PinnedFile]] = {}
+    for file in stored.files:
+        alike.setdefault(schemas[str(stored.root / file.path)], []).append(file)
+    return tuple(_group(connection, stored, files, schema) for schema, files in alike.items())
+
+
+def _schemas(connection: Connection, stored: StoredFiles) -> dict[str, tuple[Any, ...]]:
+    """By path, every element of its schema."""
+    element = "[name, duckdb_type, coalesce(num_children, 0)::VARCHAR, coalesce(logical_type, '')]"
+    found = _rows(
+        connection,
+        f"SELECT file_name, list({element} ORDER BY column_id) "  # noqa: S608 - paths are literals
+        f"FROM parquet_schema({_paths(stored, stored.files)}) GROUP BY ALL",
+    )
+    return {path: tuple(map(tuple, elements)) for path, elements in found}
+
+
+def _group(
+    connection: Connection,
+    stored: StoredFiles,
+    files: Sequence[PinnedFile],
+    schema: tuple[Any, ...],
+) -> FileGroup:
+    names = _top_names(schema)
+    reader = reader_of(stored, files[:1])
+    types = [row[1] for row in _queried(connection, stored, f"DESCRIBE FROM {reader}")]
+    columns = {
+        name: StoredColumn(sql=f"c{at}", type=kind)
+        for at, (name, kind) in enumerate(zip(names, types, strict=True))
+        if names.count(name) == 1
+    }
+    labels = ", ".join(f"c{at}" for at in range(len(names)))
+    return FileGroup(
+        files=tuple(files), table=f"{reader_of(stored, files)} AS stored({labels})", columns=columns
+    )
+
+
+def _top_names(schema: tuple[Any, ...]) -> list[str]:
+    """Names of the columns; members of nested ones are passed over."""
+    names, at = [], 1
+    while at < len(schema):
+        names.append(schema[at][0])
+        open_members = 1
+        while open_members:
+            open_members += int(schema[at][2]) - 1
+            at += 1
+    return names
+
+
+def reader_of(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:
+    """What reads these files, after FROM."""
+    return f"read_parquet({_paths(stored, files)}, hive_partitioning=false)"
+
+
+def _paths(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:
+    """As a list in SQL, without anything that DuckDB would take for a pattern."""
+    paths = [str(stored.root / file.path) for file in files]
+    unclear = next((path for path in paths if _PATTERN.search(path) and "\\" in path), None)
+    if unclear is not None:
+        raise UnreadableByKernelError(stored.source, "a path has a backslash beside a bracket")
+    plain = (sql_text(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
+    return f"[{', '.join(plain)}]"
+
+
+def _without_columns(stored: StoredFiles) -> FileGroup:
+    """Files that hold nothing but a number of rows, which DuckDB cannot open."""
+    if stored.pinned_rows is None:
+        raise UnreadableByKernelError(stored.source, "its files have no columns")
+    table = f"range({stored.pinned_rows}) AS stored(c0)"
+    return FileGroup(files=stored.files, table=table, columns={})
+
+
+def _queried(connection: Connection, stored: StoredFiles, sql: str) -> list[tuple[Any, ...]]:
+    try:
+        return _rows(connection, sql)
+    except duckdb.Error as cause:
+        raise _unreadable(stored) from cause
+
+
+def _rows(connection: Connection, sql: str) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+    return found
+
+
+def _unreadable(stored: StoredFiles) -> SourceFailedError:
+    return SourceFailedError(
+        RunDetail.CORRUPT_SOURCE,
+        stored.source,
+        "one of its files is no readable Parquet file; deliver it again",
+    )

@@ -72,11 +72,15 @@ class Runs:
     """Places that belong to the same group, one behind another."""
 
     def __init__(self, groups: Numbers) -> None:
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        is_first = np.ones(len(groups), np.bool_)
+        is_first[1:] = groups[1:] != groups[:-1]
         self._places = np.arange(len(groups))
-        self._starts: Numbers | None = None if len(starts) == len(groups) else starts
+        self._starts: Numbers | None = None
         """None where every group has one place."""
-        self.groups = groups[starts]
+        self.groups = groups
+        if not is_first.all():
+            self._starts = np.flatnonzero(is_first)
+            self.groups = groups[self._starts]
 
     def all_of(self, flags: Flags) -> Flags:
         """By group, whether it is so at all of its places."""

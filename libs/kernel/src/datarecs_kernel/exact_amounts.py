@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from datarecs_kernel.columns import Flags, Numbers, Values, flags_of
+from datarecs_kernel.digits import INT64_DIGITS, Digits, read_digits
 from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.whole_units import Integers, Units, units_of, written_units
 
@@ -22,13 +23,12 @@ _SCALES = 16
 """Of doubles with at most 15 digits, from 0 on."""
 _SAMPLE = 1_024
 """Places by which the scale of doubles is chosen."""
-_DIGITS = 18
-"""That 64 bits always hold, with room for a difference."""
+_LONGEST = 30
+"""Characters of a double without exponent: at most 17 of them are digits that count."""
 _NARROW_SCALE = 24
 """Up to which places are counted apart by their scale."""
 _WIDE_DIGITS = 40
 """Before and after the point: beyond them integers are long, so such places are counted apart."""
-_WRITTEN = r"^(?P<sign>-?)(?P<whole>\d+)\.?(?P<fraction>\d*)[eE]?\+?(?P<exponent>-?\d*)$"
 
 Column = TypeVar("Column", Integers, Flags)
 
@@ -46,20 +46,6 @@ class Amounts(NamedTuple):
         return column if self.at is None else column[self.at]
 
 
-class _Written(NamedTuple):
-    """Digits times ten to the exponent; 0 where there is no finite number."""
-
-    digits: Integers
-    widths: Numbers
-    exponents: Numbers
-    known: Flags
-
-    def at(self, chosen: Numbers) -> "_Written":
-        return _Written(
-            self.digits[chosen], self.widths[chosen], self.exponents[chosen], self.known[chosen]
-        )
-
-
 def amounts_of(form: Form, values: Sequence[Values]) -> list[Amounts]:
     """The amounts of all sources, in one part, or in several of different scales."""
     if not len(values[0].plain) or form.kind not in {FormKind.DOUBLE, FormKind.NUMBER}:
@@ -67,7 +53,7 @@ def amounts_of(form: Form, values: Sequence[Values]) -> list[Amounts]:
     columns = [each.plain for each in values]
     if form.kind is FormKind.DOUBLE:
         return list(_of_doubles(columns))
-    return list(_by_scale([_read(each) for each in columns]))
+    return list(_by_scale([read_digits(each) for each in columns]))
 
 
 def joined(parts: Sequence[Amounts], columns: Sequence[pa.Array]) -> pa.Array:
@@ -100,7 +86,7 @@ def _of_doubles(columns: Sequence[pa.Array]) -> Iterator[Amounts]:
         yield part._replace(units=own)
     if len(long):
         texts = [each.take(pa.array(long)).cast(pa.string()) for each in columns]
-        for part in _by_scale([_read(each) for each in texts]):
+        for part in _by_scale([read_digits(each, longest=_LONGEST) for each in texts]):
             yield part._replace(at=part.of(long))
 
 
@@ -119,41 +105,11 @@ def _best_scale(doubles: Sequence[NDArray[np.float64]]) -> int:
     return best
 
 
-def _read(texts: pa.Array) -> _Written:
-    """Numbers as texts, with an exponent or without."""
-    parts = pc.extract_regex(texts, _WRITTEN)
-    sign, whole, fraction, exponent = parts.flatten()
-    known = flags_of(pc.is_valid(parts))
-    all_digits = _filled(pc.binary_join_element_wise(whole, fraction, ""))
-    digits = pc.ascii_rtrim(all_digits, "0")
-    dropped = pc.subtract(pc.binary_length(all_digits), pc.binary_length(digits))
-    shifted = pc.subtract(dropped, pc.binary_length(_filled(fraction)))
-    powers = pc.if_else(pc.equal(_filled(exponent), ""), "0", _filled(exponent)).cast(pa.int32())
-    digits = pc.ascii_ltrim(digits, "0")
-    widths = pc.binary_length(digits).to_numpy().astype(np.int64)
-    exponents = pc.add(powers, shifted).to_numpy().astype(np.int64)
-    sizes = _whole(pc.if_else(pc.equal(digits, ""), "0", digits), widths)
-    negative = flags_of(pc.equal(_filled(sign), "-"))
-    return _Written(
-        np.where(negative, -sizes, sizes), widths, np.where(widths > 0, exponents, 0), known
-    )
-
-
-def _filled(texts: pa.Array) -> pa.Array:
-    return texts.fill_null("")
-
-
-def _whole(digits: pa.Array, widths: Numbers) -> Integers:
-    if widths.max(initial=0) <= _DIGITS:
-        return np.asarray(digits.cast(pa.int64()).to_numpy())
-    return np.array([int(each) for each in digits.to_pylist()], object)
-
-
-def _by_scale(written: Sequence[_Written]) -> Iterator[Amounts]:
+def _by_scale(written: Sequence[Digits]) -> Iterator[Amounts]:
     """Places that fit 64 bits by their scale, then the wide ones, then the longest."""
     scales = reduce(np.maximum, (-each.exponents for each in written)).clip(min=0)
     whole = reduce(np.maximum, (each.widths + each.exponents for each in written))
-    narrow = (scales + whole <= _DIGITS) & (scales <= _NARROW_SCALE)
+    narrow = (scales + whole <= INT64_DIGITS) & (scales <= _NARROW_SCALE)
     wide = ~narrow & (scales <= _WIDE_DIGITS) & (whole <= _WIDE_DIGITS)
     for scale in np.unique(scales[narrow]).tolist():
         at = np.flatnonzero(narrow & (scales == scale))
@@ -166,7 +122,7 @@ def _by_scale(written: Sequence[_Written]) -> Iterator[Amounts]:
             yield Amounts(at, scale, [_scaled(each, scale, np.dtype(object)) for each in own])
 
 
-def _scaled(written: _Written, scale: int, kind: np.dtype[Any]) -> Units:
+def _scaled(written: Digits, scale: int, kind: np.dtype[Any]) -> Units:
     shifts = np.where(written.widths > 0, written.exponents + scale, 0)
     powers = np.array([10**each for each in range(int(shifts.max(initial=0)) + 1)], kind)
     return Units(written.digits.astype(kind) * powers[shifts], written.known)

@@ -231,9 +231,10 @@ def repeated_in(stage: StagePlan, sizes: Numbers) -> Numbers:
 
     Of rows per source, or per group and source.
     """
-    if stage.type not in (StageType.ROW, StageType.CUSTOM_SQL):
-        return np.zeros(sizes.shape[:-1], np.int64)
-    return (sizes > 1) @ (1 << np.arange(sizes.shape[-1]))
+    bits = np.zeros(sizes.shape[:-1], np.int64)
+    if stage.type in (StageType.ROW, StageType.CUSTOM_SQL) and sizes.max(initial=0) > 1:
+        bits = (sizes > 1) @ (1 << np.arange(sizes.shape[-1]))
+    return bits
 
 
 def added(form: Form, values: Values, copies: Numbers) -> Decimal:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from datarecs_core.comparison.values.canonical import number_text
 from datarecs_core.comparison.values.float32 import shortest_float32
 from datarecs_core.values import EXACT
-from datarecs_kernel.exact_amounts import amounts_of
 from datarecs_kernel.columns import Values
 from datarecs_kernel.digits import read_digits
+from datarecs_kernel.exact_amounts import amounts_of
 from datarecs_kernel.float32 import nearest_float32
 from datarecs_kernel.forms import DOUBLE, NUMBER
 from datarecs_kernel.whole_units import doubles_of, unit_keys

@@ -1,7 +1,7 @@
 """Agreement in whole units: the kernel's own arithmetic of tolerances, a column at a time.
 
-A number or time is the integer that its scale counts in (`exact_amounts`), a limit is multiplied out
-once, and every question is a comparison of products of integers, which have no size that ends
+A number or time is the integer that its scale counts in (`exact_amounts`). A limit is multiplied
+out once, and every question is a comparison of products of integers, which have no size that ends
 (`whole_units`). Core's rules say the same with decimals; a test holds both against each other, and
 neither calls the other.
 """

@@ -16,6 +16,7 @@ import pytest
 
 from datarecs_kernel.forms import decimal
 from datarecs_spark import frame_columns, kernel_frames, pairing
+from datarecs_kernel.hash_sums import weights_for
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_sql import first_hash, key_hash, second_hash
 from datarecs_spark.kernel_work import (
@@ -23,7 +24,6 @@ from datarecs_spark.kernel_work import (
     KernelSource,
     kept_file,
     read_answer,
-    weights_for,
 )
 from datarecs_spark.row_counts import rows_counted
 from datarecs_testing.kernel import DRAWS, SALTS, a_condition, a_task, kept

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_spark import share_tasks
+from datarecs_kernel.hash_sums import weights_for
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_sql import Connection, key_hash, write_rows
-from datarecs_spark.kernel_work import KernelColumn, KernelSource, KernelTask, quoted, weights_for
+from datarecs_spark.kernel_work import KernelColumn, KernelSource, KernelTask, quoted
 from datarecs_spark.native_errors import NotNativeError
 from datarecs_spark.row_counts import rows_counted
 from datarecs_spark.share_work import Work

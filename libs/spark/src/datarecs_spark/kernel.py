@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datarecs_spark.hash_sums import Flags, Hashes, Sums, have, repeated
+from datarecs_kernel.hash_sums import Flags, Hashes, Sums, have, repeated
 from datarecs_spark.kernel_sql import UNREADABLE, SqlScanner, connected, reason_of
 from datarecs_spark.kernel_work import (
     KERNEL_VERSION,

@@ -27,7 +27,7 @@ from datarecs_spark.frame_columns import (
     told_columns,
     whole_key,
 )
-from datarecs_spark.hash_sums import HASH_BITS, Flags, Hashes
+from datarecs_kernel.hash_sums import HASH_BITS, Flags, Hashes
 from datarecs_spark.kernel_work import (
     BATCH_ROWS,
     Hashed,

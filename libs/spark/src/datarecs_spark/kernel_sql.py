@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from datarecs_spark.hash_sums import HASH_BITS, Flags, Hashes
+from datarecs_kernel.hash_sums import HASH_BITS, Flags, Hashes
 from datarecs_spark.kernel_work import (
     BATCH_ROWS,
     Hashed,

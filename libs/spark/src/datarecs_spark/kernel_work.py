@@ -15,7 +15,7 @@ from datarecs_core.comparison.expressions.exact_conditions import ExactCondition
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
 from datarecs_core.values import EXACT
 from datarecs_kernel.forms import Form
-from datarecs_spark.hash_sums import HASH_BITS, Flags, Hashes
+from datarecs_kernel.hash_sums import HASH_BITS, Flags, Hashes
 
 KERNEL_VERSION = "3"
 """Of hashes and numbers; travels with every task and answer."""
@@ -187,15 +187,6 @@ def read_answer(written: str) -> KernelAnswer:
 def kept_file(index: int) -> str:
     """Name of the kept rows of a source, in the task's directory."""
     return f"source-{index}.parquet"
-
-
-def weights_for(sources: int, draws: Sequence[int]) -> tuple[int, ...]:
-    """Weights that add up to 0 modulo 2^64, from one draw per source but the last.
-
-    All but the last are odd: a row that one source alone has cannot vanish unless its hash is 0.
-    """
-    first = [draw % 2**HASH_BITS | 1 for draw in draws[: sources - 1]]
-    return (*first, -sum(first) % 2**HASH_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

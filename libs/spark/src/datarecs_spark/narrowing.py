@@ -27,6 +27,7 @@ from datarecs_kernel.counted import Counted
 from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import SourceTally
 from datarecs_spark import kept_rows
+from datarecs_kernel.hash_sums import weights_for
 from datarecs_spark.kept_rows import Judged, KeyShare, judged, read_judged
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_work import (
@@ -36,7 +37,6 @@ from datarecs_spark.kernel_work import (
     KernelTask,
     kept_file,
     read_answer,
-    weights_for,
 )
 from datarecs_spark.native import native_sources
 from datarecs_spark.native_errors import NotNativeError

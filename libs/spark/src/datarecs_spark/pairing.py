@@ -30,7 +30,7 @@ from datarecs_spark.frame_columns import (
     told_columns,
     whole_key,
 )
-from datarecs_spark.hash_sums import Flags, Hashes, Keys, have
+from datarecs_kernel.hash_sums import Flags, Hashes, Keys, have
 from datarecs_spark.kernel_work import KernelTask, Paired, Scanner
 from datarecs_spark.left_rows import LeftRows
 

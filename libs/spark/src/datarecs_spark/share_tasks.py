@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from datarecs_spark.hash_sums import HASH_BITS, Hashes, Sums, repeated
+from datarecs_kernel.hash_sums import HASH_BITS, Hashes, Sums, repeated
 from datarecs_spark.kernel_sql import (
     Connection,
     hashed_rows,

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from datarecs_core.comparison.expressions.exact_conditions import exact_condition
 from datarecs_core.jobs.types import parse_type
 from datarecs_kernel.forms import BOOL, DOUBLE, INTEGER, TEXT, Form, FormKind, decimal
+from datarecs_kernel.hash_sums import weights_for
 from datarecs_spark.kernel_conditions import kernel_condition
 from datarecs_spark.kernel_work import (
     KernelColumn,
@@ -18,7 +19,6 @@ from datarecs_spark.kernel_work import (
     KernelTask,
     kept_file,
     quoted,
-    weights_for,
 )
 
 SALTS = (4_611_686_018_427_387_847, 1_152_921_504_606_846_883, 288_230_376_151_711_717)

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from datarecs_spark.hash_sums import Hashes, Sums, repeated
+from datarecs_kernel.hash_sums import Hashes, Sums, repeated, weights_for
 
 WEIGHT = 0x9E3779B97F4A7C15
 
@@ -40,3 +40,11 @@ def test_repeated_hashes_are_told_once_and_the_others_counted(bits: int, copies:
 def test_no_hash_is_no_group() -> None:
     once, again = repeated(np.zeros(0, np.uint64))
     assert (once, len(again)) == (0, 0)
+
+
+@pytest.mark.parametrize("sources", [2, 3, 10])
+def test_weights_are_odd_but_for_the_last_and_add_up_to_nothing(sources: int) -> None:
+    weights = weights_for(sources, [WEIGHT + at for at in range(sources)])
+    assert len(weights) == sources
+    assert all(each % 2 for each in weights[:-1])
+    assert sum(weights) % 2**64 == 0

@@ -3,6 +3,7 @@
 Apart from the kernel, which reads and hashes, because nothing here knows a column or a file.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,3 +58,12 @@ def repeated(hashes: Hashes) -> tuple[int, Hashes]:
     again = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
     first, behind = (np.searchsorted(hashes, again, place) for place in ("left", "right"))
     return len(hashes) - int((behind - first).sum()), again
+
+
+def weights_for(sources: int, draws: Sequence[int]) -> tuple[int, ...]:
+    """Weights that add up to 0 modulo 2^64, from one draw per source but the last.
+
+    All but the last are odd: a row that one source alone has cannot vanish unless its hash is 0.
+    """
+    first = [draw % 2**HASH_BITS | 1 for draw in draws[: sources - 1]]
+    return (*first, -sum(first) % 2**HASH_BITS)

@@ -55,16 +55,17 @@ def repeated_keys(
 def _of_share(
     connection: Connection, relations: Sequence[str], keys: Sequence[str], share: tuple[int, int]
 ) -> RepeatedKeys:
-    read = [_sorted_hashes(connection, each, keys, share) for each in relations]
+    read = [sorted_hashes(connection, each, keys, share) for each in relations]
     repeated = reduce(np.union1d, (each[1:][each[1:] == each[:-1]] for each in read), _NONE)
     return RepeatedKeys(
         hashes=repeated, single_rows=tuple(len(each) - _count(each, repeated) for each in read)
     )
 
 
-def _sorted_hashes(
+def sorted_hashes(
     connection: Connection, relation: str, keys: Sequence[str], share: tuple[int, int]
 ) -> Hashes:
+    """Of all rows, or of those whose upper `share[1]` bits are `share[0]`."""
     at, bits = share
     hashed = key_hash(keys)
     where = f" WHERE {hashed} >> {_HASH_BITS - bits} = {at}" if bits else ""

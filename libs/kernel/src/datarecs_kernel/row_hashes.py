@@ -1,0 +1,99 @@
+"""SQL of the hashes by which a first reading tells rows apart, seeded per run in every value.
+
+Apart from the reading because what makes a hash trustworthy is decided here: DuckDB's `hash` takes
+no seed, its last argument is only XORed in, and one hash of a value would tie both hashes of a row.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from datarecs_core.jobs.vocabulary import NanRule
+from datarecs_kernel.database import sql_text
+from datarecs_kernel.forms import Form, FormKind
+from datarecs_kernel.group_table import is_nan
+from datarecs_kernel.hash_sums import HASH_BITS, weights_for
+from datarecs_kernel.layout import Field, Layout, compared_fields, compared_measures
+from datarecs_kernel.repeated_keys import key_hash
+
+_SALT_BITS = 63
+_BLOCK_BYTES = 8
+"""Of a text, that DuckDB's hash takes at a time."""
+_WIDE_DIGITS = 18
+"""Above it DuckDB XORs the hashes of two halves of a decimal."""
+_TEXTS = frozenset({FormKind.TEXT, FormKind.JSON, FormKind.NUMBER})
+_BYTES = frozenset({FormKind.BINARY, FormKind.UUID})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowHashes:
+    """The seeds of one stage."""
+
+    salts: tuple[int, int]
+    """Of the two hashes of a row."""
+    prefix: str
+    """Of every text in the second."""
+    weights: tuple[int, ...]
+    """Per source (`weights_for`)."""
+
+    def columns(self, layout: Layout, source: int) -> tuple[str, str, str]:
+        """Of the key, and twice of key and compared values; equal rows of all sources are equal."""
+        key = key_hash(layout.key_names)
+        plain = [key, *(name for each in compared_fields(layout) for name in _compared(each))]
+        fields = (*layout.keys, *compared_fields(layout))
+        seeded = [sql for each in fields for sql in self._seeded(each)]
+        apart = _apart(layout, source)
+        return (
+            key,
+            _hash(self.salts[0], [*plain, *apart]),
+            _hash(self.salts[1], [*reversed(seeded), *apart]),
+        )
+
+    def _seeded(self, field: Field) -> list[str]:
+        salt = sql_text(self.prefix)
+        form = field.form
+        if form.kind in _TEXTS:
+            value = f"{salt} || {field.name}"
+        elif form.kind in _BYTES:
+            value = f"{salt}::BLOB || {field.name}"
+        elif form.precision > _WIDE_DIGITS:
+            value = f"{salt} || {field.name}::VARCHAR"
+        else:
+            value = field.name
+        payload = [f"{salt}::BLOB || {field.payload}"] if field.may_be_invalid else []
+        return [value, *payload]
+
+
+def drawn_hashes(sources: int) -> RowHashes:
+    """New seeds."""
+    first, second = (secrets.randbits(_SALT_BITS) for _ in range(2))
+    # Where a text begins inside a block is part of the seed.
+    letters = _BLOCK_BYTES + secrets.randbelow(_BLOCK_BYTES)
+    return RowHashes(
+        salts=(first, second),
+        prefix=secrets.token_hex(letters)[:letters],
+        weights=weights_for(sources, [secrets.randbits(HASH_BITS) for _ in range(sources)]),
+    )
+
+
+def _compared(field: Field) -> list[str]:
+    return [field.name, *([field.payload] if field.may_be_invalid else [])]
+
+
+def _apart(layout: Layout, source: int) -> list[str]:
+    """What is unlike in every source where a row holds a NaN that equals nothing."""
+    unequal = [
+        is_nan(field.form, field.name)
+        for measure, field in compared_measures(layout)
+        if measure.plan.rules.nan is NanRule.UNEQUAL and _may_be_nan(field.form)
+    ]
+    return [f"CASE WHEN {' OR '.join(unequal)} THEN {source + 1} ELSE 0 END"] if unequal else []
+
+
+def _may_be_nan(form: Form) -> bool:
+    return form.kind in {FormKind.DOUBLE, FormKind.NUMBER}
+
+
+def _hash(salt: int, columns: Sequence[str]) -> str:
+    """Without the outer hash the last column is only XORed in, and swapped values cancel."""
+    return f"hash(hash({salt}::UBIGINT, {', '.join(columns)}))"

@@ -67,7 +67,7 @@ def computed(
 ) -> list[object]:
     """What an expression is over columns, row by row."""
     connection.register("given_values", pa.table(columns))
-    rows = connection.execute(f"SELECT {sql} FROM given_values").fetchall()  # noqa: S608 - of the kernel
+    rows = connection.execute(f"SELECT {sql} FROM given_values").fetchall()
     connection.unregister("given_values")
     return [value for (value,) in rows]
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from datarecs_kernel.forms import decimal
-from datarecs_spark import frame_columns, kernel_frames, pairing
 from datarecs_kernel.hash_sums import weights_for
+from datarecs_spark import frame_columns, kernel_frames, pairing
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_sql import first_hash, key_hash, second_hash
 from datarecs_spark.kernel_work import (

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_spark import share_tasks
 from datarecs_kernel.hash_sums import weights_for
+from datarecs_spark import share_tasks
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_sql import Connection, key_hash, write_rows
 from datarecs_spark.kernel_work import KernelColumn, KernelSource, KernelTask, quoted

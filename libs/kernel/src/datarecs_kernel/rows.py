@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, NanRule, NullKeys
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.database import Connection
+from datarecs_kernel.first_reading import Saving, narrowed
 from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.layout import Field, Layout, MeasureLayout, compared_fields, compared_measures
 from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT, Shape
@@ -40,7 +41,11 @@ class CountsDisagreeError(RuntimeError):
 
 
 def compare_rows(
-    connection: Connection, plan: SinkPlan, relations: Sequence[str], attempt: str
+    connection: Connection,
+    plan: SinkPlan,
+    relations: Sequence[str],
+    attempt: str,
+    saving: Saving | None,
 ) -> Counted:
     """Compare a stage that pairs rows.
 
@@ -49,11 +54,22 @@ def compare_rows(
         plan: of the stage.
         relations: one per source, in the columns of the layout.
         attempt: names the files that are written.
+        saving: of a first reading; without one every row is compared exactly.
 
     Raises:
         duckdb.Error: a relation cannot be read, or memory and disk do not hold the work.
     """
-    return _Rows(connection, plan, relations).compared(attempt)
+    stores, rows = Stores(plan, attempt, connection), _Rows(connection, plan, relations)
+    if saving is None:
+        rows.judge(stores)
+        return stores.finish()
+    with narrowed(connection, plan.layout, rows.relations, saving) as left:
+        if left is not None:
+            if left.equal_groups:
+                stores.add_equal([1] * len(relations), left.equal_groups)
+            rows = _Rows(connection, plan, left.relations)
+        rows.judge(stores)
+    return stores.finish()
 
 
 class _Rows:
@@ -67,12 +83,11 @@ class _Rows:
             return relation
         return f"(FROM {relation} WHERE NOT {null_key(self.layout.keys)})"
 
-    def compared(self, attempt: str) -> Counted:
-        stores = Stores(self.plan, attempt, self.connection)
+    def judge(self, stores: Stores) -> None:
         rows = [self._count(each) for each in self.relations]
         if not self.keys:
             self._judge_tuples(stores, self.relations)
-            return stores.finish()
+            return
         repeated = repeated_keys(self.connection, self.relations, self.keys, sum(rows))
         single, several = self.relations, []
         if len(repeated.hashes):
@@ -82,7 +97,6 @@ class _Rows:
         self._judge_single(stores, single, repeated)
         if several:
             self._judge_tuples(stores, several)
-        return stores.finish()
 
     def _count(self, relation: str) -> int:
         ((rows,),) = self.connection.execute(f"SELECT count(*) FROM {relation}").fetchall()

@@ -9,6 +9,7 @@ from datarecs_core.comparison.values.unreadable import MeasureFaults
 from datarecs_core.values import EXACT
 from datarecs_kernel.counted import Counted, read_counted
 from datarecs_kernel.database import Connection
+from datarecs_kernel.first_reading import Saving
 from datarecs_kernel.groups import compare_groups
 from datarecs_kernel.rows import compare_rows
 from datarecs_kernel.storing import SinkPlan
@@ -52,11 +53,12 @@ def compare_stage(
     tallies = tuple(
         tally(connection, layout, index, relation) for index, relation in enumerate(relations)
     )
-    compare = compare_rows if layout.pairs_rows else compare_groups
-    return StageAnswer(
-        counted=compare(connection, plan, relations, attempt),
-        tallies=tallies,
-    )
+    if layout.pairs_rows:
+        saving = Saving(tallies=tallies)
+        counted = compare_rows(connection, plan, relations, attempt, saving)
+    else:
+        counted = compare_groups(connection, plan, relations, attempt)
+    return StageAnswer(counted=counted, tallies=tallies)
 
 
 def read_answer(written: str) -> StageAnswer:

@@ -123,7 +123,7 @@ def _schemas(connection: Connection, stored: StoredFiles) -> dict[str, tuple[Any
     element = "[name, duckdb_type, coalesce(num_children, 0)::VARCHAR, coalesce(logical_type, '')]"
     found = _rows(
         connection,
-        f"SELECT file_name, list({element} ORDER BY column_id) "  # noqa: S608 - paths are literals
+        f"SELECT file_name, list({element} ORDER BY column_id) "
         f"FROM parquet_schema({_paths(stored, stored.files)}) GROUP BY ALL",
     )
     return {path: tuple(map(tuple, elements)) for path, elements in found}

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from datarecs_kernel.hash_sums import HASH_BITS, Flags, Hashes
 from datarecs_spark.frame_columns import (
     Adding,
     Ascent,
@@ -27,7 +28,6 @@ from datarecs_spark.frame_columns import (
     told_columns,
     whole_key,
 )
-from datarecs_kernel.hash_sums import HASH_BITS, Flags, Hashes
 from datarecs_spark.kernel_work import (
     BATCH_ROWS,
     Hashed,

@@ -15,7 +15,7 @@ from datarecs_core.comparison.expressions.exact_conditions import ExactCondition
 from datarecs_core.jobs.definition import DEFAULT_EXECUTION, DEFAULT_LIMITS
 from datarecs_core.values import EXACT
 from datarecs_kernel.forms import Form
-from datarecs_kernel.hash_sums import HASH_BITS, Flags, Hashes
+from datarecs_kernel.hash_sums import Flags, Hashes
 
 KERNEL_VERSION = "3"
 """Of hashes and numbers; travels with every task and answer."""

@@ -24,10 +24,10 @@ from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
 from datarecs_kernel.counted import Counted
+from datarecs_kernel.hash_sums import weights_for
 from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import SourceTally
 from datarecs_spark import kept_rows
-from datarecs_kernel.hash_sums import weights_for
 from datarecs_spark.kept_rows import Judged, KeyShare, judged, read_judged
 from datarecs_spark.kernel import narrow
 from datarecs_spark.kernel_work import (

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from datarecs_kernel.hash_sums import Flags, Hashes, Keys, have
 from datarecs_spark.frame_columns import (
     Adding,
     Ascent,
@@ -30,7 +31,6 @@ from datarecs_spark.frame_columns import (
     told_columns,
     whole_key,
 )
-from datarecs_kernel.hash_sums import Flags, Hashes, Keys, have
 from datarecs_spark.kernel_work import KernelTask, Paired, Scanner
 from datarecs_spark.left_rows import LeftRows
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_kernel.hash_sums import Hashes
+from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.kernel_sql import connected
 from datarecs_spark.kernel_work import KernelAnswer, KernelTask, Numbers
 from datarecs_spark.native_errors import NotNativeError

@@ -27,7 +27,11 @@ class Resources:
 
 @contextmanager
 def connected(resources: Resources) -> Iterator[Connection]:
-    """A database in memory that spills to the directory and loads no extension."""
+    """A database in memory that spills to the directory and loads no extension.
+
+    Raises:
+        OSError: the disk, or the part of it that may be filled, is full.
+    """
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": resources.threads,
         "memory_limit": f"{resources.memory_bytes // 2**20}MiB",
@@ -41,10 +45,14 @@ def connected(resources: Resources) -> Iterator[Connection]:
         # Among the settings of a connection it would be shown, and not hold.
         room = max(resources.spill_bytes // 2**20, 1)
         connection.execute(f"SET max_temp_directory_size = '{room}MiB'")
-        yield connection
+        try:
+            yield connection
+        except duckdb.Error as failure:
+            _check_disk(failure)
+            raise
 
 
-def check_disk(failure: BaseException) -> None:
+def _check_disk(failure: BaseException) -> None:
     """Raise what a full disk is called everywhere.
 
     Raises:

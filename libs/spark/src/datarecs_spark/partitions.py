@@ -11,12 +11,11 @@ from itertools import chain
 from pathlib import Path
 from shutil import rmtree
 
-import duckdb
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from datarecs_kernel.database import Connection, Resources, check_disk, connected
+from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.prepared_values import AMBIGUOUS
 from datarecs_kernel.stages import StageAnswer, compare_stage, read_answer
@@ -80,9 +79,6 @@ def _step(work: PartitionWork) -> Step:
             with connected(replace(work.resources, directory=str(directory))) as connection:
                 relations = _relations(connection, work.sink.layout, batches)
                 answer = compare_stage(connection, work.sink, relations, attempt)
-        except duckdb.Error as failure:
-            check_disk(failure)
-            raise
         finally:
             rmtree(directory, ignore_errors=True)
         yield pa.RecordBatch.from_pydict({"body": [answer.written()]})

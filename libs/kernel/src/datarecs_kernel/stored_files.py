@@ -19,6 +19,8 @@ from datarecs_kernel.database import Connection, sql_text
 from datarecs_kernel.refusals import SourceFailedError, UnreadableByKernelError
 
 _NO_COLUMNS = "Need at least one non-root column"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows whose value is NULL."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -68,10 +70,12 @@ class StoredFiles:
         return frozenset(name for file in self.files for name in folder_values(file.path))
 
 
-def folder_values(path: str) -> dict[str, str]:
+def folder_values(path: str) -> dict[str, str | None]:
     """What the folders of a path stand for, by name; the innermost of a name counts."""
     parts = (part.partition("=") for part in path.split("/")[:-1])
-    return {name: value for name, sign, value in parts if sign and name}
+    return {
+        name: None if value == _NO_VALUE else value for name, sign, value in parts if sign and name
+    }
 
 
 def stored_files(scan: Scan) -> StoredFiles:

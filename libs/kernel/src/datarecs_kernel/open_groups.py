@@ -27,7 +27,8 @@ class Shape(StrEnum):
     group come next to each other. Values stand in the columns of the layout's fields."""
     WIDE = "wide"
     """One row per group: `v<measure>_<source>`, payloads `x…`, texts before rules `r…`, and
-    optionally `d<measure>`, whether the measure differs somewhere."""
+    optionally `d<measure>`, whether the measure differs
+    somewhere, INVALID values included."""
 
 
 def shape_of(layout: Layout) -> Shape:

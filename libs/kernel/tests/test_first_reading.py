@@ -25,6 +25,7 @@ from datarecs_kernel.refusals import NotCoveredError
 from datarecs_kernel.results import stage_results
 from datarecs_kernel.row_hashes import RowHashes
 from datarecs_kernel.rows import compare_rows
+from datarecs_kernel.settling import settle
 from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import SourceTally, tally
 from datarecs_testing.comparisons import a_measure, rows_by
@@ -228,7 +229,7 @@ def kernel_results(
         saving = None
         if most_open is not None:
             saving = Saving(tallies=tallies, fewest_rows=0, most_open=most_open)
-        counted = compare_rows(connection, sink, names, "test", saving)
+        counted = settle(sink, compare_rows(connection, sink, names, "test", saving), connection)
         return stage_results(layout, counted, tallies, folder)
 
 

@@ -25,6 +25,7 @@ from datarecs_kernel.groups import compare_groups
 from datarecs_kernel.layout import check_covered
 from datarecs_kernel.refusals import NotCoveredError
 from datarecs_kernel.results import stage_results
+from datarecs_kernel.settling import settle
 from datarecs_kernel.stored import read_differences
 from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import tally
@@ -58,7 +59,7 @@ def kernel_answer(stage: StagePlan, tables: Sequence[Table], folder: Path) -> An
     with duckdb.connect() as connection:
         relations = relations_of(connection, layout, rows, OUTSIDE)
         tallies = [tally(connection, layout, at, each) for at, each in enumerate(relations)]
-        counted = compare_groups(connection, plan, relations, "0")
+        counted = settle(plan, compare_groups(connection, plan, relations, "0"), connection)
         if stage.seal_rows:
             counted.sealed = seal(connection, plan, layout.of_rows, relations)
     for each, own in zip(tallies, rows, strict=True):

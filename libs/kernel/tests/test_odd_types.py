@@ -19,7 +19,7 @@ from datarecs_kernel.delivered import delivered
 from datarecs_kernel.layout import check_covered, layout_of
 from datarecs_kernel.relations import create_relation, rows_behind_filter
 from datarecs_kernel.results import stage_results
-from datarecs_kernel.stages import compare_stage
+from datarecs_kernel.stages import Attempt, compare_stage
 from datarecs_kernel.stored import read_differences
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.kernel_bench import KernelEngine
@@ -53,7 +53,7 @@ class KernelOverFiles(KernelEngine):
                 create_relation(connection, sink.layout.of_rows, each, conditions=[plan.where])
                 for each in sources
             ]
-            made = compare_stage(connection, sink, relations, "test")
+            made = compare_stage(connection, sink, relations, Attempt(name="test"))
             for tally, each in zip(made.tallies, sources, strict=True):
                 tally.extracted = rows_behind_filter(connection, each)
         results = stage_results(sink.layout, made.counted, made.tallies, sink.directory)

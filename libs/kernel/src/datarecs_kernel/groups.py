@@ -62,7 +62,7 @@ def _compared(
     judged = None if judge is None else judge.finish()
     if judged is not None:
         stores.add(judged)
-    return stores.finish()
+    return stores.leave()
 
 
 def _open_rows(connection: Connection, layout: Layout) -> Iterator[pa.RecordBatch]:

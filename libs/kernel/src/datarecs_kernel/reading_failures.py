@@ -18,6 +18,8 @@ from datarecs_kernel.refusals import SourceFailedError
 from datarecs_kernel.size_limits import too_large
 from datarecs_kernel.stored_files import reader_of
 
+DatabaseError = duckdb.Error
+"""Whatever DuckDB fails with."""
 _GONE = ("No files found", "No such file", "Cannot open file", "Could not read")
 _NAMELESS = ("don't know what type", "likely corrupted", "TProtocolException", "Invalid data")
 """What DuckDB says of a damaged file without its name."""

@@ -62,14 +62,14 @@ def compare_rows(
     stores, rows = Stores(plan, attempt, connection), _Rows(connection, plan, relations)
     if saving is None:
         rows.judge(stores)
-        return stores.finish()
+        return stores.leave()
     with narrowed(connection, plan.layout, rows.relations, saving) as left:
         if left is not None:
             if left.equal_groups:
                 stores.add_equal([1] * len(relations), left.equal_groups)
             rows = _Rows(connection, plan, left.relations)
         rows.judge(stores)
-    return stores.finish()
+    return stores.leave()
 
 
 class _Rows:

@@ -1,19 +1,37 @@
 """One stage, or one part of its groups, from relations to numbers: what every feeder calls."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from datarecs_core.comparison.values.unreadable import MeasureFaults
+from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
 from datarecs_kernel.counted import Counted, read_counted
 from datarecs_kernel.database import Connection
 from datarecs_kernel.first_reading import Saving
 from datarecs_kernel.groups import compare_groups
 from datarecs_kernel.rows import compare_rows
-from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.settling import SinkPlan, settle
 from datarecs_kernel.tallies import SourceTally, tally
+
+
+def _ignore(_rows: int) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try at the groups of some relations."""
+
+    name: str
+    """In the names of the files that are written."""
+    is_whole: bool = True
+    """No other groups belong to the stage; else `settle` chooses what is stored, once all are
+    counted."""
+    on_rows: Callable[[int], None] = _ignore
+    """Takes the numbers of rows that were read, each row twice in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,29 +54,37 @@ class StageAnswer:
 
 
 def compare_stage(
-    connection: Connection, plan: SinkPlan, relations: Sequence[str], attempt: str
+    connection: Connection,
+    plan: SinkPlan,
+    relations: Sequence[str],
+    attempt: Attempt,
 ) -> StageAnswer:
-    """Compare the groups of these relations.
+    """Compare the groups of these relations; strategy `narrow` reads them once before.
 
     Args:
         connection: with the relations.
         plan: of the stage.
         relations: one per source, in the columns of the layout's rows; they hold whole groups.
-        attempt: names the files that are written.
+        attempt: at it.
 
     Raises:
         duckdb.Error: a relation cannot be read, or memory and disk do not hold the work.
     """
     layout = plan.layout
-    tallies = tuple(
-        tally(connection, layout, index, relation) for index, relation in enumerate(relations)
-    )
+    tallies = []
+    for index, relation in enumerate(relations):
+        tallies.append(tally(connection, layout, index, relation))
+        attempt.on_rows(tallies[-1].passed)
     if layout.pairs_rows:
-        saving = Saving(tallies=tallies)
-        counted = compare_rows(connection, plan, relations, attempt, saving)
+        is_narrow = layout.stage.strategy.chosen is Strategy.NARROW
+        saving = Saving(tallies=tallies) if is_narrow else None
+        counted = compare_rows(connection, plan, relations, attempt.name, saving)
     else:
-        counted = compare_groups(connection, plan, relations, attempt)
-    return StageAnswer(counted=counted, tallies=tallies)
+        counted = compare_groups(connection, plan, relations, attempt.name)
+    attempt.on_rows(sum(each.passed for each in tallies))
+    if attempt.is_whole:
+        counted = settle(plan, counted, connection)
+    return StageAnswer(counted=counted, tallies=tuple(tallies))
 
 
 def read_answer(written: str) -> StageAnswer:

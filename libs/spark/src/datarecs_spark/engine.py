@@ -16,28 +16,25 @@ from datarecs_core.comparison.oracle.grouping import Outside
 from datarecs_core.comparison.oracle.reference import compare_stage
 from datarecs_core.comparison.planning.confirming import counted_looks
 from datarecs_core.comparison.planning.plan import ComparisonPlan, ScopePlan, StagePlan
-from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.vocabulary import NullKeys, Strategy
-from datarecs_kernel.counted import Counted, read_counted
 from datarecs_kernel.database import Resources
 from datarecs_kernel.layout import (
     Field,
     Layout,
-    PlainColumns,
     Role,
     check_covered,
     keys_of,
     layout_of,
     sealing_layout,
 )
-from datarecs_kernel.refusals import SourceFailedError
+from datarecs_kernel.refusals import UnreadableByKernelError
 from datarecs_kernel.results import stage_results
 from datarecs_kernel.settling import settle
+from datarecs_kernel.stages import StageAnswer
 from datarecs_kernel.storing import SinkPlan
-from datarecs_kernel.tallies import SourceTally
 from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.catalogue import listed
@@ -46,13 +43,17 @@ from datarecs_spark.errors import (
     ComparisonFailedError,
     SparkFailure,
     translated,
-    would_recur,
 )
 from datarecs_spark.explaining import explained
-from datarecs_spark.fingerprints import summed
-from datarecs_spark.grouping import aggregated, null_key, tuples, united
-from datarecs_spark.kept_groups import judges_here
-from datarecs_spark.kept_rows import is_plain
+from datarecs_spark.files import (
+    FileWork,
+    InvalidTextsError,
+    can_read_files,
+    compare_files,
+    file_layout,
+)
+from datarecs_spark.given_groups import compared_groups, read_groups
+from datarecs_spark.grouping import aggregated, null_key, united
 from datarecs_spark.limiting import limited, refused
 from datarecs_spark.looking import (
     LOOK,
@@ -62,18 +63,14 @@ from datarecs_spark.looking import (
     listed_keys,
     of_last_looks,
 )
-from datarecs_spark.narrowing import Narrowed, kernel_memory, narrowed, on_one_executor
-from datarecs_spark.native_errors import NotNativeError
-from datarecs_spark.opening import opened_groups, opened_tuples
 from datarecs_spark.partitions import PartitionWork, compare_partitions
-from datarecs_spark.preaggregating import Preaggregated, preaggregated
 from datarecs_spark.prepare import SOURCE, prepared
 from datarecs_spark.progressing import RowsTold, SparkRows
 from datarecs_spark.pushed import gives_groups, prepared_groups, rows_beside
-from datarecs_spark.read import Delivered, delivered, roots
+from datarecs_spark.read import Delivered, all_rows, check_pinned, delivered, roots
+from datarecs_spark.resources import cores_of_one, kernel_memory, on_one_executor
 from datarecs_spark.row_counts import rows_counted
 from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
-from datarecs_spark.sinking import SUMMARY, sunk
 from datarecs_spark.spellings import (
     KeyRows,
     only_spelled,
@@ -82,13 +79,12 @@ from datarecs_spark.spellings import (
     with_raw_keys,
 )
 from datarecs_spark.spilling import SpillLook
-from datarecs_spark.spreading import cores_of_one
-from datarecs_spark.tally import passed_rows, read_rows, read_tallies
+from datarecs_spark.tally import read_rows, read_tallies
 from datarecs_spark.watching import Watch
 
 SMALL_ROWS = 1_000_000
 """Below it a stage is cut into two partitions."""
-_SCOPES, _NARROWED, _SPILLED = "scopes", "narrowed", "spilled"
+_SCOPES, _SPILLED = "scopes", "spilled"
 
 
 class SparkEngine:
@@ -185,7 +181,7 @@ class SparkEngine:
         limit = plan.effort.spill
         told = f"intermediate data take more than {limit} bytes of disk (execution.spill)"
         failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, told)
-        folders = [self._directory / _NARROWED, self._directory / _SPILLED]
+        folders = [self._directory / _SPILLED]
         if on_one_executor(self._session):
             scratch = self._session.conf.get("spark.local.dir", None)
             folders += [Path(scratch)] if scratch else []
@@ -201,51 +197,61 @@ class SparkEngine:
         return [list(own) for own in zip(*by_source, strict=True)]
 
     def _compare(self, plan: StagePlan) -> StageResults:
-        """By the plan's strategy; narrowing that turns out impossible becomes `full`.
-
-        So does one that failed, unless reading every row would fail likewise.
-        """
+        """By the kernel over files where it can read them, else over Spark's partitions."""
         if plan.looks:
-            return self._pass(_without_narrowing(plan, "rows that were read again are few"))
-        if plan.strategy.chosen is not Strategy.NARROW:
+            plan = _without_narrowing(plan, "rows that were read again are few")
+        if not (can_read_files(plan) and on_one_executor(self._session)):
             return self._pass(plan)
         try:
-            return self._narrowed(plan)
-        except NotNativeError as cause:
-            reason = str(cause)
-        except SparkFailure as cause:
+            return self._of_files(plan)
+        except UnreadableByKernelError:
             self._cancellation.check()
-            if would_recur(_meaning(cause, plan)):
-                raise
-            reason = "the kernel or its rows failed in Spark"
-        self._cancellation.check()
-        return self._pass(_without_narrowing(plan, reason))
+            return self._pass(plan)
 
-    def _narrowed(self, plan: StagePlan) -> StageResults:
-        """The kernel's pass, and one over what it left where it could not judge that itself."""
-        layout = layout_of(plan, [PlainColumns() for _ in plan.scans])
-        native, judges = (preaggregated, judges_here) if plan.collapses else (narrowed, is_plain)
-        sink = self._sink(layout) if judges(layout) else None
-        directory = self._directory / _NARROWED / plan.name
+    def _of_files(self, plan: StagePlan, *, check_texts: bool = False) -> StageResults:
+        """One task reads the files and compares them.
+
+        Raises:
+            UnreadableByKernelError: Spark has to read a source.
+        """
+        directory = fresh(self._directory / _SPILLED)
+        resources = Resources(
+            directory=str(directory),
+            threads=self._session.sparkContext.defaultParallelism,
+            memory_bytes=kernel_memory(self._session),
+            spill_bytes=plan.effort.spill,
+        )
+        sink = self._sink(file_layout(plan, resources, check_texts=check_texts))
+        work = FileWork(
+            sink=sink,
+            resources=resources,
+            check_texts=check_texts,
+            scope_files=self._scope_files(plan),
+        )
         self._rows_told.reads(partial(rows_counted, directory))
-        with native(self._session, plan, directory, sink) as found:
-            if sink is None or found.judged is None:
-                return self._pass(found.plan, found)
-            counted, tallies = found.judged.counted, found.judged.tallies
-            found.add_closed(counted, tallies)
-            return self._told(sink, counted, tallies, found.metrics)
+        try:
+            answer = compare_files(self._session, work)
+        except InvalidTextsError:
+            return self._of_files(plan, check_texts=True)
+        for tally, source in zip(answer.stage.tallies, answer.sources, strict=True):
+            check_pinned(source, source.extracted)
+            tally.extracted = all_rows(source.scan, source.extracted)
+        answer.stage.counted.sealed = answer.sealed
+        return self._told(sink, answer.stage)
 
-    def _pass(
-        self, plan: StagePlan, closed: Narrowed | Preaggregated | None = None
-    ) -> StageResults:
-        """One pass over the rows of the plan; closed buckets add what they have."""
+    def _scope_files(self, plan: StagePlan) -> tuple[str, ...] | None:
+        if plan.scope is None:
+            return None
+        return tuple(
+            map(str, sorted(self._differing(plan.scope.from_stage).glob("part-*.parquet")))
+        )
+
+    def _pass(self, plan: StagePlan) -> StageResults:
+        """One pass over the rows of the plan, which Spark reads."""
         self._size(plan)
         looks = self._looks(plan)
         sink = self._sink(layout_of(plan, looks[0]))
-        counted, tallies = self._compared(plan, sink, looks)
-        if closed is not None:
-            closed.add_closed(counted, tallies)
-        return self._told(sink, counted, tallies, () if closed is None else closed.metrics)
+        return self._told(sink, self._compared(plan, sink, looks))
 
     def _sink(self, layout: Layout) -> SinkPlan:
         """Empty folders for what the tasks of a pass write."""
@@ -260,15 +266,9 @@ class SparkEngine:
             scope_directory=None if scope is None else str(fresh(attempts_of(scope))),
         )
 
-    def _told(
-        self,
-        sink: SinkPlan,
-        counted: Counted,
-        tallies: Sequence[SourceTally],
-        metrics: tuple[tuple[str, int], ...],
-    ) -> StageResults:
+    def _told(self, sink: SinkPlan, answer: StageAnswer) -> StageResults:
         """What the tasks of a pass counted, as results; their files are taken in."""
-        layout, plan = sink.layout, sink.layout.stage
+        layout, plan, counted = sink.layout, sink.layout.stage, answer.counted
         if plan.keep_scope:
             scope = self._scopes(plan.name, len(plan.looks))
             accepted(plan.name, counted.scope_parts, scope)
@@ -277,62 +277,42 @@ class SparkEngine:
             keys = self._key_rows(plan)
             counted = with_raw_keys(self._session, sink, counted, keys)
         location = accepted(plan.name, counted.parts, self._directory / plan.name)
-        results = stage_results(layout, counted, tallies, str(location))
+        results = stage_results(layout, counted, answer.tallies, str(location))
         if plan.seal_rows and plan.catalogue is not None:
             # Columns are no rows of Spark's; the oracle reads them from the plan.
             sealed = compare_stage(plan, (), Outside(key=self._key)).results.digests
             results = replace(results, digests=sealed)
-        return replace(results, metrics=(*results.metrics, *metrics), strategy=plan.strategy)
+        return replace(results, strategy=plan.strategy)
 
     def _compared(
         self, plan: StagePlan, sink: SinkPlan, looks: Sequence[Sequence[Delivered]]
-    ) -> tuple[Counted, list[SourceTally]]:
-        """The one action of a stage."""
-        if not plan.has_groups:
-            return self._compared_by_kernel(plan, sink, looks)
-        layout = sink.layout
-        rows = _beside_groups(layout, looks[0])
-        parts = [sunk(self._groups(layout, rows), sink), passed_rows(layout.of_rows, rows)]
-        if plan.where is not None or plan.scope is not None:
-            parts.append(read_rows(self._read(plan, looks)))
-        if plan.seal_rows and plan.catalogue is None:
-            parts.append(self._sealed(layout, looks, rows))
-        self._rows_told.reads(SparkRows(self._session.sparkContext, readings=len(parts)))
-        answers = [(row["what"], row["body"]) for row in united(parts).collect()]
-        counted = Counted(len(layout.sources))
-        for what, body in answers:
-            if what == SUMMARY:
-                counted.add(read_counted(body, len(layout.sources)))
-        tallies = read_tallies(layout.of_rows, answers)
-        for tally, source in zip(tallies, looks[0], strict=True):
-            if plan.where is None and plan.scope is None:
-                tally.extracted = tally.passed
-            _check_pinned(source, tally)
-            tally.extracted = _all_rows(source.scan, tally)
-        counted.sealed = read_sealed(answers)
-        return counted, tallies
-
-    def _compared_by_kernel(
-        self, plan: StagePlan, sink: SinkPlan, looks: Sequence[Sequence[Delivered]]
-    ) -> tuple[Counted, list[SourceTally]]:
+    ) -> StageAnswer:
         """Spark reads and prepares; the kernel compares, a part of the groups in each task."""
-        layout = sink.layout
-        rows = self._prepared(plan, looks, layout.of_rows.fields)
+        layout, answer = sink.layout, None
+        if plan.has_groups:
+            rows = _beside_groups(layout, looks[0])
+            beside = compared_groups(sink, rows)
+        else:
+            rows, beside = self._prepared(plan, looks, layout.of_rows.fields), []
         is_limited = plan.where is not None or plan.scope is not None
-        beside = [read_rows(self._read(plan, looks))] if is_limited else []
+        if is_limited:
+            beside.append(read_rows(self._read(plan, looks)))
         if plan.seal_rows and plan.catalogue is None:
             beside.append(self._sealed(layout, looks, rows))
         self._rows_told.reads(SparkRows(self._session.sparkContext, readings=1 + len(beside)))
-        work = PartitionWork(sink=sink, resources=self._resources(plan))
-        answer = compare_partitions(limited(layout.of_rows, rows), work, self._partitions)
-        answers = [(row["what"], row["body"]) for row in united(beside).collect()] if beside else []
+        if not plan.has_groups:
+            work = PartitionWork(sink=sink, resources=self._resources(plan))
+            answer = compare_partitions(limited(layout.of_rows, rows), work, self._partitions)
+        collected = united(beside).collect() if beside else []
+        answers = [(row["what"], row["body"]) for row in collected]
+        answer = answer or read_groups(sink, answers)
         read = read_tallies(layout.of_rows, answers)
         for tally, delivery, source in zip(answer.tallies, read, looks[0], strict=True):
             tally.extracted = delivery.extracted if is_limited else tally.passed
-            _check_pinned(source, tally)
-            tally.extracted = _all_rows(source.scan, tally)
+            check_pinned(source, tally.extracted)
+            tally.extracted = all_rows(source.scan, tally.extracted)
         answer.counted.sealed = read_sealed(answers)
-        return answer.counted, list(answer.tallies)
+        return answer
 
     def _resources(self, plan: StagePlan) -> Resources:
         """Of one of the tasks that an executor runs at a time."""
@@ -343,17 +323,6 @@ class SparkEngine:
             memory_bytes=kernel_memory(self._session) // at_a_time,
             spill_bytes=plan.effort.spill,
         )
-
-    def _groups(self, layout: Layout, rows: DataFrame) -> DataFrame:
-        """Groups of prepared rows, the wholly equal ones as numbers."""
-        if layout.stage.null_keys is NullKeys.EXCLUDE:
-            rows = rows.filter(f"NOT {null_key(layout.of_rows.keys)}")
-        rows = limited(layout.of_rows, rows)
-        if layout.hashed is not None:
-            return opened_groups(layout, summed(layout.hashed, rows, self._key))
-        if layout.pairs_rows:
-            return opened_tuples(layout, tuples(layout, rows, self._partitions), self._partitions)
-        return opened_groups(layout, aggregated(layout, rows))
 
     def _sealed(
         self, layout: Layout, looks: Sequence[Sequence[Delivered]], rows: DataFrame
@@ -500,21 +469,3 @@ def _passing(plan: StagePlan, source: Delivered, where: Sequence[str | None]) ->
             RunDetail.COMPARISON_FAILED, plan.name, f"`where` cannot be used: {cause}"
         ) from cause
     return replace(source, rows=rows)
-
-
-def _check_pinned(source: Delivered, tally: SourceTally) -> None:
-    """Spark has read exactly the rows that were pinned."""
-    if source.pinned_rows is not None and tally.extracted != source.pinned_rows:
-        raise SourceFailedError(
-            RunDetail.SNAPSHOT_LOST,
-            source.source,
-            f"{tally.extracted} rows were read, {source.pinned_rows} were pinned; a file changed "
-            "while it was read",
-        )
-
-
-def _all_rows(scan: Scan, tally: SourceTally) -> int:
-    """Rows of a source, also those that it kept or grouped."""
-    if scan.extract is None or scan.extract.source_rows is None:
-        return tally.extracted
-    return scan.extract.source_rows

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.prepared_values import AMBIGUOUS
-from datarecs_kernel.stages import StageAnswer, compare_stage, read_answer
+from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_answer
 from datarecs_kernel.storing import SinkPlan
 from datarecs_spark.fingerprints import bucket
 from datarecs_spark.prepare import SOURCE
@@ -78,7 +78,9 @@ def _step(work: PartitionWork) -> Step:
         try:
             with connected(replace(work.resources, directory=str(directory))) as connection:
                 relations = _relations(connection, work.sink.layout, batches)
-                answer = compare_stage(connection, work.sink, relations, attempt)
+                answer = compare_stage(
+                    connection, work.sink, relations, Attempt(name=attempt, is_whole=False)
+                )
         finally:
             rmtree(directory, ignore_errors=True)
         yield pa.RecordBatch.from_pydict({"body": [answer.written()]})

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -176,12 +177,36 @@ def files_of(scan: Scan) -> Sequence[Path]:
     return [opened.root / file.path for file in opened.files]
 
 
-def pinned_rows(scan: Scan, unknown: int) -> int:
-    """Rows that the files of a scan promise; `unknown` where one of them promises nothing."""
-    place = _place(scan)
-    counts = [file.rows for file in place.files] if place is not None else [None]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else unknown
+class Pinned(Protocol):
+    """A source as it is read."""
+
+    @property
+    def scan(self) -> Scan: ...
+
+    @property
+    def pinned_rows(self) -> int | None: ...
+
+
+def check_pinned(source: Pinned, rows: int) -> None:
+    """Exactly the rows that were pinned have been read.
+
+    Raises:
+        SourceFailedError: others.
+    """
+    if source.pinned_rows is not None and rows != source.pinned_rows:
+        raise SourceFailedError(
+            RunDetail.SNAPSHOT_LOST,
+            source.scan.source,
+            f"{rows} rows were read, {source.pinned_rows} were pinned; a file changed "
+            "while it was read",
+        )
+
+
+def all_rows(scan: Scan, rows: int) -> int:
+    """Rows of a source, also those that it kept or grouped."""
+    if scan.extract is None or scan.extract.source_rows is None:
+        return rows
+    return scan.extract.source_rows
 
 
 def _place(scan: Scan) -> Extract | FileList | None:

@@ -22,7 +22,7 @@ from datarecs_kernel.database import Resources, connected
 from datarecs_kernel.decoding import cell
 from datarecs_kernel.layout import Layout, check_covered
 from datarecs_kernel.results import stage_results
-from datarecs_kernel.stages import StageAnswer, compare_stage
+from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage
 from datarecs_kernel.stored import read_differences
 from datarecs_kernel.storing import SinkPlan
 from datarecs_testing.relations import relations_of, rows_layout
@@ -110,7 +110,7 @@ class KernelEngine:
         with ExitStack() as opened:
             connection = opened.enter_context(connected(resources))
             relations = relations_of(connection, sink.layout, rows, outside)
-            return compare_stage(connection, sink, relations, "test")
+            return compare_stage(connection, sink, relations, Attempt(name="test"))
 
 
 def _keys(sink: SinkPlan, parts: Sequence[str]) -> frozenset[bytes]:

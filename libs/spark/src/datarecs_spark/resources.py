@@ -1,0 +1,31 @@
+"""What of the session's memory and cores the kernel may use."""
+
+from pyspark.sql import SparkSession
+
+_KERNEL_OF_HEAP = 25 / 35
+"""Share of a run's memory for the kernel, by the heap's."""
+_DEFAULT_HEAP = 2**30
+_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def on_one_executor(session: SparkSession) -> bool:
+    """One task may then have every core that Spark has."""
+    return str(session.sparkContext.master).startswith("local")
+
+
+def kernel_memory(session: SparkSession) -> int:
+    """Bytes for the kernel on one executor: its share of a run's memory, by the heap's."""
+    # One setting at a time: the context's own conf is copied whole, key by key.
+    conf = session.conf
+    written = conf.get("spark.executor.memory", None) or conf.get("spark.driver.memory", None) or ""
+    size, unit = written[:-1], written[-1:].lower()
+    heap = int(size) * _UNITS[unit] if size.isdigit() and unit in _UNITS else _DEFAULT_HEAP
+    return int(heap * _KERNEL_OF_HEAP)
+
+
+def cores_of_one(session: SparkSession) -> int:
+    """Of the executors, which share them out evenly as far as anybody can tell."""
+    context = session.sparkContext
+    known = int(context._jsc.sc().getExecutorMemoryStatus().size())  # noqa: SLF001 - Python has no other way to it
+    # The driver is one of them.
+    return -(-context.defaultParallelism // max(1, known - 1))

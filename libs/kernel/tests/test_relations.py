@@ -21,15 +21,18 @@ from datarecs_core.comparison.oracle.grouping import Outside, Rows
 from datarecs_core.comparison.planning.faults import KeyTooLargeError, ValueTooLargeError
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.fingerprints import bucket_of
+from datarecs_core.comparison.values.canonical import encode_tuple, number, text
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.definition import Limits, Normalize, StringRules
+from datarecs_core.jobs.definition import Scope as OfStage
 from datarecs_core.jobs.vocabulary import Case
 from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.delivered import Delivered, delivered
 from datarecs_kernel.layout import Layout, Role, keys_of, layout_of
 from datarecs_kernel.reading_failures import has_invalid_text, reading_failure
 from datarecs_kernel.relations import Scope, create_relation
-from datarecs_testing.comparisons import a_measure, aggregate_by, rows_by
+from datarecs_testing.comparisons import a_measure, aggregate_by, digest_by, rows_by
 from datarecs_testing.exact_conditions import EXACT, TABLE
 from datarecs_testing.relations import relations_of
 from datarecs_testing.stored_tables import stored_scan
@@ -305,3 +308,32 @@ def test_a_scope_keeps_the_rows_of_its_groups(connection: Connection, tmp_path: 
 
     assert kept([place]) == [(20,), (30,)]
     assert kept([]) == []
+
+
+def test_a_scope_of_buckets_keeps_the_rows_whose_keys_are_in_them(
+    connection: Connection, tmp_path: Path
+) -> None:
+    rows = [(n, f"t{n}" if n % 3 else None) for n in range(40)]
+    tables = pair("n int, t text", rows, rows)
+    job = a_job(tables, digest_by("n t"), rows_by("n t", scope=OfStage(from_stage="digests")))
+    stage = stored(plan_of(job, tables).stages[1], tables, tmp_path)
+    scope, source = stage.scope, delivered(connection, stage.scans[0])
+    assert scope is not None
+    bucket = bucket_of(COMPARE_KEY, encode_tuple([number(7), text("t7")]))
+    connection.register("buckets", pa.table({"k0": pa.array([bucket], pa.int64())}))
+    place = str(tmp_path / "part-0.parquet")
+    connection.execute(f"COPY buckets TO '{place}' (FORMAT parquet)")
+    layout, sources = sources_of(connection, stage)
+    fields = keys_of(scope.dimensions, sources, "z", role=Role.HASHED)
+    mine = create_relation(
+        connection,
+        layout,
+        source,
+        scope=Scope(fields=fields, files=[place], bucket_key=COMPARE_KEY),
+    )
+    wanted = frozenset([encode_tuple([number(bucket)])])
+    outside = Outside(key=COMPARE_KEY, scopes={"digests": wanted})
+    its, _ = prepared_by_core(connection, layout, tables, outside)
+    made = rows_of(connection, layout, mine)
+    assert made == rows_of(connection, layout, its)
+    assert made

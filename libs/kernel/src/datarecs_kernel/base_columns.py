@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from datarecs_core.comparison.values.canonical import encode, text
 from datarecs_core.jobs.types import MAX_DIGITS, CanonicalType, TypeKind
-from datarecs_kernel.canonical_sql import blob, plain_number
+from datarecs_kernel.encoding import blob, plain_number
 from datarecs_kernel.forms import NUMBER, Form, FormKind, form_of
 from datarecs_kernel.stored_files import StoredColumn
 

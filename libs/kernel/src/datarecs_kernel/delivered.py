@@ -14,7 +14,7 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_kernel.base_columns import BaseColumn, base_column, null_of
-from datarecs_kernel.canonical_sql import blob
+from datarecs_kernel.encoding import blob
 from datarecs_kernel.checked_files import checked_groups
 from datarecs_kernel.condition_functions import condition_of
 from datarecs_kernel.condition_sql import TypedBase

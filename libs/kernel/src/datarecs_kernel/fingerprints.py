@@ -170,6 +170,12 @@ def _bucket_sums(
     )
 
 
+def bucket_number(encoded_key: str, key: bytes) -> str:
+    """SQL of the number of a bucket, from a key as an encoded tuple and the key of the tenant."""
+    marked = f"{blob(key + KEY_MARK)} || {encoded_key}"
+    return f"CAST('0x' || left(sha256({marked}), {BUCKET_BITS // 4}) AS INTEGER)"
+
+
 def _query(hashed: _Hashed, key: bytes) -> str:
     """Bucket, rows, and the sums of both halves of their fingerprints."""
     parts = {f"k{at}": each for at, each in enumerate(hashed.keys)}
@@ -187,9 +193,7 @@ def _query(hashed: _Hashed, key: bytes) -> str:
     ]
     digits = (1, 1 + _LIMB_DIGITS)
     halves = (f"CAST('0x' || substr(h, {at}, {_LIMB_DIGITS}) AS UBIGINT)" for at in digits)
-    bucket = (
-        f"CAST('0x' || left(sha256({blob(key + KEY_MARK)} || k), {BUCKET_BITS // 4}) AS INTEGER)"
-    )
+    bucket = bucket_number("k", key)
     query = (
         f"SELECT {', '.join(payloads) or 'NULL'} FROM {hashed.relation} WHERE {hashed.condition}"
     )

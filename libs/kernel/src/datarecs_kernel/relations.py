@@ -14,6 +14,8 @@ from datarecs_kernel.base_columns import BaseColumn, duckdb_type
 from datarecs_kernel.condition_functions import condition_of
 from datarecs_kernel.database import Connection, quoted, sql_text
 from datarecs_kernel.delivered import Delivered, Part
+from datarecs_kernel.encoding import encoded, encoded_tuple, payload_of
+from datarecs_kernel.fingerprints import bucket_number
 from datarecs_kernel.forms import form_of
 from datarecs_kernel.layout import Field, Layout
 from datarecs_kernel.prepared_values import AMBIGUOUS, ColumnInput
@@ -33,6 +35,8 @@ class Scope:
     """The dimensions of those groups over this stage's sources; their names begin with `z`."""
     files: Sequence[str]
     """Parquet with one row per group, in the columns of a key: `k0`, `k0x`, `k1`."""
+    bucket_key: bytes | None = None
+    """The tenant's key, where the groups are buckets of these dimensions, of the role HASHED."""
 
 
 def create_relation(
@@ -80,10 +84,29 @@ def _within(rows: str, scope: Scope) -> str:
     """The rows whose key is that of a group, NULL and INVALID values included."""
     if not scope.files:
         return f"(FROM {rows} WHERE FALSE)"
+    groups = f"read_parquet([{', '.join(map(sql_text, scope.files))}], hive_partitioning=false)"
+    return f"(FROM {rows} r SEMI JOIN {groups} g ON {_same_group(scope)})"
+
+
+def _same_group(scope: Scope) -> str:
+    if scope.bucket_key is not None:
+        return f"{_bucket(scope.fields, scope.bucket_key)} = g.k0"
     labels = [label for field in scope.fields for label, _ in field.columns]
     same = " AND ".join(f"r.{label} IS NOT DISTINCT FROM g.k{label[1:]}" for label in labels)
-    groups = f"read_parquet([{', '.join(map(sql_text, scope.files))}], hive_partitioning=false)"
-    return f"(FROM {rows} r SEMI JOIN {groups} g ON {same or 'TRUE'})"
+    return same or "TRUE"
+
+
+def _bucket(fields: Sequence[Field], key: bytes) -> str:
+    """The number of the bucket of a row's key."""
+    parts = [
+        encoded(
+            field.form,
+            payload_of(field.form, f"r.{field.name}"),
+            f"r.{field.payload}" if field.may_be_invalid else None,
+        )
+        for field in fields
+    ]
+    return bucket_number(encoded_tuple(parts), key)
 
 
 def rows_behind_filter(connection: Connection, source: Delivered) -> int:

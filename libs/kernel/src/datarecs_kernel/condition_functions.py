@@ -6,7 +6,6 @@ numbers meet numbers: core's own reading judges every combination of values once
 
 from collections.abc import Mapping
 from itertools import count
-from threading import local
 
 import duckdb
 import pyarrow as pa
@@ -83,12 +82,11 @@ class _Judging:
         self, parsed: ParsedCondition, bases: Mapping[str, BaseColumn], source: str
     ) -> None:
         self._parsed, self._bases, self._source = parsed, bases, source
-        self._apart = local()
+        self._known: dict[tuple[object, ...], bool] = {}
 
     def passes(self, rows: pa.ChunkedArray) -> pa.Array:
         """Whether each row does; a row has values and payloads of INVALID ones by turns."""
-        known: dict[tuple[object, ...], bool] = self._apart.__dict__.setdefault("known", {})
-        answers = []
+        known, answers = self._known, list[bool]()
         columns = [column.to_pylist() for column in rows.combine_chunks().flatten()]
         for values in zip(*columns, strict=True):
             answer = known.get(values)

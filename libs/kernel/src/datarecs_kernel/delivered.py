@@ -14,11 +14,11 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_kernel.base_columns import BaseColumn, base_column, null_of
-from datarecs_kernel.encoding import blob
 from datarecs_kernel.checked_files import checked_groups
 from datarecs_kernel.condition_functions import condition_of
 from datarecs_kernel.condition_sql import TypedBase
 from datarecs_kernel.database import Connection, sql_text
+from datarecs_kernel.encoding import blob
 from datarecs_kernel.forms import Form, form_of
 from datarecs_kernel.refusals import SourceFailedError, UnreadableByKernelError
 from datarecs_kernel.stored_files import (

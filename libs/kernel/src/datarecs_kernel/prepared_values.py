@@ -7,7 +7,6 @@ a layout. Spark's step and DuckDB's function both call this.
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from threading import local
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -81,12 +80,17 @@ class ColumnPreparation:
 
     def __init__(self, column: ColumnInput) -> None:
         self._column = column
-        self._apart = local()
+        # DuckDB's threads are new to Python at each call, so nothing can be kept by thread.
+        self._idle: list[_Cells] = []
 
     def prepared(self, values: pa.Array, payloads: pa.Array) -> dict[str, pa.Array]:
         """The columns of the field and `dst`, of delivered values and payloads of INVALID ones."""
-        cells = _of_thread(self._apart, self._column)
+        try:
+            cells = self._idle.pop()
+        except IndexError:
+            cells = _Cells(self._column)
         made = cells.of(values, payloads)
+        self._idle.append(cells)
         parts = (
             zip(*made.distinct, strict=True) if made.distinct else iter([()] * len(_Cell._fields))
         )
@@ -100,13 +104,6 @@ def _names(field: Field) -> tuple[str, ...]:
     return field.name, field.payload, field.state, field.raw, field.raw_order, AMBIGUOUS
 
 
-def _of_thread(apart: local, column: ColumnInput) -> "_Cells":
-    cells: _Cells | None = getattr(apart, "cells", None)
-    if cells is None:
-        cells = apart.cells = _Cells(column)
-    return cells
-
-
 class _Made(NamedTuple):
     """Cells of a batch: the distinct ones, and which of them stands where."""
 
@@ -115,7 +112,7 @@ class _Made(NamedTuple):
 
 
 class _Cells:
-    """What one thread knows of a column."""
+    """What is known of a column; one thread at a time uses it."""
 
     def __init__(self, column: ColumnInput) -> None:
         self._column, self._field = column, column.field

@@ -19,6 +19,7 @@ from datarecs_kernel.fingerprints import bucket_number
 from datarecs_kernel.forms import form_of
 from datarecs_kernel.layout import Field, Layout
 from datarecs_kernel.prepared_values import AMBIGUOUS, ColumnInput
+from datarecs_kernel.regular_values import regular_values
 from datarecs_kernel.rules_sql import can_prepare, columns_of, nulls_of
 from datarecs_kernel.size_limits import limited_base, limited_key
 from datarecs_kernel.value_functions import create_value_function, structure_of
@@ -189,12 +190,22 @@ class _Making:
                 continue
             base = self._base(part, plan)
             if self._in_python(field):
-                columns[_made(field)] = f"{self._function(field)}({base.value}, {base.payload})"
+                columns[_made(field)] = self._structure(field, plan, base)
             else:
                 columns |= columns_of(field, base)
         selected = ", ".join(f"{sql} AS {quoted(label)}" for label, sql in columns.items())
         where = passing_sql(self.connection, self.source, part, conditions)
         return f"SELECT {selected or 'NULL AS nothing'} FROM {part.table}{where}"
+
+    def _structure(self, field: Field, plan: InputPlan, base: BaseColumn) -> str:
+        """The columns of a field in one: from SQL for regular values, else from its function."""
+        call = f"{self._function(field)}({base.value}, {base.payload})"
+        regular = regular_values(field, plan, base)
+        if regular is None:
+            return call
+        members = [f"{label} := {regular.columns[label]}" for label, _ in field.columns]
+        packed = f"struct_pack({', '.join(members)}, {AMBIGUOUS} := CAST(0 AS INTEGER))"
+        return f"CASE WHEN {regular.condition} THEN {packed} ELSE {call} END"
 
     def _base(self, part: Part, plan: InputPlan) -> BaseColumn:
         base = part.columns[plan.column].base

@@ -167,7 +167,8 @@ def _top_names(schema: tuple[Any, ...]) -> list[str]:
 
 def reader_of(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:
     """What reads these files, after FROM."""
-    return f"read_parquet({_paths(stored, files)}, hive_partitioning=false)"
+    # Statistics leave NaN out, and DuckDB would fold comparisons of floats by them.
+    return f"read_parquet({_paths(stored, files)}, hive_partitioning=false, can_have_nan=true)"
 
 
 def _paths(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:

@@ -259,7 +259,7 @@ def test_a_relation_that_cannot_be_read_leaves_the_database_usable(tmp_path: Pat
     plan = SinkPlan(layout=layout, key=KEY, directory=str(tmp_path), scope_directory=None)
     with duckdb.connect() as connection:
         relations = relations_of(connection, layout, rows, OUTSIDE)
-        broken = f"(SELECT * REPLACE (error('broken') AS k0) FROM {relations[1]})"
+        broken = f"(SELECT * REPLACE (error('broken') AS k0) FROM {relations[1]})"  # noqa: S608 - own names
         with pytest.raises(duckdb.Error, match="broken"):
             compare_groups(connection, plan, [relations[0], broken], "0")
         assert compare_groups(connection, plan, relations, "1").groups.total() == 1

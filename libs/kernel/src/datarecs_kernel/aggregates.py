@@ -77,21 +77,30 @@ class Aggregate:
         found = {f"{name}_x": f"min({field.payload})"} if field.may_be_invalid else {}
         if field.role is Role.AMOUNT:
             return found | self._added(field)
-        return found | {name: _function(self.measure.plan.function, field)}
+        return found | {name: chosen_function(self.measure.plan.function, field)}
 
     def _added(self, field: Field) -> Columns:
-        name, value = self._name, field.name
-        found = {f"{name}_n": f"count({value})"}
-        if self._is_whole(field.form):
-            found[f"{name}_s"] = f"sum({value})"
-        else:
-            found[f"{name}_hi"] = f"sum({large_part(field.form, value)})"
-            found[f"{name}_lo"] = f"sum({small_part(field.form, value)})"
+        name = self._name
+        found = {f"{name}_n": f"count({field.name})", **self._sums(field, field.name)}
         if field.stateful:
             found[f"{name}_z"] = f"coalesce(bit_or({field.state}), 0)"
             rounded = f"{field.state} & {AmountState.ROUNDED:d} > 0"
             found[f"{name}_rd"] = f"count(*) FILTER (WHERE {rounded})"
         return found
+
+    def _sums(self, field: Field, value: str) -> Columns:
+        """Of a column with the values that are added up."""
+        name, form = self._name, self._sum_form(field)
+        if self._is_whole(form):
+            return {f"{name}_s": f"sum({value})"}
+        return {
+            f"{name}_hi": f"sum({large_part(form, value)})",
+            f"{name}_lo": f"sum({small_part(form, value)})",
+        }
+
+    def _sum_form(self, field: Field) -> Form:
+        """Of the values that are added up."""
+        return field.form
 
     def _is_whole(self, form: Form) -> bool:
         """Values are added up as they are."""
@@ -106,7 +115,7 @@ class Aggregate:
         if self._is_plain:
             return
         if amount is not None:
-            yield from self._summed(amount.form)
+            yield from self._summed(self._sum_form(amount))
             if self.measure.plan.function is Function.AVG:
                 more = self._exact_form.scale - amount.form.scale
                 yield {f"{name}_q": limited_average(f"{name}_t", f"{name}_n", more)}
@@ -263,7 +272,8 @@ def limited_average(units: str, count: str, more: int) -> str:
     return limited(f"({average(units, count, more)})")
 
 
-def _function(function: Function, field: Field) -> str:
+def chosen_function(function: Function, field: Field) -> str:
+    """The aggregation of a count, a minimum or a maximum."""
     value = field.name
     match function:
         case Function.COUNT:

@@ -13,6 +13,7 @@ from datarecs_kernel.aggregates import Aggregate, Columns
 from datarecs_kernel.database import Connection
 from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.layout import Field, Layout, MeasureLayout
+from datarecs_kernel.partials import WEIGHT, PartialAggregate, gives_groups, rows_of
 
 GROUPS = "compared_groups"
 """The table: keys, `n<source>`, and the columns of `Aggregate` for each measure and source."""
@@ -38,10 +39,13 @@ def group_table(
 
 def _aggregates(layout: Layout, *, in_parts: bool) -> list[list[Aggregate]]:
     """Per source."""
-    return [
-        [Aggregate(measure=measure, source=index, in_parts=in_parts) for measure in layout.compared]
-        for index in layout.sources
-    ]
+    found = []
+    for index in layout.sources:
+        kind = PartialAggregate if gives_groups(layout.stage, index) else Aggregate
+        found.append(
+            [kind(measure=each, source=index, in_parts=in_parts) for each in layout.compared]
+        )
+    return found
 
 
 def _query(
@@ -124,7 +128,8 @@ def is_nan(form: Form, value: str) -> str:
 def _grouped(layout: Layout, relation: str, source: int, aggregates: Sequence[Aggregate]) -> str:
     """Keys, `n<source>` and results of one source."""
     keys = layout.key_names
-    collected: Columns = {f"n{source}": "count(*)"}
+    rows = rows_of(WEIGHT) if gives_groups(layout.stage, source) else "count(*)"
+    collected: Columns = {f"n{source}": rows}
     for each in aggregates:
         collected |= each.collected()
     query = f"SELECT {_named(keys, collected)} FROM {relation} WHERE {grouped_rows(layout)}"

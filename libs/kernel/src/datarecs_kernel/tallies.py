@@ -16,6 +16,7 @@ from datarecs_kernel.exact_sums import Part, parts_of, read_sum
 from datarecs_kernel.forms import FormKind
 from datarecs_kernel.group_table import grouped_rows, null_key
 from datarecs_kernel.layout import Field, Layout, MeasureLayout
+from datarecs_kernel.partials import WEIGHT, gives_groups
 
 _SPECIAL_BITS = 7
 """Of an amount's state: NaN and infinities."""
@@ -61,17 +62,18 @@ class _Tally:
 
     def __init__(self, layout: Layout, index: int) -> None:
         self.layout, self.index = layout, index
-        rows = layout.of_rows
+        rows, self.gives_groups = layout.of_rows, gives_groups(layout.stage, index)
         self.grouped = grouped_rows(rows)
         self.parts = dict(self._totals())
+        # Of a source that gives groups, measures are no columns of rows.
+        fields = rows.keys if self.gives_groups else rows.fields
+        null = f"FILTER (WHERE {null_key(rows.keys)})"
         invalid = [
-            self._count(f"{each.payload} IS NOT NULL")
-            for each in rows.fields
-            if each.may_be_invalid
+            self._count(f"{each.payload} IS NOT NULL") for each in fields if each.may_be_invalid
         ]
         self.columns = {
-            "rows": "count(*)",
-            "nulls": f"count(*) FILTER (WHERE {null_key(rows.keys)})",
+            "rows": self._weighed(""),
+            "nulls": self._weighed(null),
             "invalid": " + ".join(invalid) or "0",
             "ambiguous": "coalesce(sum(dst), 0)",
         }
@@ -81,6 +83,12 @@ class _Tally:
             for number, part in enumerate(parts):
                 self.columns[f"t{at}_{number}"] = self._filtered(f"sum({part.sql})")
 
+    def _weighed(self, condition: str) -> str:
+        """How many rows of the source there are."""
+        if not self.gives_groups:
+            return f"count(*) {condition}"
+        return f"CAST(coalesce(sum({WEIGHT}) {condition}, 0) AS BIGINT)"
+
     def _filtered(self, aggregation: str) -> str:
         return f"{aggregation} FILTER (WHERE {self.grouped})"
 
@@ -89,7 +97,7 @@ class _Tally:
 
     def _own_measures(self) -> tuple[MeasureLayout, ...]:
         """Compared measures of the stage; of a digest stage none, whose rows have others."""
-        return () if self.layout.hashed is not None else self.layout.compared
+        return () if self.layout.hashed or self.gives_groups else self.layout.compared
 
     def _totals(self) -> Iterator[tuple[int, tuple[Part, ...]]]:
         for measure in self._own_measures() if self.layout.pairs_rows else ():

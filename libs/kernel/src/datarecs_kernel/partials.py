@@ -1,0 +1,78 @@
+"""Groups that a source made itself: a relation of them, and how its rows are merged.
+
+Such a relation has the key columns, `dst`, `pw` rows of the source behind each row, and per measure
+`p<measure>n` values that are not NULL and `p<measure>v` what the source's own function made of
+them. Rows that rules make one group are merged: counts and sums add up, minima have a minimum.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_kernel.aggregates import Aggregate, Columns, chosen_function
+from datarecs_kernel.forms import INTEGER, Form
+from datarecs_kernel.layout import Field, Layout, MeasureLayout, Role, total_form
+
+WEIGHT = "pw"
+
+
+class PartialAggregate(Aggregate):
+    """One measure of a source that gives groups."""
+
+    def collected(self) -> Columns:
+        field, name = self.measure.field, self._name
+        if field is None:
+            return {name: rows_of(WEIGHT)}
+        numbers, value = partial_names(self.measure)
+        # Only columns without INVALID values are grouped by their source.
+        found = {f"{name}_x": "CAST(NULL AS BLOB)"} if field.may_be_invalid else {}
+        if field.role is Role.PRESENCE:
+            return found | {name: rows_of(numbers)}
+        if field.role is not Role.AMOUNT:
+            return found | {
+                name: chosen_function(self.measure.plan.function, replace(field, name=value))
+            }
+        lost = f"coalesce(bool_or({numbers} > 0 AND {value} IS NULL), FALSE)"
+        found |= {f"{name}_n": rows_of(numbers), f"{name}_lost": lost}
+        if field.stateful:
+            found |= {f"{name}_z": "0", f"{name}_rd": "0"}
+        return found | self._sums(field, value)
+
+    @property
+    def _is_plain(self) -> bool:
+        """A sum that the source could not hold is an overflow as well."""
+        return False
+
+    def _sum_form(self, field: Field) -> Form:
+        return total_form(field.form)
+
+    def _overflows(self) -> str:
+        return f"({self._name}_lost OR {super()._overflows()})"
+
+
+def gives_groups(stage: StagePlan, source: int) -> bool:
+    """Whether a source was asked for groups, so that its relation holds them."""
+    return stage.scans[source].groups is not None
+
+
+def rows_of(weights: str) -> str:
+    """Aggregation: how many rows, or values, are behind these weights."""
+    return f"CAST(coalesce(sum({weights}), 0) AS BIGINT)"
+
+
+def partial_names(measure: MeasureLayout) -> tuple[str, str]:
+    """The columns of a measure: how many values, and what was made of them."""
+    return f"p{measure.index}n", f"p{measure.index}v"
+
+
+def partial_columns(layout: Layout) -> Iterator[tuple[str, Form]]:
+    """Name and form of what a relation of groups has beside its keys and `dst`."""
+    yield WEIGHT, INTEGER
+    for measure in layout.compared:
+        field, (numbers, value) = measure.field, partial_names(measure)
+        if field is None:
+            continue
+        if field.role in {Role.PRESENCE, Role.AMOUNT}:
+            yield numbers, INTEGER
+        if field.role is not Role.PRESENCE:
+            yield value, total_form(field.form) if field.role is Role.AMOUNT else field.form

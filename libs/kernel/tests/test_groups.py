@@ -30,8 +30,8 @@ from datarecs_kernel.stored import read_differences
 from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import tally
 from datarecs_testing.comparisons import a_measure, aggregate_by, counting, rows_by
-from datarecs_testing.relations import relations_of, rows_layout
-from datarecs_testing.strategies import ComparisonCase, tagged_cases
+from datarecs_testing.relations import hashed_layout, relations_of, rows_layout
+from datarecs_testing.strategies import ComparisonCase, comparison_cases, tagged_cases
 from datarecs_testing.tables import Row, Table, a_job, a_table, pair, plan_of
 
 KEY = b"k" * 32
@@ -124,6 +124,27 @@ def test_digests_have_the_oracles_bytes(
     case: ComparisonCase, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     agree(case, tmp_path_factory.mktemp("stage"))
+
+
+@pytest.mark.case("F17")
+@questions
+@given(case=comparison_cases(max_sources=3))
+def test_sealed_rows_have_the_oracles_sums(case: ComparisonCase) -> None:
+    try:
+        stage = plan_of(case.job, case.tables).stages[0]
+        check_covered(stage)
+    except (PlanRefusedError, NotCoveredError):
+        return
+    stage = replace(stage, seal_rows=True)
+    rows = [each.delivered(scan) for each, scan in zip(case.tables, stage.scans, strict=True)]
+    expected = oracle_answer(stage, case.tables)
+    if expected is None or not stage.pairs_rows:
+        return
+    layout = hashed_layout(stage, rows)
+    plan = SinkPlan(layout=layout, key=KEY, directory="", scope_directory=None)
+    with duckdb.connect() as connection:
+        relations = relations_of(connection, layout, rows, OUTSIDE)
+        assert seal(connection, plan, layout, relations) == expected.results.digests
 
 
 SUM, COUNT = Function.SUM, Function.COUNT
@@ -259,7 +280,7 @@ def test_a_relation_that_cannot_be_read_leaves_the_database_usable(tmp_path: Pat
     plan = SinkPlan(layout=layout, key=KEY, directory=str(tmp_path), scope_directory=None)
     with duckdb.connect() as connection:
         relations = relations_of(connection, layout, rows, OUTSIDE)
-        broken = f"(SELECT * REPLACE (error('broken') AS k0) FROM {relations[1]})"  # noqa: S608 - own names
+        broken = f"(SELECT * REPLACE (error('broken') AS k0) FROM {relations[1]})"
         with pytest.raises(duckdb.Error, match="broken"):
             compare_groups(connection, plan, [relations[0], broken], "0")
         assert compare_groups(connection, plan, relations, "1").groups.total() == 1

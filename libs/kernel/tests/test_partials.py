@@ -66,7 +66,7 @@ def grouped_relation(connection: Connection, layout: Layout, relation: str) -> s
     )
     keys = ", ".join(layout.key_names)
     connection.execute(
-        f"CREATE TABLE groups_of_source AS SELECT {keys}, {columns}, 0 AS dst "  # noqa: S608 - own names
+        f"CREATE TABLE groups_of_source AS SELECT {keys}, {columns}, 0 AS dst "
         f"FROM (SELECT *, row_number() OVER () % 2 AS half FROM {relation}) GROUP BY {keys}, half"
     ).fetchall()
     return "groups_of_source"
@@ -125,10 +125,8 @@ def test_a_sum_that_a_source_could_not_hold_is_an_overflow(tmp_path: Path) -> No
     with duckdb.connect() as connection:
         first, second = relations_of(connection, layout, rows, OUTSIDE)
         name = grouped_relation(connection, layout, second)
-        connection.execute(f"UPDATE {name} SET p2v = NULL").fetchall()  # noqa: S608 - own name
-        connection.execute(
-            f"INSERT INTO {name} SELECT * REPLACE (1 AS p2v) FROM {name}"  # noqa: S608 - own name
-        ).fetchall()
+        connection.execute(f"UPDATE {name} SET p2v = NULL").fetchall()
+        connection.execute(f"INSERT INTO {name} SELECT * REPLACE (1 AS p2v) FROM {name}").fetchall()
         counted = compare_groups(connection, plan, [first, name], "0")
     with pytest.raises(SumOverflowError, match="two"):
         stage_results(layout, counted, [], str(tmp_path))

@@ -1,7 +1,7 @@
 """The kernel as an engine of its own: rows that core prepares, without Spark."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,21 +11,21 @@ import pyarrow.parquet as pq
 
 from datarecs_application.ports.comparing import Engine, Explanation, Progress
 from datarecs_core.comparison.oracle.grouping import Outside, Rows
-from datarecs_core.comparison.oracle.reference import compare_stage as oracle_stage
 from datarecs_core.comparison.planning.confirming import counted_looks, rows_that_count
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.planning.scan import Pin, Scan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
-from datarecs_core.comparison.results.results import Difference, StageResults
+from datarecs_core.comparison.results.results import BucketSum, Difference, StageResults
 from datarecs_core.comparison.values.canonical import encode_tuple
-from datarecs_kernel.database import Resources, connected
+from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.decoding import cell
+from datarecs_kernel.fingerprints import seal
 from datarecs_kernel.layout import Layout, check_covered
 from datarecs_kernel.results import stage_results
 from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage
 from datarecs_kernel.stored import read_differences
 from datarecs_kernel.storing import SinkPlan
-from datarecs_testing.relations import relations_of, rows_layout
+from datarecs_testing.relations import hashed_layout, relations_of, rows_layout
 from datarecs_testing.tables import Table
 
 _MEMORY = 2**28
@@ -61,8 +61,7 @@ class KernelEngine:
         self._differing[plan.name] = [*before, _keys(sink, answer.counted.scope_parts)]
         results = stage_results(sink.layout, answer.counted, answer.tallies, sink.directory)
         if plan.seal_rows:
-            sealed = oracle_stage(plan, rows, outside).results.digests
-            results = replace(results, digests=sealed)
+            results = replace(results, digests=self._sealed(plan, sink, rows, outside))
         progress(
             Progress(
                 stage=plan.name,
@@ -103,14 +102,26 @@ class KernelEngine:
         )
 
     def _answer(self, sink: SinkPlan, rows: Sequence[Rows], outside: Outside) -> StageAnswer:
+        with self._connected(sink) as connection:
+            relations = relations_of(connection, sink.layout, rows, outside)
+            return compare_stage(connection, sink, relations, Attempt(name="test"))
+
+    def _sealed(
+        self, plan: StagePlan, sink: SinkPlan, rows: Sequence[Rows], outside: Outside
+    ) -> tuple[BucketSum, ...]:
+        layout = hashed_layout(plan, rows)
+        with self._connected(sink) as connection:
+            relations = relations_of(connection, layout, rows, outside)
+            return seal(connection, sink, layout, relations)
+
+    @contextmanager
+    def _connected(self, sink: SinkPlan) -> Iterator[Connection]:
         spill = Path(sink.directory).parent / "spill"
         resources = Resources(
             directory=str(spill), threads=1, memory_bytes=_MEMORY, spill_bytes=_MEMORY
         )
-        with ExitStack() as opened:
-            connection = opened.enter_context(connected(resources))
-            relations = relations_of(connection, sink.layout, rows, outside)
-            return compare_stage(connection, sink, relations, Attempt(name="test"))
+        with connected(resources) as connection:
+            yield connection
 
 
 def _keys(sink: SinkPlan, parts: Sequence[str]) -> frozenset[bytes]:

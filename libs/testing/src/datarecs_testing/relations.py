@@ -37,7 +37,7 @@ from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_kernel.amounts import column_amount, column_value
 from datarecs_kernel.database import Connection
 from datarecs_kernel.decoding import native
-from datarecs_kernel.layout import Field, Layout, PlainColumns, Role, layout_of
+from datarecs_kernel.layout import Field, Layout, PlainColumns, Role, layout_of, sealing_layout
 from datarecs_kernel.sort_keys import sort_key_of
 
 AMBIGUOUS = "dst"
@@ -54,9 +54,14 @@ def rows_layout(stage: StagePlan, rows: Sequence[Rows]) -> Layout:
         stage: any.
         rows: per source, as its scan delivers them; of a schema stage any.
     """
-    if stage.catalogue is not None:
-        return layout_of(stage, [PlainColumns()] * len(stage.scans))
-    return layout_of(stage, [_columns(*each) for each in zip(stage.scans, rows, strict=True)])
+    return layout_of(stage, _delivered(stage, rows))
+
+
+def hashed_layout(stage: StagePlan, rows: Sequence[Rows]) -> Layout:
+    """The layout of what `proof: rows` hashes: rows, or groups where functions collapse them."""
+    if stage.collapses or stage.hashed is not None:
+        return rows_layout(stage, rows).of_rows
+    return sealing_layout(stage, _delivered(stage, rows))
 
 
 def relations_of(
@@ -66,7 +71,7 @@ def relations_of(
 
     Args:
         connection: in which the tables are made.
-        layout: as `rows_layout` gives it; its `hashed` layout, or one for seals, serves as well.
+        layout: as `rows_layout` gives it; or `hashed_layout`.
         rows: per source, as its scan delivers them; of a schema stage any.
         outside: key, zones and scopes, as the oracle takes them.
     """
@@ -89,6 +94,12 @@ def _table(connection: Connection, index: int, table: pa.Table) -> str:
     connection.execute(f"CREATE TABLE {name} AS SELECT * FROM prepared_rows")  # noqa: S608  own name
     connection.unregister("prepared_rows")
     return name
+
+
+def _delivered(stage: StagePlan, rows: Sequence[Rows]) -> list[PlainColumns]:
+    if stage.catalogue is not None:
+        return [PlainColumns()] * len(stage.scans)
+    return [_columns(*each) for each in zip(stage.scans, rows, strict=True)]
 
 
 def _columns(scan: Scan, rows: Rows) -> PlainColumns:

@@ -37,7 +37,7 @@ from datarecs_testing.tables import Row, Table, a_job, a_table, pair, plan_of
 KEY = b"k" * 32
 OUTSIDE = Outside(key=KEY)
 questions = settings(
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     database=None,
     phases=(Phase.explicit, Phase.generate),  # shrinking a case of many row sets takes minutes

@@ -23,7 +23,7 @@ from datarecs_testing.tables import a_job, pair, plan_of
 OUTSIDE = Outside(key=b"k" * 32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=comparison_cases(max_sources=3, max_rows=6))
 def test_relations_hold_the_keys_and_values_that_the_oracle_groups(case: ComparisonCase) -> None:
     try:

@@ -37,7 +37,7 @@ def tallies_of(stage: Stage, tables: list[Table], policy: NullKeys) -> list[Sour
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),

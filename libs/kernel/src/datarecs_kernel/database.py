@@ -11,6 +11,8 @@ import duckdb
 Connection = duckdb.DuckDBPyConnection
 _FULL_DISK = ("No space left on device", "max_temp_directory_size")
 """What DuckDB says of a disk that is full, and of one that its spill would fill."""
+_AHEAD = "16MiB"
+"""Of a result that DuckDB prepares while Python works on the batches before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ def connected(resources: Resources) -> Iterator[Connection]:
         # Among the settings of a connection it would be shown, and not hold.
         room = max(resources.spill_bytes // 2**20, 1)
         connection.execute(f"SET max_temp_directory_size = '{room}MiB'")
+        connection.execute(f"SET streaming_buffer_size = '{_AHEAD}'")  # has no global value
         try:
             yield connection
         except duckdb.Error as failure:

@@ -198,8 +198,8 @@ def _compared_rows(layout: Layout, counted: SourceTally) -> int:
 
 
 def _bucket_bits(rows: int) -> int:
-    """For one to two rows of a source in a bucket."""
-    return min(max(rows.bit_length() - 1, 1), _MOST_BITS)
+    """For two to four buckets a row: fewer equal rows lie beside one that differs."""
+    return min(max(rows.bit_length() + 1, 1), _MOST_BITS)
 
 
 def _open_share(is_open: Flags, rows: int) -> float:

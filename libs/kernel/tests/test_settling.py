@@ -22,6 +22,7 @@ from datarecs_core.comparison.results.differences import (
 from datarecs_core.comparison.results.results import Difference, DifferenceSet
 from datarecs_core.comparison.values.canonical import NULL, Value, encode_tuple, number, text
 from datarecs_kernel import candidates
+from datarecs_kernel.candidates import CandidateFiles
 from datarecs_kernel.counted import Counted, read_counted
 from datarecs_kernel.database import Connection
 from datarecs_kernel.decoding import native
@@ -172,3 +173,34 @@ def test_what_is_stored_is_what_core_keeps_whatever_batches_and_tasks(
 
 def everything(row: Difference) -> tuple[object, ...]:
     return difference_bytes(row), row.key, row.key_hash, row.delta_percent
+
+
+@pytest.mark.case("P61")
+def test_files_of_candidates_follow_the_limit_and_not_the_differences(
+    connection: Connection, tmp_path: Path
+) -> None:
+    """Sizes rise from row to row, so that every row is the largest so far."""
+    caps = Caps(max_rows=20, largest_per_measure=3)
+    layout = layout_of(a_stage(caps), [PlainColumns()] * 2)
+    plan = SinkPlan(layout=layout, key=KEY, directory=str(tmp_path), scope_directory=None)
+    groups = [("a", n, (Decimal(0), 0), (Decimal(n + 1), 1)) for n in range(5000)]
+    counted = left_by_a_task(plan, groups, "0", 50, connection)
+    files = CandidateFiles(layout, tmp_path, counted.candidates)
+    assert sum(rows.num_rows for _, rows in files.read()) <= 10 * caps.max_rows
+    assert counted.differences == 10_000
+    written = [
+        write_chosen(plan, name, stage_cut(plan, counted, connection), connection)
+        for name in counted.candidates
+    ]
+    stored = with_stored(counted, written)
+    assert (stored.stored, stored.truncated, stored.candidates) == (20, True, [])
+    sizes = sorted(float(row.deltas[0][1]) for row in read_differences(tmp_path))
+    assert sizes[-3:] == [4998, 4999, 5000]
+
+
+def test_without_differences_there_are_no_files(connection: Connection, tmp_path: Path) -> None:
+    layout = layout_of(a_stage(Caps()), [PlainColumns()] * 2)
+    plan = SinkPlan(layout=layout, key=KEY, directory=str(tmp_path), scope_directory=None)
+    counted = Stores(plan, "0", connection).finish()
+    assert (counted.stored, counted.truncated, counted.parts) == (0, False, [])
+    assert not list(tmp_path.iterdir())

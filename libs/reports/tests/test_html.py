@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from datarecs_core.comparison.proof.reading import DocumentUnreadableError
-from datarecs_core.jobs.definition import Execution, SchemaPolicy
+from datarecs_core.jobs.definition import Breaks, Execution, Results, SchemaPolicy
 from datarecs_core.jobs.vocabulary import ProofMode, SchemaMode
 from datarecs_core.runs.model import RunStatus
 from datarecs_reports.html import MAX_BYTES, error_report, run_report
@@ -270,6 +270,19 @@ def test_three_sources_each_have_a_column_and_a_delta() -> None:
     assert "Stage rows: 2 of 2 groups do not agree: 1 missing in landing" in text
     assert "Other stages that differ: counts." in text
     assert "Rows of ledger 2" in text
+
+
+@pytest.mark.case("P61")
+def test_a_page_says_how_many_of_how_many_differences_are_stored() -> None:
+    tables = [
+        a_table("ledger", "id int, v int", *((n, n) for n in range(9))),
+        a_table("exports", "id int, v int", *((n, n + 1) for n in range(8))),
+    ]
+    few = Results(breaks=Breaks(max_rows=3))
+    job = a_job(tables, rows_by("id", a_measure("v")), results=few)
+    page = _Page(run_report(document(job, tables), RUN, samples=True))
+    assert "3 of 9 differences are stored; the counts above are complete." in page.text
+    assert "9 of 9 groups do not agree: 1 only in ledger" in page.text
 
 
 def test_a_document_that_is_none_is_refused_by_name() -> None:

@@ -314,7 +314,7 @@ def test_warnings_follow_from_the_counts() -> None:
         warned("INVALID_VALUES", "1 values without a canonical form", "one"),
         warned("NULL_KEYS_PRESENT", "2 rows with NULL in a dimension", "two"),
         warned("DUPLICATE_KEYS_PRESENT", "3 keys with several rows", "one"),
-        warned("BREAKS_TRUNCATED", "not every difference is stored"),
+        warned("BREAKS_TRUNCATED", "1 of 35 differences are stored"),
         warned("WARN_AT", "outside_percent is above its limit"),
         warned("WARN_AT", "gap of v is above its limit"),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from datarecs_core.comparison.planning.plan import PRESENCE
+from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
 from datarecs_reports.figures import (
     count,
     counted,
@@ -90,7 +91,8 @@ class StagePage:
     more_measures: int = 0
     patterns: tuple[PatternRow, ...] = ()
     differences: tuple[DifferenceTable, ...] = ()
-    truncated: bool = False
+    truncated: str = ""
+    """How many of how many differences are stored, where not all of them are."""
     strategy: str = ""
     waterfalls: tuple[WaterfallPage, ...] = ()
     hints: tuple[HintLine, ...] = ()
@@ -245,11 +247,20 @@ def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, *, samples: boo
         more_measures=max(len(executed.measures) - amounts.measures, 0),
         patterns=tuple(pattern_rows(executed, sources)) if executed.question.dimensions else (),
         differences=tuple(tables),
-        truncated=executed.truncated,
+        truncated=_truncated(facts, stage.name) if executed.truncated else "",
         strategy="" if executed.strategy is None else strategy_words(executed.strategy),
         waterfalls=waterfall_pages(executed, sources),
         hints=tuple(map(_hint, executed.hints)) if samples else (),
     )
+
+
+def _truncated(facts: RunFacts, stage: str) -> str:
+    found = (
+        each.message
+        for each in facts.warnings
+        if each.code == BREAKS_TRUNCATED and stage in each.where
+    )
+    return next(found, "not every difference is stored")
 
 
 def _hint(hint: HintFacts) -> HintLine:

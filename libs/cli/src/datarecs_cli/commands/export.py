@@ -48,7 +48,7 @@ def export(
     where = DifferenceFilter(measure=measure, only=only)
     place = Path(run)
     if place.exists():
-        layout, rows = _of_folder(place, where, stage)
+        layout, rows = _of_folder(place, where, stage, invocation)
     else:
         layout, rows = _of_server(run, where, stage, invocation)
     try:
@@ -64,14 +64,21 @@ def export(
     return ExitCode.DONE
 
 
-def _of_folder(place: Path, where: "DifferenceFilter", stage: str | None) -> "tuple[Layout, Rows]":
+def _of_folder(
+    place: Path, where: "DifferenceFilter", stage: str | None, invocation: Invocation
+) -> "tuple[Layout, Rows]":
     from datarecs_cli.evidence import stored_run
     from datarecs_cli.exporting import stored
+    from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
 
     run, folder = stored_run(place)
     stages = [each for each in run.stages if each.results and stage in (None, each.name)]
     if stage is not None and not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
+    names = {each.name for each in stages}
+    for warning in run.warnings:
+        if warning.code == BREAKS_TRUNCATED and warning.stage in names:
+            invocation.say(f"stage {warning.stage}: {warning.message}")
     return stored(run, stages, folder, where)
 
 

@@ -246,8 +246,7 @@ def _rows(stage: SealedStage, results: StageResults) -> Iterator[Finding]:
     """One stored row per unmatched group and per measure that is not equal, unless truncated."""
     if results.differences.truncated:
         return
-    breaks = results.counts.unmatched_groups + sum(each.outside for each in results.all_measures)
-    within = sum(each.within_not_equal for each in results.all_measures)
+    breaks, within = results.breaks, results.within_differences
     stored = results.differences.rows
     if stored not in (breaks, breaks + within):
         message = f"{stored} differences are stored, the counts say {breaks} and {within} within"

@@ -267,3 +267,13 @@ class StageResults:
     def all_measures(self) -> tuple[MeasureResult, ...]:
         """The declared ones, then `$rows` where it exists."""
         return self.measures if self.rows is None else (*self.measures, self.rows)
+
+    @property
+    def breaks(self) -> int:
+        """Unmatched groups, and per measure the matched ones outside: a stored row each."""
+        return self.counts.unmatched_groups + sum(each.outside for each in self.all_measures)
+
+    @property
+    def within_differences(self) -> int:
+        """Per measure the matched groups within tolerances but not equal."""
+        return sum(each.within_not_equal for each in self.all_measures)

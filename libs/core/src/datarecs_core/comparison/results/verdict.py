@@ -23,6 +23,9 @@ from datarecs_core.jobs.definition import Accept
 from datarecs_core.jobs.vocabulary import EmptyPolicy, NullKeys, OnUnmatched
 from datarecs_core.values import EXACT, HUNDRED
 
+BREAKS_TRUNCATED = "BREAKS_TRUNCATED"
+"""Warning that says how many of how many differences of a stage are stored."""
+
 
 class Acceptance(StrEnum):
     """Declared limits beside the verdict; never the verdict itself."""
@@ -327,7 +330,9 @@ def count_warnings(plan: StagePlan, results: StageResults) -> tuple[Warn, ...]:
         resolved = f"{results.confirmed.in_flight_resolved} groups agreed when they were read again"
         found.append(_warn(plan, "IN_FLIGHT_RESOLVED", resolved))
     if results.differences.truncated:
-        found.append(_warn(plan, "BREAKS_TRUNCATED", "not every difference is stored"))
+        within = results.within_differences if plan.caps.deltas else 0
+        shares = f"{results.differences.rows} of {results.breaks + within} differences are stored"
+        found.append(_warn(plan, BREAKS_TRUNCATED, shares))
     return (*found, *_declared_warnings(plan, results))
 
 

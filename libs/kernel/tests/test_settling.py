@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -29,7 +30,7 @@ from datarecs_kernel.decoding import native
 from datarecs_kernel.judging import Judge
 from datarecs_kernel.layout import Layout, PlainColumns, layout_of
 from datarecs_kernel.open_groups import FIRST
-from datarecs_kernel.settling import SinkPlan, settle
+from datarecs_kernel.settling import SinkPlan, settle, stage_cut, with_stored, write_chosen
 from datarecs_kernel.stored import read_differences
 from datarecs_kernel.storing import Stores
 from datarecs_testing.comparisons import a_measure, absolute, rows_by

@@ -46,6 +46,8 @@ def stage_results(
         DuplicateKeysError: repeated keys under `duplicates: error`.
     """
     stage = layout.stage
+    if counted.candidates:
+        raise RuntimeError(f"stage {stage.name}: its candidates are not settled")
     _check_overflows(layout, counted)
     counts = _counts(layout, counted, tallies)
     _check_duplicates(stage, counted, counts)

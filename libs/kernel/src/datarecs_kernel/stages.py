@@ -36,7 +36,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageAnswer:
-    """What the kernel counted; differences lie in the files that `counted` names."""
+    """What the kernel counted; differences wait for `settle` in the files that `counted` names."""
 
     counted: Counted
     tallies: tuple[SourceTally, ...]

@@ -146,6 +146,11 @@ def connection() -> Iterator[Connection]:
     caps=Caps(max_rows=3, largest_per_measure=2, sample_per_class=2),
     work=(1, 1),
 )
+@example(
+    groups=[("", 0, (Decimal(0), 1), None), ("", 1, (Decimal(0), 0), (Decimal(0), 1))],
+    caps=Caps(max_rows=1, largest_per_measure=1),
+    work=(1, 1),
+)
 @given(groups=GROUPS, caps=CAPS, work=st.tuples(st.sampled_from([1, 2, 7]), st.integers(1, 40)))
 def test_what_is_stored_is_what_core_keeps_whatever_batches_and_tasks(
     groups: Groups,

@@ -98,6 +98,11 @@ def candidate_cut(rows: Choices, caps: Caps, measures: int) -> Cut:
     """
     is_large = largest(rows, caps)
     cut = _cut(rows, is_large, caps, measures)
+    most = min(caps.largest_per_measure, caps.max_rows)
+    counts = np.bincount(rows.measures[is_large], minlength=measures)
+    # A measure with fewer large rows than are stored takes any size that is still to come.
+    sizes = np.where(counts < most, NO_SIZE / 2, cut.sizes)
+    cut = replace(cut, sizes=tuple(sizes.tolist()))
     if len(rows) < max(caps.max_rows, int(np.count_nonzero(is_large))):
         return replace(cut, last=(_HIGHEST, measures))
     return cut

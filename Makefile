@@ -107,7 +107,7 @@ test: check ## all of it: check, then real Postgres, Kafka and Spark
 	@$(PYTEST) $(BY_FILE) -m e2e $(call marked,e2e)
 
 differential: setup ## ask engine and oracle the same questions: make differential SHAPES=200
-	@DATARECS_TEST_SHAPES=$(SHAPES) $(PYTEST) $(BY_TEST) $(addprefix tests/differential/test_,engines_agree.py kernel_alone_agrees.py narrow_agrees.py) libs/testing/tests/test_row_matrix.py
+	@DATARECS_TEST_SHAPES=$(SHAPES) $(PYTEST) $(BY_TEST) $(addprefix tests/differential/test_,engines_agree.py kernel_alone_agrees.py ways_agree.py) libs/testing/tests/test_row_matrix.py
 
 crash: setup ## kill at every named place, twice, then the ledger
 	@DATARECS_TEST_CRASH=all $(PYTEST) tests/crash

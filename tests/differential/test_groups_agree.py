@@ -1,8 +1,4 @@
-"""Aggregates that the kernel added up first have the oracle's numbers and bytes.
-
-Questions are drawn from a fixed stream until the planner narrows them, so every run asks the same
-ones; rules on dimensions and results are Spark's, everything else the kernel's task may judge.
-"""
+"""Aggregates have the oracle's numbers and bytes over files and over Spark's partitions."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -26,23 +22,20 @@ from datarecs_core.jobs.vocabulary import (
     Function,
     NullAs,
     NullKeys,
-    StageType,
-    Strategy,
     TimePrecision,
     Trim,
 )
 from datarecs_kernel.refusals import SourceFailedError
-from datarecs_spark import preaggregating
+from datarecs_spark import engine
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, compare, rows_by
 from datarecs_testing.finished_runs import MemoryBench
-from datarecs_testing.narrowing import a_narrowed_case, narrowed, numbers
 from datarecs_testing.spark import SparkBench
 from datarecs_testing.tables import Row, a_job, a_table, plan_of
+from datarecs_testing.ways import numbers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SHAPES, SETS = 1, 50
 D = Decimal
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 COLUMNS = "k text, day date, at instant, v {}, n int, t text"
@@ -71,7 +64,7 @@ RELAXED = Normalize(
     nulls=NullRules(keys=NullKeys.EXCLUDE),
     columns={"t": ColumnRules(trim=Trim.NONE, case=Case.EXACT, empty=EmptyText.KEEP)},
 )
-"""Of keys and results; rules on what a function takes would leave the rows to Spark."""
+"""Of keys and results."""
 
 
 @pytest.fixture(scope="module")
@@ -81,37 +74,16 @@ def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.case("P60")
 @pytest.mark.parametrize(
-    ("strict", "many"), [(True, False), (False, False), (False, True)], ids=str
-)
-@pytest.mark.parametrize("seed", range(SHAPES))
-def test_groups_of_the_kernel_have_the_numbers_of_their_rows(
-    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, seed: int, *, strict: bool, many: bool
-) -> None:
-    if many:
-        monkeypatch.setattr(preaggregating, "on_one_executor", lambda _: False)
-    case = a_narrowed_case(seed, strict=strict, sets=SETS, kind=StageType.AGGREGATE)
-    expected = compare(MemoryBench(), case.job, case.tables)
-    found = compare(bench, narrowed(case.job), case.tables)
-    used = found.results("stage").strategy
-    assert used is not None
-    assert used.chosen is Strategy.NARROW, used.rejected
-    assert found.stored == expected.stored
-    assert numbers(found.results("stage")) == numbers(expected.results("stage"))
-    assert found.warnings == expected.warnings
-
-
-@pytest.mark.case("P60")
-@pytest.mark.parametrize(
     ("normalize", "many"),
-    [(Normalize(), False), (RELAXED, False), (Normalize(), True)],
-    ids=["in the task", "by Spark", "in many tasks"],
+    [(Normalize(), False), (RELAXED, False), (Normalize(), True), (RELAXED, True)],
+    ids=["files", "files with rules", "partitions", "partitions with rules"],
 )
 def test_edges_of_groups_have_one_answer(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, normalize: Normalize, *, many: bool
 ) -> None:
     """NULLs, texts beyond ASCII, days before the calendar, other digits, sources without rows."""
     if many:
-        monkeypatch.setattr(preaggregating, "on_one_executor", lambda _: False)
+        monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
     changed = [
         (*row[:3], v + D("0.0001") if isinstance(v := row[3], Decimal) else None, *row[4:])
         for row in ROWS[:-1]
@@ -130,11 +102,8 @@ def test_edges_of_groups_have_one_answer(
     )
     asked = stages[:2] if normalize is RELAXED else stages
     job = a_job(tables, *asked, normalize=normalize)
-    expected, found = compare(MemoryBench(), job, tables), compare(bench, narrowed(job), tables)
+    expected, found = compare(MemoryBench(), job, tables), compare(bench, job, tables)
     for stage in expected.plan.stages:
-        used = found.results(stage.name).strategy
-        assert used is not None
-        assert used.chosen is (Strategy.FULL if stage.scope else Strategy.NARROW), used.rejected
         assert found.stored[stage.name] == expected.stored[stage.name]
         assert [row.raw_keys for row in found.stored[stage.name]] == [
             row.raw_keys for row in expected.stored[stage.name]
@@ -149,11 +118,11 @@ def test_a_file_with_other_rows_than_were_pinned_is_an_error(bench: SparkBench) 
     rows: list[Row] = [("a", 1), ("a", 2)]
     tables = [a_table(name, "k text, n int", *rows) for name in ("one", "two")]
     stage = aggregate_by("k", a_measure("n", function=Function.SUM))
-    engine, plan = bench.prepare(plan_of(narrowed(a_job(tables, stage)), tables), tables)
+    asked, plan = bench.prepare(plan_of(a_job(tables, stage), tables), tables)
     pin = plan.scans[0].pin
     assert isinstance(pin, FileList)
     files = tuple(replace(each, rows=3) for each in pin.files)
     scans = (replace(plan.scans[0], pin=replace(pin, files=files)), plan.scans[1])
     with pytest.raises(SourceFailedError, match="2 rows were read, 3 were pinned") as caught:
-        engine.compare(plan.with_scans(scans).stages[0], lambda _: None)
+        asked.compare(plan.with_scans(scans).stages[0], lambda _: None)
     assert caught.value.code.name == "SNAPSHOT_LOST"

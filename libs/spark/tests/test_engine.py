@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from threading import Event
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -32,11 +33,10 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
-from datarecs_spark import narrowing, sinking, watching
+from datarecs_spark import engine, files, partitions, watching
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import CancelledError, ComparisonFailedError
-from datarecs_spark.kernel_work import KernelTask, kept_file
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.comparisons import (
     a_measure,
@@ -144,21 +144,20 @@ def test_a_stage_is_one_action_that_hands_the_driver_counts_and_samples_alone(
 @pytest.mark.case("E5")
 @pytest.mark.case("E7")
 @pytest.mark.parametrize("kind", STAGES)
-def test_a_plan_is_one_grouping_of_all_sources_without_floats_lists_or_copies(
-    bench: SparkBench, asked: Asked, kind: str
+def test_spark_brings_keys_together_once_without_floats_lists_or_copies(
+    bench: SparkBench, asked: Asked, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    exchanges = []
+    monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
     for sources in (2, 5):
         asked.plans.clear()
         tables = books(rows=40, differing=3, sources=sources)
         found = compare(bench, a_job(tables, STAGES[kind]), tables)
         assert found.counts().rows_unmatched > 0
         (plan,) = asked.plans
-        exchanges.append(plan.count("Exchange hashpartitioning(k0"))
+        assert plan.count("Exchange hashpartitioning(k0") == 1
         assert "Join" not in plan
         assert not re.search(r"as (?:double|float)\b", plan)
         assert not re.search(r"collect_(?:list|set)|InMemoryTableScan", plan)
-    assert exchanges[0] == exchanges[1] > 0
 
 
 @pytest.mark.case("E4")
@@ -179,14 +178,14 @@ def test_two_stages_share_a_session_at_the_same_time(
 
     def run(tables: Sequence[Table]) -> int:
         made = bench.prepare(plan_of(a_job(tables, STAGES["row"]), tables), tables)[1]
-        engine = SparkEngine(
+        own = SparkEngine(
             session,
             plan=made,
             key=COMPARE_KEY,
             directory=tmp_path / str(len(tables[0].rows)),
             cancellation=Cancellation(session.sparkContext),
         )
-        return engine.compare(made.stages[0], lambda _: None).counts.rows_unmatched
+        return own.compare(made.stages[0], lambda _: None).counts.rows_unmatched
 
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(run, both)) == [7, 11]
@@ -271,77 +270,41 @@ def test_a_column_that_some_files_lack_is_null_where_that_is_declared(
     pin = FileList(root=str(tmp_path), files=files, taken_at=NOON)
     stage = rows_by("k", a_measure("t"), a_measure("n"))
     job = a_job(tables, stage, execution=Execution(strategy=strategy))
-    engine, plan = bench.prepare(plan_of(job, tables), tables)
+    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
     merging = replace(plan.scans[0], pin=pin, options=(("merge_schema", True),))
     plan = plan.with_scans((merging, *plan.scans[1:]))
-    counts = engine.compare(plan.stages[0], lambda _: None).counts
+    counts = asked_engine.compare(plan.stages[0], lambda _: None).counts
     assert (counts.source_row_counts, counts.rows_matched) == ((4, 4), 4)
-
-
-@pytest.mark.parametrize("full", [True, False])
-def test_a_failed_narrowing_reads_every_row_only_where_that_may_cure_it(
-    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, full: bool
-) -> None:
-    """The kernel's task meets a full disk, or a folder that is not there."""
-    plan_task = narrowing.kernel_task
-
-    def elsewhere(*given: Any) -> tuple[KernelTask, tuple[int, ...]]:  # noqa: ANN401  passed on
-        task, measures = plan_task(*given)
-        folder = tmp_path / ("full" if full else "gone")
-        if full:
-            folder.mkdir()
-            for name in ("left-0.parquet", kept_file(0), f"tmp_{kept_file(0)}"):
-                (folder / name).symlink_to("/dev/full")
-        return replace(task, directory=str(folder)), measures
-
-    monkeypatch.setattr(narrowing, "kernel_task", elsewhere)
-    tables = books(rows=40, differing=3)
-    job = a_job(tables, STAGES["row"], execution=Execution(strategy=Strategy.NARROW))
-    if full:
-        with pytest.raises(ComparisonFailedError) as caught:
-            compare(bench, job, tables)
-        assert caught.value.code.name == "SPILL_EXHAUSTED"
-        return
-    found = compare(bench, job, tables).results()
-    assert found.counts.rows_unmatched == 3
-    assert found.strategy is not None
-    assert found.strategy.chosen is Strategy.FULL
 
 
 @pytest.mark.case("P65")
 def test_a_stage_that_takes_more_disk_than_the_job_allows_ends_and_the_next_one_works(
-    bench: SparkBench,
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two shuffles of ten thousand rows take some hundred kB."""
-    tables = books(rows=5000, differing=3)
-    for spill, fits in ((1, False), (2**26, True)):
+    """With so little memory the join of wide rows has to spill."""
+    monkeypatch.setattr(engine, "kernel_memory", lambda _: 2**26)
+    rows = [(k, f"{k:02000}") for k in range(40_000)]
+    tables = [a_table(name, "k int, v text", *rows) for name in ("one", "two")]
+    for spill, fits in ((1, False), (2**30, True)):
         execution = Execution(spill=spill, strategy=Strategy.FULL)
-        job = a_job(tables, STAGES["row"], execution=execution)
+        job = a_job(tables, rows_by("k", a_measure("v")), execution=execution)
         if fits:
-            assert compare(bench, job, tables).counts().rows_unmatched == 3
+            assert compare(bench, job, tables).counts().rows_unmatched == 0
         else:
-            with pytest.raises(ComparisonFailedError, match=r"execution\.spill") as caught:
+            with pytest.raises(ComparisonFailedError) as caught:
                 compare(bench, job, tables)
             assert caught.value.code.name == "SPILL_EXHAUSTED"
 
 
-@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW])
-def test_a_task_that_is_killed_leaves_no_verdict_or_the_right_one(
-    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, strategy: Strategy
+@pytest.mark.parametrize("way", [files, partitions])
+def test_a_task_that_is_killed_leaves_no_verdict(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, way: ModuleType
 ) -> None:
-    """Of `full` the task that judges, of `narrow` the kernel's, after which every row is read."""
-    killed = sinking if strategy is Strategy.FULL else narrowing
-    monkeypatch.setattr(killed, "attempt_name", partial(os._exit, 9))
+    monkeypatch.setattr(way, "attempt_name", partial(os._exit, 9))
+    monkeypatch.setattr(engine, "on_one_executor", lambda _: way is files)
     tables = books(rows=40, differing=3)
-    job = a_job(tables, STAGES["row"], execution=Execution(strategy=strategy))
-    if strategy is Strategy.NARROW:
-        found = compare(bench, job, tables).results()
-        assert found.counts.rows_unmatched == 3
-        assert found.strategy is not None
-        assert found.strategy.chosen is Strategy.FULL
-        return
     with pytest.raises(ComparisonFailedError) as caught:
-        compare(bench, job, tables)
+        compare(bench, a_job(tables, STAGES["row"]), tables)
     assert caught.value.code.name == "COMPARISON_FAILED"
     assert not list(bench.folder.glob(f"run-{next(bench.runs) - 1}/differences/*/part-*"))
 
@@ -352,7 +315,7 @@ def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
     """A task waits for ever; the session serves the next run all the same."""
     tables = books(rows=40, differing=3)
     job = a_job(tables, *STAGES.values())
-    engine, plan = bench.prepare(plan_of(job, tables), tables)
+    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
     first, second = plan.stages
     tracker = spark_runtime.session().sparkContext.statusTracker()
     looked = Event()
@@ -363,13 +326,13 @@ def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
         spark_runtime.cancel()
 
     with monkeypatch.context() as patched, ThreadPoolExecutor(1) as threads:
-        patched.setattr(sinking, "attempt_name", lambda: str(Event().wait()))
+        patched.setattr(files, "attempt_name", lambda: str(Event().wait()))
         cancelling = threads.submit(cancel)
         with pytest.raises(CancelledError):
-            engine.compare(first, lambda _: None)
+            asked_engine.compare(first, lambda _: None)
         cancelling.result()
     with pytest.raises(CancelledError):
-        engine.compare(second, lambda _: None)
+        asked_engine.compare(second, lambda _: None)
     assert compare(bench, job, tables).counts("rows").rows_unmatched == 3
 
 
@@ -395,9 +358,10 @@ def test_a_proof_does_not_depend_on_partitions(bench: SparkBench, partitions: in
 
 
 def test_a_stage_reads_the_columns_that_it_needs_out_of_those_that_all_stages_need(
-    bench: SparkBench, asked: Asked
+    bench: SparkBench, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files hold four, the run reads three, and each stage its own two."""
+    monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
     tables = books(rows=40, differing=3)
     stages = (rows_by("k", a_measure("v")), aggregate_by("account", a_measure("v")))
     found = compare(bench, a_job(tables, *stages), tables)
@@ -430,8 +394,8 @@ def test_a_stage_tells_how_far_it_is_before_it_is_done(
     monkeypatch.setattr(DataFrame, "collect", collected)
     tables = books(rows=3000, differing=7)
     job = a_job(tables, STAGES[kind], execution=Execution(strategy=strategy))
-    engine, plan = bench.prepare(plan_of(job, tables), tables)
-    results = engine.compare(plan.stages[0], progress)
+    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
+    results = asked_engine.compare(plan.stages[0], progress)
     *early, last = seen
     assert results.strategy is not None
     assert results.strategy.chosen is strategy

@@ -127,14 +127,15 @@ def compare_files(session: SparkSession, work: FileWork) -> FileAnswer:
 def _step(work: FileWork) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"body": [json.dumps(_answered(work))]})
+            yield pa.RecordBatch.from_pydict(
+                {"body": [json.dumps(_answered(work, attempt_name()))]}
+            )
 
     return step
 
 
-def _answered(work: FileWork) -> dict[str, object]:
+def _answered(work: FileWork, attempt: str) -> dict[str, object]:
     """The answer, or what is wrong with a source, as JSON has it."""
-    attempt = attempt_name()
     directory = Path(work.resources.directory) / attempt
     directory.mkdir(parents=True)
     try:

@@ -21,10 +21,10 @@ from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_kernel.stored import read_differences
 from datarecs_runtime.environment import process_environment
 from datarecs_spark.session import SparkRuntime, SparkSettings
-from datarecs_testing.narrowing import AskedTwice
 from datarecs_testing.stack import SHORT_LIVED
 from datarecs_testing.stored_tables import stored_scan
 from datarecs_testing.tables import Table
+from datarecs_testing.ways import AskedTwice, partitions_engine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -92,7 +92,8 @@ class SparkBench:
         ready = plan.with_scans(scans)
         engine = self._engine(ready, run / "differences")
         if self.twice:
-            return AskedTwice(planned=engine, forced=self._engine(ready, run / "narrow")), ready
+            other = partitions_engine(self.runtime, ready, run / "partitions")
+            return AskedTwice(planned=engine, other=other), ready
         return engine, ready
 
     def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:

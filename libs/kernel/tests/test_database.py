@@ -1,0 +1,28 @@
+"""The kernel's database: what it may spill, and what it may not reach."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from datarecs_kernel.database import Resources, connected
+
+
+@pytest.mark.case("P65")
+def test_it_spills_no_more_than_the_job_allows(tmp_path: Path) -> None:
+    rows = "SELECT sha256(n::text) FROM generate_series(1000000) s(n) ORDER BY 1"
+    resources = Resources(directory=str(tmp_path), threads=1, memory_bytes=2**26, spill_bytes=2**30)
+    with connected(resources) as database:
+        assert database.sql(rows).to_arrow_table().num_rows == 1_000_001
+    with (
+        pytest.raises(OSError, match="No space left on device"),
+        connected(replace(resources, spill_bytes=2**20)) as database,
+    ):
+        database.sql(rows).to_arrow_table()
+
+
+def test_it_loads_no_extension(tmp_path: Path) -> None:
+    resources = Resources(directory=str(tmp_path), threads=1, memory_bytes=2**26, spill_bytes=2**20)
+    with connected(resources) as database, pytest.raises(duckdb.Error, match="httpfs"):
+        database.sql("FROM 'https://example.com/x.parquet'")

@@ -1,0 +1,68 @@
+"""The ways in which a stage is compared: over files, or over Spark's partitions; asked for both."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from datarecs_application.ports.comparing import Engine, Explanation, Progress
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.results.differences import COMPARE_KEY
+from datarecs_core.comparison.results.results import Difference, StageResults
+from datarecs_core.documents import to_document
+from datarecs_kernel.stored import read_differences
+from datarecs_spark.cancelling import Cancellation
+from datarecs_spark.engine import SparkEngine
+from datarecs_spark.session import SparkRuntime
+
+
+class PartitionsEngine(SparkEngine):
+    """Compares over Spark's partitions also what files alone could answer."""
+
+    def _compare(self, plan: StagePlan) -> StageResults:
+        return self._pass(plan)
+
+
+def partitions_engine(
+    runtime: SparkRuntime, plan: ComparisonPlan, directory: Path
+) -> PartitionsEngine:
+    """For one run; nobody cancels it."""
+    session = runtime.session()
+    return PartitionsEngine(
+        session,
+        plan=plan,
+        key=COMPARE_KEY,
+        directory=directory,
+        cancellation=Cancellation(session.sparkContext),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTwice:
+    """Port Engine: every stage is compared in both ways and must have the same results."""
+
+    planned: Engine
+    other: Engine
+
+    def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
+        results = self.planned.compare(plan, progress)
+        again = self.other.compare(plan, lambda _: None)
+        assert to_document(numbers(again)) == to_document(numbers(results))
+        assert _stored(again) == _stored(results)
+        return results
+
+    def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
+        return self.planned.differing(stage, most)
+
+    def explain(self, plan: StagePlan) -> Explanation:
+        return self.planned.explain(plan)
+
+
+def numbers(results: StageResults) -> StageResults:
+    """Without where differences lie and how the work went."""
+    plain = replace(results.differences, location=None)
+    return replace(results, differences=plain, metrics=(), strategy=None)
+
+
+def _stored(results: StageResults) -> Sequence[Difference]:
+    rows = read_differences(Path(results.differences.location or ""))
+    return sorted(rows, key=lambda row: row.break_id)

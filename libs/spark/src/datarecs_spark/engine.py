@@ -51,6 +51,7 @@ from datarecs_spark.files import (
     can_read_files,
     compare_files,
     file_layout,
+    must_check_texts,
 )
 from datarecs_spark.given_groups import compared_groups, read_groups
 from datarecs_spark.grouping import aggregated, null_key, united
@@ -203,12 +204,12 @@ class SparkEngine:
         if not (can_read_files(plan) and on_one_executor(self._session)):
             return self._pass(plan)
         try:
-            return self._of_files(plan)
+            return self._of_files(plan, check_texts=must_check_texts(plan))
         except UnreadableByKernelError:
             self._cancellation.check()
             return self._pass(plan)
 
-    def _of_files(self, plan: StagePlan, *, check_texts: bool = False) -> StageResults:
+    def _of_files(self, plan: StagePlan, *, check_texts: bool) -> StageResults:
         """One task reads the files and compares them.
 
         Raises:

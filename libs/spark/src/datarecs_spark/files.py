@@ -13,10 +13,12 @@ from shutil import rmtree
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from datarecs_core.comparison.expressions.condition import named_columns
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.comparison.results.results import BucketSum
 from datarecs_core.errors.run import RunDetail
+from datarecs_core.jobs.types import TypeKind
 from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.delivered import Delivered, delivered
 from datarecs_kernel.fingerprints import seal
@@ -74,6 +76,27 @@ def can_read_files(plan: StagePlan) -> bool:
     """Whether all that the stage needs is files, as far as the plan tells."""
     has_buckets = plan.scope is not None and plan.scope.buckets
     return not (plan.looks or plan.catalogue is not None or plan.has_groups or has_buckets)
+
+
+def must_check_texts(plan: StagePlan) -> bool:
+    """Whether a condition names a text of a source's own files.
+
+    A text that is no UTF-8 leaves the condition undecided, and its row in the stage; DuckDB would
+    pass it over wherever statistics of the file say that no text can meet the condition.
+    """
+    stage_wide = [plan.where, plan.scope.where if plan.scope is not None else None]
+    for scan in plan.scans:
+        if scan.extract is not None:
+            continue
+        texts = {each.name for each in scan.columns if each.type.kind is TypeKind.TEXT}
+        delivered_texts = {
+            each.name for each in scan.schema.columns if each.type.kind is TypeKind.TEXT
+        }
+        named = [(each, texts) for each in stage_wide]
+        named.append((scan.filter, delivered_texts))
+        if any(where is not None and known & set(named_columns(where)) for where, known in named):
+            return True
+    return False
 
 
 def file_layout(plan: StagePlan, resources: Resources, *, check_texts: bool) -> Layout:

@@ -59,7 +59,7 @@ def test_a_plan_shows_what_is_pushed_down_and_why_not(job: dict[str, str], capsy
     Path("job.yaml").write_text(JOB.format(strategy="pushdown", **job))
     assert run(["plan", "job.yaml", "--explain"]) == 0
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "strategy pushdown (pushdown was asked for)" in told
+    assert "strategy pushdown (`execution.strategy` is pushdown)" in told
     assert (
         'groups ledger: SELECT "account"::text COLLATE "C", sum("amount") FILTER'
         ' (WHERE ("account"::text COLLATE "C" <> \'x\'::text COLLATE "C")),'

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from datarecs_core.comparison.planning.plan import StagePlan, Warn
 from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.planning.strategies import with_rows_read_again
 from datarecs_core.comparison.results.results import Confirmed, Look, StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
@@ -83,7 +84,7 @@ def confirmed(
             break
         moved = scans != (stage.looks[-1] if stage.looks else stage.scans)
         if moved:
-            stage = replace(stage, looks=(*stage.looks, scans))
+            stage = with_rows_read_again(stage, scans)
             found = compare(stage)
         looks.append(Look(pins=tuple(scan.pin for scan in scans), counts=found.counts))
     if not looks:

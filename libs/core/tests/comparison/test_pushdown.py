@@ -321,7 +321,7 @@ def test_a_condition_of_every_stage_leaves_rows_where_they_are() -> None:
 def test_another_strategy_asks_for_rows(strategy: Strategy) -> None:
     (found,) = planned(groups_by("account"), strategy=strategy).stages
     assert (found.groups, found.by_keys) == ((), ())
-    assert told(found) == f"{strategy} was asked for"
+    assert told(found) == f"`execution.strategy` is {strategy}"
 
 
 def test_guesses_of_statistics_do_not_change_the_hash() -> None:

@@ -1,348 +1,188 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.planning.scan import FileList, PinnedFile
-from datarecs_core.comparison.planning.strategies import NARROW_FROM, NARROW_VALUES, strategy_of
+from datarecs_core.comparison.planning.strategies import (
+    FEWEST_ROWS,
+    strategy_of,
+    with_rows_read_again,
+)
 from datarecs_core.jobs.definition import (
     ALL_COLUMNS,
-    ColumnMapping,
+    Confirm,
+    Execution,
     Normalize,
     NullRules,
     NumberRules,
     Scope,
     Stage,
     StringRules,
-    TimestampRules,
 )
 from datarecs_core.jobs.types import INT
 from datarecs_core.jobs.vocabulary import (
     DuplicatePolicy,
-    EmptyText,
-    Float32Rule,
     Function,
     NanRule,
-    NullAs,
     NullKeys,
+    ProofMode,
     StageType,
     Strategy,
-    TimePrecision,
     Trim,
 )
 from datarecs_testing.comparisons import a_measure, aggregate_by, counting, digest_by, rows_by
 from datarecs_testing.tables import NOON, a_job, a_table, plan_of
 
 BY_VALUE = rows_by("k", a_measure("v"))
-SUM = a_measure("v", function=Function.SUM)
-STRING_RULE = Normalize(strings=StringRules(trim=Trim.BOTH))
-ROUND_RULE = Normalize(numbers=NumberRules(round=0))
-EXCLUDED = Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))
+WHOLE_ROWS = Stage(name="stage", type=StageType.ROW, dimensions=(), measures=ALL_COLUMNS)
+NARROW = Execution(strategy=Strategy.NARROW)
+NOT_BY_ROW = "only row stages that compare row by row are narrowed"
 
 
 def stage_of(
-    first: str,
-    second: str | None = None,
+    columns: str = "k int, v int",
+    other: str | None = None,
     *,
     stage: Stage = BY_VALUE,
     **fields: Any,  # noqa: ANN401 - any field of the job
 ) -> StagePlan:
-    """The last stage over two empty sources of these columns."""
-    tables = [a_table("one", first), a_table("two", second or first)]
+    """The last stage over two sources of these columns, which have no rows."""
+    tables = [a_table("one", columns), a_table("two", other or columns)]
     stages = fields.pop("stages", (stage,))
     return plan_of(a_job(tables, *stages, **fields), tables).stages[-1]
 
 
 def reason(plan: StagePlan) -> str | None:
-    """Why `narrow` is impossible although it is asked for."""
-    choice = strategy_of(plan, Strategy.NARROW)
-    if choice.chosen is Strategy.NARROW:
-        return None
-    (strategy, told), *_ = choice.rejected
-    assert (choice.chosen, choice.requested, strategy) == (
-        Strategy.FULL,
-        Strategy.NARROW,
-        Strategy.NARROW,
+    """Why the stage is not narrowed."""
+    assert (plan.strategy.chosen is Strategy.NARROW) == (
+        Strategy.NARROW not in dict(plan.strategy.rejected)
     )
-    return told
+    return dict(plan.strategy.rejected).get(Strategy.NARROW)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("k int, v int", "k int, v decimal(10,2)"),
-        ("k text, v text", None),
-        ("k date, v instant", None),
-        ("k bool, v binary", None),
-        ("k uuid, v local_timestamp", None),
-        ("k decimal(20,4), v float32", "k decimal(38,2), v float64"),
-    ],
-)
-def test_scalars_with_one_injective_form_are_narrowed(first: str, second: str | None) -> None:
-    assert reason(stage_of(first, second)) is None
-
-
-def test_whole_rows_are_narrowed() -> None:
-    whole = Stage(name="stage", type=StageType.ROW, dimensions=(), measures=ALL_COLUMNS)
-    assert reason(stage_of("k int, v int", stage=whole)) is None
-
-
-@pytest.mark.parametrize(
-    ("columns", "stage", "fields"),
-    [
-        ("k int, v int", counting(), {}),
-        ("k int, v int", counting(where="v > 1"), {}),
-        (
-            "k int, v decimal(10,2)",
-            aggregate_by("k", SUM),
-            {"sources": {"one": {"filter": "v > 1"}}},
-        ),
-        ("k text, v int", aggregate_by("k", SUM), {"normalize": STRING_RULE}),
-        ("k int, v decimal(10,2)", aggregate_by("k", SUM), {"normalize": ROUND_RULE}),
-        ("k int, v int", aggregate_by("", a_measure("v", function=Function.AVG)), {}),
-        ("k int, v text", aggregate_by("k", a_measure("v", function=Function.MAX)), {}),
-        (
-            "k int, v float64",
-            aggregate_by("k", a_measure("v", function=Function.COUNT, column="v")),
-            {},
-        ),
-        (
-            "k int, v int",
-            aggregate_by("k", SUM),
-            {"normalize": EXCLUDED, "duplicates": DuplicatePolicy.ERROR},
-        ),
-    ],
-)
-def test_groups_are_added_up_first_whatever_rules_say_of_keys_and_results(
-    columns: str, stage: Stage, fields: Mapping[str, Any]
-) -> None:
-    assert reason(stage_of(columns, stage=stage, **fields)) is None
-
-
-REFUSED: Mapping[str, tuple[StagePlan, str]] = {
-    "digests": (stage_of("k int, v int", stage=digest_by("k")), "only row, aggregate and counts"),
-    "repeated keys must be shown": (
-        stage_of("k int, v int", duplicates=DuplicatePolicy.ERROR),
-        "`duplicates: error`",
-    ),
-    "repeated keys collapse": (
-        stage_of(
-            "k int, v int",
-            stage=rows_by("k", a_measure("v", function=Function.SUM)),
-            duplicates=DuplicatePolicy.AGGREGATE,
-        ),
-        "`duplicates: aggregate`",
-    ),
-    "null keys must be shown": (
-        stage_of("k int, v int", normalize=Normalize(nulls=NullRules(keys=NullKeys.REJECT))),
-        "`nulls.keys: reject`",
-    ),
-    "null keys are left out": (
-        stage_of("k int, v int", normalize=Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))),
-        "`nulls.keys: exclude`",
-    ),
-    "a condition of more than 38 digits": (
-        stage_of("k int, v decimal(38,0)", stage=replace(BY_VALUE, where="v = 0.5")),
-        "`where`",
-    ),
-    "a filter of more than 38 digits": (
-        stage_of("k int, v decimal(38,0)", sources={"two": {"filter": "v = 0.5"}}),
-        "filter of two",
-    ),
-    "scope": (
-        stage_of(
-            "k int, v int",
-            stages=(
-                replace(BY_VALUE, name="first"),
-                replace(BY_VALUE, name="second", scope=Scope(from_stage="first")),
-            ),
-        ),
-        "scoped",
-    ),
-    "keys that meet after trim": (
-        stage_of("k text, v int", normalize=STRING_RULE),
-        "rules on the key column k",
-    ),
-    "casts lose ' 7 ' and 0x10": (
-        stage_of("k int, v int", "k int, v text", sources={"two": {"cast": {"v": INT}}}),
-        "v is mapped or cast",
-    ),
-    "json": (stage_of("k int, v json"), "v has the type json"),
-    "exact against float": (stage_of("k int, v int", "k int, v float64"), "float64 and int"),
-    "text against uuid": (stage_of("k text, v int", "k uuid, v int"), "k is mapped or cast"),
-    "no declared digits": (stage_of("k int, v decimal"), "without declared digits"),
-    "NULL, [] and [NULL] hash alike": (
-        stage_of("k int, v array<int>"),
-        "v has the type array",
-    ),
-    "1 month hashes like 30 days": (stage_of("k int, v interval"), "v has the type interval"),
-    "times of day": (stage_of("k int, v time"), "v has the type time"),
-    "nanoseconds": (stage_of("k int, v instant(9)", "k int, v instant"), "v has times finer"),
-    "a column that one source lacks": (
-        stage_of(
-            "k int, v int, w int",
-            "k int, v int",
-            stage=replace(rows_by("k"), measures=ALL_COLUMNS),
-        ),
-        "w is not comparable",
-    ),
-    "NaN that equals nothing": (
-        stage_of("k int, v float64", normalize=Normalize(numbers=NumberRules(nan=NanRule.UNEQUAL))),
-        "`nan: unequal` of v",
-    ),
-    "rounded values have other totals": (
-        stage_of("k text, v decimal(10,2)", normalize=Normalize(numbers=NumberRules(round=0))),
-        "change its totals",
-    ),
-    "groups of floats": (
-        stage_of("k float64, v int", stage=aggregate_by("k", SUM)),
-        "k is a float",
-    ),
-    "groups of a cast": (
-        stage_of(
-            "k int, v int",
-            "k text, v int",
-            stage=aggregate_by("k", SUM),
-            sources={"two": {"cast": {"k": INT}}},
-        ),
-        "k is mapped or cast",
-    ),
-    "sums of floats": (
-        stage_of("k int, v float64", stage=aggregate_by("k", SUM)),
-        "v is sum of float64",
-    ),
-    "sums beyond 38 digits": (
-        stage_of("k int, v decimal(38,0)", "k int, v decimal(38,2)", stage=aggregate_by("k", SUM)),
-        "v is sum of decimal(38,0)",
-    ),
-    "distinct values": (
-        stage_of(
-            "k int, v int",
-            stage=aggregate_by("k", a_measure("v", function=Function.COUNT_DISTINCT)),
-        ),
-        "v is count_distinct of int",
-    ),
-    "least of a uuid": (
-        stage_of("k int, v uuid", stage=aggregate_by("k", a_measure("v", function=Function.MIN))),
-        "v is min of uuid",
-    ),
-    "values that become NULL before they are counted": (
-        stage_of(
-            "k int, v text",
-            stage=aggregate_by("k", a_measure("v", function=Function.COUNT, column="v")),
-            normalize=Normalize(strings=StringRules(empty=EmptyText.NULL)),
-        ),
-        "rules on the values of v",
-    ),
-    "groups of a scope": (
-        stage_of(
-            "k int, v int",
-            stages=(
-                replace(BY_VALUE, name="first"),
-                aggregate_by("k", SUM, scope=Scope(from_stage="first")),
-            ),
-        ),
-        "scoped",
-    ),
-    "float32 shortest rounds one side": (
-        stage_of(
-            "k int, v float64",
-            "k int, v float32",
-            normalize=Normalize(numbers=NumberRules(float32=Float32Rule.SHORTEST)),
-        ),
-        "meet different types",
-    ),
-}
-
-
-@pytest.mark.parametrize("why", REFUSED)
-def test_what_narrowing_could_get_wrong_runs_full_and_says_why(why: str) -> None:
-    plan, told = REFUSED[why]
-    assert told in (reason(plan) or "narrowed")
-
-
-@pytest.mark.parametrize(
-    ("columns", "normalize"),
-    [
-        ("k int, v text", STRING_RULE),
-        ("k int, v text", Normalize(strings=StringRules(null=NullAs.EMPTY))),
-        ("k int, v instant", Normalize(timestamps=TimestampRules(precision=TimePrecision.SECONDS))),
-        ("k text, v float64", Normalize(numbers=NumberRules(round=2))),
-    ],
-)
-def test_a_rule_on_a_measure_of_one_type_stays_out_of_the_hash(
-    columns: str, normalize: Normalize
-) -> None:
-    assert reason(stage_of(columns, normalize=normalize)) is None
-
-
-def test_what_a_source_of_files_computes_is_a_column_like_others() -> None:
-    computed = {"columns": {"v": ColumnMapping(expr="v + 1")}, "filter": "ABS(v) > 1"}
-    stage = replace(BY_VALUE, where="v + k > 0")
-    assert reason(stage_of("k int, v int", stage=stage, sources={"two": computed})) is None
-
-
-def with_rows(plan: StagePlan, *rows: int) -> StagePlan:
+def with_rows(plan: StagePlan, rows: Sequence[int | None], *, pinned: bool) -> StagePlan:
+    """Each source with as many rows: in a pinned file, or by its statistics alone."""
     scans = tuple(
         replace(
             scan,
-            pin=FileList(
-                root="",
-                files=(PinnedFile(path="part.parquet", size_bytes=1, rows=count),),
-                taken_at=NOON,
-            ),
+            pin=FileList(root="", files=files_of(count) if pinned else (), taken_at=NOON),
+            schema=replace(scan.schema, estimated_rows=None if pinned else count),
         )
         for scan, count in zip(plan.scans, rows, strict=True)
     )
     return replace(plan, scans=scans)
 
 
+def files_of(rows: int | None) -> tuple[PinnedFile, ...]:
+    return (PinnedFile(path="part.parquet", size_bytes=1, rows=rows),)
+
+
+@pytest.mark.parametrize(
+    ("columns", "other", "fields"),
+    [
+        ("k int, v int", "k int, v decimal(10,2)", {}),
+        ("k float32, v json", "k float64, v json", {}),
+        ("k int, v instant(9)", "k int, v instant", {}),
+        ("k array<int>, v interval", None, {}),
+        ("k int, v int", "k int, v text", {"sources": {"two": {"cast": {"v": INT}}}}),
+        ("k int, v decimal(38,0)", None, {"stage": replace(BY_VALUE, where="v = 0.5")}),
+        ("k int, v decimal(38,0)", None, {"sources": {"two": {"filter": "v = 0.5"}}}),
+        ("k text, v int", None, {"normalize": Normalize(strings=StringRules(trim=Trim.BOTH))}),
+        ("k int, v float64", None, {"normalize": Normalize(numbers=NumberRules(round=0))}),
+        (
+            "k int, v float64",
+            None,
+            {"normalize": Normalize(numbers=NumberRules(nan=NanRule.UNEQUAL))},
+        ),
+        ("k int, v int", None, {"normalize": Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))}),
+        ("k int, v int", None, {"normalize": Normalize(nulls=NullRules(keys=NullKeys.REJECT))}),
+        ("k int, v int", None, {"duplicates": DuplicatePolicy.ERROR}),
+        ("k int, v int", None, {"execution": replace(NARROW, proof=ProofMode.ROWS)}),
+        ("k int, v int", None, {"stage": WHOLE_ROWS}),
+        ("k int, v int", None, {"stage": replace(BY_VALUE, confirm=Confirm(after=timedelta()))}),
+        (
+            "k int, v int",
+            None,
+            {
+                "stages": (
+                    replace(BY_VALUE, name="first"),
+                    rows_by("k", scope=Scope(from_stage="first")),
+                )
+            },
+        ),
+    ],
+)
+def test_no_type_rule_policy_or_condition_keeps_rows_from_being_narrowed(
+    columns: str, other: str | None, fields: Mapping[str, Any]
+) -> None:
+    plan = stage_of(columns, other, **{"execution": NARROW, **fields})
+    assert reason(plan) is None
+
+
+@pytest.mark.parametrize(
+    ("stage", "fields"),
+    [
+        (counting(), {}),
+        (aggregate_by("k", a_measure("v", function=Function.SUM)), {}),
+        (digest_by("k"), {}),
+        (Stage(name="stage", type=StageType.SCHEMA), {}),
+        (
+            rows_by("k", a_measure("v", function=Function.SUM)),
+            {"duplicates": DuplicatePolicy.AGGREGATE},
+        ),
+    ],
+)
+def test_stages_that_do_not_pair_rows_are_compared_in_full(
+    stage: Stage, fields: Mapping[str, Any]
+) -> None:
+    plan = stage_of(stage=stage, execution=NARROW, **fields)
+    assert (plan.strategy.chosen, plan.strategy.requested) == (Strategy.FULL, Strategy.NARROW)
+    assert reason(plan) == NOT_BY_ROW
+
+
+def test_a_column_that_makes_every_group_differ_leaves_nothing_to_narrow() -> None:
+    stage = replace(rows_by("k"), measures=ALL_COLUMNS)
+    plan = stage_of("k int, v int, w int", "k int, v int", stage=stage, execution=NARROW)
+    assert reason(plan) == "w is not comparable, so every group differs"
+
+
+@pytest.mark.parametrize("requested", [Strategy.FULL, Strategy.FINGERPRINT, Strategy.PUSHDOWN])
+def test_another_requested_strategy_is_the_reason(requested: Strategy) -> None:
+    plan = stage_of(execution=Execution(strategy=requested))
+    assert (plan.strategy.chosen, plan.strategy.requested) == (Strategy.FULL, requested)
+    assert reason(plan) == f"`execution.strategy` is {requested}"
+
+
+@pytest.mark.parametrize("pinned", [True, False])
 @pytest.mark.parametrize(
     ("rows", "chosen"),
     [
-        ((NARROW_FROM // 2, NARROW_FROM // 2), Strategy.NARROW),
-        ((NARROW_FROM // 2, NARROW_FROM // 2 - 1), Strategy.FULL),
+        ((FEWEST_ROWS // 2, FEWEST_ROWS // 2), Strategy.NARROW),
+        ((FEWEST_ROWS // 2, FEWEST_ROWS // 2 - 1), Strategy.FULL),
+        ((1, None), Strategy.NARROW),
+        ((0, 0), Strategy.FULL),
     ],
 )
-def test_auto_narrows_from_so_many_rows_of_all_sources_on(
-    rows: tuple[int, int], chosen: Strategy
+def test_auto_narrows_unless_all_sources_together_are_known_to_be_small(
+    rows: tuple[int | None, int | None], chosen: Strategy, *, pinned: bool
 ) -> None:
-    plan = with_rows(stage_of("k int, v int"), *rows)
-    assert strategy_of(plan, Strategy.AUTO).chosen is chosen
-
-
-@pytest.mark.parametrize(("fewer", "chosen"), [(0, Strategy.NARROW), (1, Strategy.FULL)])
-def test_auto_narrows_few_rows_of_many_columns(fewer: int, chosen: Strategy) -> None:
-    measures = tuple(a_measure(f"v{at}") for at in range(99))
-    stage = rows_by("k", *measures)
-    plan = stage_of(", ".join(["k int", *(f"v{at} int" for at in range(99))]), stage=stage)
-    half = NARROW_VALUES // 100 // 2
-    assert strategy_of(with_rows(plan, half, half - fewer), Strategy.AUTO).chosen is chosen
-
-
-def test_estimates_stand_for_sources_that_are_not_counted() -> None:
-    plan = stage_of("k int, v int")
-    scans = tuple(
-        replace(
-            scan,
-            pin=FileList(root="", files=(), taken_at=NOON),
-            schema=replace(scan.schema, estimated_rows=NARROW_FROM),
-        )
-        for scan in plan.scans
+    choice = strategy_of(with_rows(stage_of(), rows, pinned=pinned), Strategy.AUTO)
+    assert choice.chosen is chosen
+    assert dict(choice.rejected).get(Strategy.NARROW) == (
+        "fewer than 100,000 rows are expected" if chosen is Strategy.FULL else None
     )
-    assert strategy_of(replace(plan, scans=scans), Strategy.AUTO).chosen is Strategy.NARROW
 
 
-def test_other_strategies_become_full_with_a_reason_for_each() -> None:
-    choice = strategy_of(stage_of("k int, v int"), Strategy.FULL)
-    assert choice.chosen is Strategy.FULL
-    assert dict(choice.rejected)[Strategy.NARROW] == "full was asked for"
-    assert Strategy.FINGERPRINT in dict(choice.rejected)
-
-
-def test_comparisons_of_one_type_may_be_narrowed() -> None:
-    stage = replace(BY_VALUE, where="v > 1 AND k IS NOT NULL")
-    assert reason(stage_of("k int, v int", stage=stage)) is None
-    assert reason(stage_of("k int, v int", sources={"two": {"filter": "v IN (1, 2)"}})) is None
+def test_rows_that_were_read_again_are_compared_in_full() -> None:
+    plan = stage_of(stage=replace(BY_VALUE, confirm=Confirm(after=timedelta())), execution=NARROW)
+    again = with_rows_read_again(with_rows_read_again(plan, plan.scans), plan.scans)
+    assert again.looks == (plan.scans, plan.scans)
+    assert reason(again) == "after rows were read again, all rows are compared at once"
+    others = {name: why for name, why in again.strategy.rejected if name is not Strategy.NARROW}
+    assert others == dict(plan.strategy.rejected)
+    full = stage_of()
+    assert with_rows_read_again(full, full.scans).strategy == full.strategy

@@ -15,6 +15,7 @@ from math import log1p
 import numpy as np
 import pyarrow as pa
 
+from datarecs_core.comparison.planning.strategies import FEWEST_ROWS
 from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_core.values import EXACT
 from datarecs_kernel.database import Connection
@@ -37,8 +38,7 @@ class Saving:
 
     tallies: Sequence[SourceTally]
     """Of all rows of each source; no hash took part in them."""
-    fewest_rows: int = 100_000
-    """Of all sources together; below it a first reading takes longer than it saves."""
+    fewest_rows: int = FEWEST_ROWS
     most_open: float = 0.5
     """Share of the rows above which a second reading of them costs more than it saves."""
     most_hashes: int = MOST_HASHES

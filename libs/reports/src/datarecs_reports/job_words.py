@@ -81,7 +81,7 @@ def _stage(job: ReconciliationJob, stage: Stage) -> Iterator[tuple[str, str]]:
         empty=job.empty.value,
     ):
         yield "policy", line
-    yield "strategy", f"{job.execution.strategy} is asked for; the sources decide what is possible"
+    yield "strategy", f"{job.execution.strategy}; the sources decide what is possible"
     yield "then", NEXT[stage.on_unmatched]
 
 

@@ -220,7 +220,10 @@ def _effort(effort: Effort) -> str:
 
 def _strategy(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """How it is compared, why not otherwise, and what databases are asked for instead of rows."""
-    yield "strategy", f"{stage.strategy.chosen} ({stage.strategy.requested} was asked for)"
+    yield (
+        "strategy",
+        f"{stage.strategy.chosen} (`execution.strategy` is {stage.strategy.requested})",
+    )
     for strategy, reason in stage.strategy.rejected:
         yield "not", f"{strategy}: {reason}"
     for source, statement in asked:

@@ -25,9 +25,9 @@ _MOST_GROUPS = 10
 _EXACT = frozenset({TypeKind.INT, TypeKind.DECIMAL})
 _TEMPORAL = frozenset({TypeKind.DATE, TypeKind.INSTANT, TypeKind.LOCAL_TIMESTAMP})
 _DIMENSIONS = _EXACT | _TEMPORAL | {TypeKind.TEXT, TypeKind.UUID, TypeKind.BOOL}
-ORDERED = _EXACT | _TEMPORAL | {TypeKind.TEXT}
+_ORDERED = _EXACT | _TEMPORAL | {TypeKind.TEXT}
 """Whose least and greatest values are the same by bytes, in SQL and in canonical order."""
-GROUPED = frozenset({StageType.AGGREGATE, StageType.COUNTS})
+_GROUPED = frozenset({StageType.AGGREGATE, StageType.COUNTS})
 _INT = 20
 """Digits of the widest integer."""
 _RESERVED = "$"
@@ -57,7 +57,7 @@ def pushing_of(stages: Sequence[StagePlan], requested: Strategy) -> tuple[Pushin
         requested: by the job; all but `auto` and `pushdown` push nothing.
     """
     if requested not in {Strategy.AUTO, Strategy.PUSHDOWN}:
-        return tuple(Pushing(reason=f"{requested} was asked for") for _ in stages)
+        return tuple(Pushing(reason=f"`execution.strategy` is {requested}") for _ in stages)
     asked = [[_asked(stage, scan) for scan in stage.scans] for stage in stages]
     keyed = [_by_keys(stage) for stage in stages]
     if requested is Strategy.AUTO:
@@ -136,7 +136,7 @@ def _partials(measure: MeasurePlan, index: int) -> Iterator[Partial]:
 def _obstacles(stage: StagePlan, scan: Scan) -> Iterator[str]:
     if scan.kind not in PUSHED_KINDS:
         yield f"{scan.kind} sources do not group"
-    if stage.type not in GROUPED:
+    if stage.type not in _GROUPED:
         yield "only aggregate and counts stages are grouped by a database"
     if stage.scope is not None:
         yield "a scoped stage reads few rows anyway"
@@ -163,28 +163,28 @@ def _measure_obstacles(measure: MeasurePlan, scan: Scan) -> Iterator[str]:
     plan = measure.inputs[scan.index]
     if plan is None:
         return
-    if changes_inputs(measure):
+    if _changes_inputs(measure):
         yield f"rules on the values of {measure.name}"
     yield from _input_obstacles(plan, scan, measure.name)
     match measure.function:
         case Function.COUNT:
             fits = plan.type.kind in _DIMENSIONS
         case Function.SUM | Function.AVG:
-            fits = adds_up([each.type for each in measure.inputs if each is not None])
+            fits = _adds_up([each.type for each in measure.inputs if each is not None])
         case Function.MIN | Function.MAX:
-            fits = plan.type.kind in ORDERED
+            fits = plan.type.kind in _ORDERED
         case _:
             fits = False
     if not fits:
         yield f"{measure.name} is {measure.function} of {plan.type}"
 
 
-def changes_inputs(measure: MeasurePlan) -> bool:
+def _changes_inputs(measure: MeasurePlan) -> bool:
     """Rules change values before a function sees them; `null` and `round` change its result."""
     return replace(measure.rules, null=NullAs.KEEP, round=None) != STRICT
 
 
-def adds_up(kinds: Sequence[CanonicalType]) -> bool:
+def _adds_up(kinds: Sequence[CanonicalType]) -> bool:
     """All sources have exact numbers that meet in one decimal, so that no value is lost in it."""
     if any(each.kind not in _EXACT for each in kinds):
         return False

@@ -237,7 +237,7 @@ def test_a_cluster_proves_what_one_machine_proves_even_when_it_loses_a_node(
     assert all(rows for each in expected for rows in each.differences.values())
     assert [each.digests for each in found] == [each.digests for each in expected]
     chosen = [[each["chosen"] for each in left.strategies] for left in (*expected, *found)]
-    assert chosen == [["narrow", "narrow"], ["full", "full"]] * 2
+    assert chosen == [["narrow", "full"], ["full", "full"]] * 2
 
 
 def _on_this_machine(place: Place, runtime: SparkRuntime, spec: Mapping[str, Any]) -> Left:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from datarecs_core.comparison.planning.plan import StrategyChoice
+from datarecs_core.comparison.planning.strategies import FEWEST_ROWS
 from datarecs_core.comparison.values.unreadable import MeasureFaults
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_core.values import EXACT
@@ -76,8 +78,7 @@ def compare_stage(
         tallies.append(tally(connection, layout, index, relation))
         attempt.on_rows(tallies[-1].passed)
     if layout.pairs_rows:
-        is_narrow = layout.stage.strategy.chosen is Strategy.NARROW
-        saving = Saving(tallies=tallies) if is_narrow else None
+        saving = saving_of(layout.stage.strategy, tallies)
         counted = compare_rows(connection, plan, relations, attempt.name, saving)
     else:
         counted = compare_groups(connection, plan, relations, attempt.name)
@@ -85,6 +86,14 @@ def compare_stage(
     if attempt.is_whole:
         counted = settle(plan, counted, connection)
     return StageAnswer(counted=counted, tallies=tuple(tallies))
+
+
+def saving_of(strategy: StrategyChoice, tallies: Sequence[SourceTally]) -> Saving | None:
+    """None where every row is compared at once; a job that forces `narrow` narrows any size."""
+    if strategy.chosen is not Strategy.NARROW:
+        return None
+    is_forced = strategy.requested is Strategy.NARROW
+    return Saving(tallies=tallies, fewest_rows=0 if is_forced else FEWEST_ROWS)
 
 
 def read_answer(written: str) -> StageAnswer:

@@ -83,7 +83,7 @@ _SCHEMA_MODES = {
 }
 _STRATEGIES = {
     "full": "in full, every row in one pass",
-    "narrow": "by a native pass over every row, then exactly where it may differ",
+    "narrow": "after a first reading of every row, exactly where rows may differ",
     "pushdown": "from groups that the databases made",
     "fingerprint": "where stored fingerprints differ",
 }

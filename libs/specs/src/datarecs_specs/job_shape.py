@@ -277,7 +277,11 @@ EXECUTION = Record(
     fields=(
         Field(name="engine", shape=Word(words=EngineName), doc="what runs the plan"),
         Field(name="proof", shape=Word(words=ProofMode), doc="what run.json seals"),
-        Field(name="strategy", shape=Word(words=Strategy), doc="how groups are found"),
+        Field(
+            name="strategy",
+            shape=Word(words=Strategy),
+            doc="which rows are compared: `full` all at once, `narrow` those that may differ",
+        ),
         Field(name="extract", shape=Word(words=ExtractMode), doc="whether sources are copied"),
         Field(
             name="memory",

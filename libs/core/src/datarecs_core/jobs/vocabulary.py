@@ -203,11 +203,18 @@ class ProofMode(StrEnum):
 
 
 class Strategy(StrEnum):
+    """How the work of a stage is saved; no number depends on it."""
+
     AUTO = "auto"
+    """Per stage the quickest of the others that is possible, by its kind and expected rows."""
     FULL = "full"
+    """Sources give all rows, and every row is compared at once."""
     NARROW = "narrow"
+    """Row stages read every row once before, so that equal ones are not joined."""
     FINGERPRINT = "fingerprint"
+    """Nothing is stored to compare with yet, so stages are compared in full."""
     PUSHDOWN = "pushdown"
+    """Databases give groups instead of rows, where these are exact."""
 
 
 class ExtractMode(StrEnum):

@@ -320,11 +320,9 @@ def scalars() -> pa.Table:
     )
 
 
-@pytest.mark.parametrize(
-    ("apart", "chosen"), [(False, Strategy.NARROW), (True, Strategy.FULL)], ids=["plain", "apart"]
-)
+@pytest.mark.parametrize("apart", [False, True], ids=["plain", "apart"])
 def test_files_of_polars_hold_the_rows_that_others_write(
-    ask: Ask, tmp_path: Path, *, apart: bool, chosen: Strategy
+    ask: Ask, tmp_path: Path, *, apart: bool
 ) -> None:
     """Their texts and bytes are large ones; some types are Spark's alone to read."""
     table = scalars()
@@ -343,7 +341,7 @@ def test_files_of_polars_hold_the_rows_that_others_write(
     results = ask((table, table), spec, Strategy.NARROW).outcome.stages[0].results
     assert results is not None
     assert results.strategy is not None
-    assert results.strategy.chosen is chosen
+    assert results.strategy.chosen is Strategy.NARROW
 
 
 def test_inferred_nanoseconds_of_text_are_those_of_parquet(ask: Ask, tmp_path: Path) -> None:

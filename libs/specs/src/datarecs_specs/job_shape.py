@@ -280,7 +280,9 @@ EXECUTION = Record(
         Field(
             name="strategy",
             shape=Word(words=Strategy),
-            doc="which rows are compared: `full` all at once, `narrow` those that may differ",
+            doc="`full` compares all rows at once; `narrow` reads row stages once before, to leave"
+            " out equal rows; `pushdown` lets databases group; `auto` takes the quickest by size;"
+            " `fingerprint` is `full` in this release",
         ),
         Field(name="extract", shape=Word(words=ExtractMode), doc="whether sources are copied"),
         Field(

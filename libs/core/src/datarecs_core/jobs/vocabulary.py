@@ -208,7 +208,7 @@ class Strategy(StrEnum):
     AUTO = "auto"
     """Per stage the quickest of the others that is possible, by its kind and expected rows."""
     FULL = "full"
-    """Sources give all rows, and every row is compared at once."""
+    """All rows are read and compared at once."""
     NARROW = "narrow"
     """Row stages read every row once before, so that equal ones are not joined."""
     FINGERPRINT = "fingerprint"

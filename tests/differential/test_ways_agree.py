@@ -3,6 +3,7 @@
 Shapes come from a fixed stream, so every run asks the same questions.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import shake_256
@@ -35,13 +36,17 @@ def bench(spark_runtime: SparkRuntime, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.case("P60")
+@pytest.mark.parametrize("strategy", [Strategy.FULL, Strategy.NARROW])
 @pytest.mark.parametrize("seed", range(SHAPES))
-def test_both_ways_and_the_oracle_agree_on_every_number(bench: SparkBench, seed: int) -> None:
+def test_both_ways_and_the_oracle_agree_on_every_number(
+    bench: SparkBench, seed: int, strategy: Strategy
+) -> None:
     choices = Choices(shake_256(f"ways {seed}".encode()).digest(_STREAM_BYTES))
     shape = shape_from(choices, strict=seed % 2 == 0)
     case = tagged(shape, [tables_from(choices, shape) for _ in range(SETS)])
     expected = compare(MemoryBench(), case.job, case.tables)
-    found = compare(bench, case.job, case.tables)
+    execution = replace(case.job.execution, strategy=strategy)
+    found = compare(bench, replace(case.job, execution=execution), case.tables)
     assert found.stored == expected.stored
     assert numbers(found.results("stage")) == numbers(expected.results("stage"))
     assert found.warnings == expected.warnings

@@ -78,7 +78,7 @@ class SparkBench:
     folder: Path
     runs: Iterator[int] = field(default_factory=count)
     twice: bool = False
-    """Stages that may be narrowed are compared both ways."""
+    """Every stage is compared over files and over partitions."""
 
     def prepare(
         self, plan: ComparisonPlan, tables: Sequence[Table]

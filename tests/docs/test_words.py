@@ -18,6 +18,7 @@ import datarecs_core
 from datarecs_cli.commands.errors import catalogue
 from datarecs_core.comparison.expressions.functions import ENTRIES, FUNCTIONS
 from datarecs_core.comparison.results.results import Verdict
+from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
 from datarecs_core.errors.base import ErrorCode, RunErrorCode
 from datarecs_core.jobs.vocabulary import StageType, ToleranceType
 from datarecs_core.notifications.mail import MailState
@@ -56,15 +57,15 @@ EVENT_WORD = re.compile(
 FILE_NAMES = {"run.json", "run.date"}
 """Names with a dot that are no event: a file, a parameter of job files."""
 CAPITALS = """
-ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY HKDF HTTP JSON OPTIONS PATH PLAIN POST README REST SASL
-SCRAM STARTTLS WHERE YAML
+ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY HKDF HMAC HTTP HUGEINT JSON OPTIONS PATH PLAIN POST
+README REST SASL SCRAM STARTTLS WHERE YAML
 """
 """What else stands in capitals on pages: abbreviations, HTTP methods, words of SQL."""
 
 
 @cache
 def known_words() -> frozenset[str]:
-    """Every member of every enum of core, by name and by value, and every error code."""
+    """Members of all enums of core, by name and by value, error codes, and the one warning."""
     modules = [
         import_module(found.name)
         for found in walk_packages(datarecs_core.__path__, "datarecs_core.")
@@ -77,7 +78,7 @@ def known_words() -> frozenset[str]:
     }
     words = {member.name for one in enums for member in one}
     values = {str(m.value) for one in enums if not issubclass(one, ErrorCode) for m in one}
-    return frozenset(words | values)
+    return frozenset(words | values | {BREAKS_TRUNCATED})
 
 
 @cache

@@ -65,7 +65,7 @@ README REST SASL SCRAM STARTTLS WHERE YAML
 
 @cache
 def known_words() -> frozenset[str]:
-    """Members of all enums of core, by name and by value, error codes, and the one warning."""
+    """Members of all enums of core, by name and by value, error codes, and a warning of runs."""
     modules = [
         import_module(found.name)
         for found in walk_packages(datarecs_core.__path__, "datarecs_core.")

@@ -13,7 +13,7 @@ import pytest
 from datarecs_core.comparison.values.canonical import NULL, Tag
 from datarecs_core.comparison.values.translating import canonical as canonical_value
 from datarecs_kernel.decoding import native, represented
-from datarecs_kernel.forms import Form, FormKind, form_of
+from datarecs_kernel.forms import ENCODED, Form, FormKind, form_of
 from datarecs_spark import canonical
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.conformance.canonical import (
@@ -47,7 +47,9 @@ class SparkSql:
 
     def covers(self, vector: Vector) -> bool:
         found = form(vector)
-        if found is None or found.kind in IN_PYTHON or vector.encoding[0] == Tag.INVALID:
+        if found is None or vector.encoding[0] == Tag.INVALID:
+            return False
+        if found.kind in IN_PYTHON | ENCODED:
             return False
         moment = vector.plain
         return moment is None or not (found.is_moment and isinstance(moment, Decimal))

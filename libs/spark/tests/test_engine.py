@@ -281,16 +281,29 @@ def test_a_column_that_some_files_lack_is_null_where_that_is_declared(
 def test_a_stage_that_takes_more_disk_than_the_job_allows_ends_and_the_next_one_works(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With so little memory the join of wide rows has to spill."""
-    rows = [(k, f"{k:02000}") for k in range(40_000)]
+    """A shuffle of ten thousand rows takes some hundred kB."""
+    monkeypatch.setattr(SparkEngine, "_compare", SparkEngine._pass)  # noqa: SLF001 - no shuffle else
+    tables = books(rows=5000, differing=3)
+    for spill, fits in ((1, False), (2**26, True)):
+        job = a_job(tables, STAGES["row"], execution=Execution(spill=spill))
+        if fits:
+            assert compare(bench, job, tables).counts().rows_unmatched == 3
+        else:
+            with pytest.raises(ComparisonFailedError, match=r"execution\.spill") as caught:
+                compare(bench, job, tables)
+            assert caught.value.code.name == "SPILL_EXHAUSTED"
+
+
+@pytest.mark.case("P65")
+def test_memory_that_holds_no_row_group_is_named_in_the_error(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "kernel_memory", lambda _: 2**24)
+    rows = [(k, f"{k:01000}") for k in range(40_000)]
     tables = [a_table(name, "k int, v text", *rows) for name in ("one", "two")]
-    stage = rows_by("k", a_measure("v"))
-    job = a_job(tables, stage, execution=Execution(spill=2**20))
-    with monkeypatch.context() as patched, pytest.raises(ComparisonFailedError) as caught:
-        patched.setattr(engine, "kernel_memory", lambda _: 2**26)
-        compare(bench, job, tables)
-    assert caught.value.code.name == "SPILL_EXHAUSTED"
-    assert compare(bench, a_job(tables, stage), tables).counts().rows_unmatched == 0
+    with pytest.raises(ComparisonFailedError, match="ran out of memory") as caught:
+        compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
+    assert caught.value.code.name == "OUT_OF_MEMORY"
 
 
 @pytest.mark.parametrize("way", [files, partitions])

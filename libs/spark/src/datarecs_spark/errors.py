@@ -75,6 +75,8 @@ class _Cause:
     message: str
 
 
+FULL_MEMORY = "Out of Memory Error"
+"""The kernel's database."""
 FULL_DISK = "No space left on device"
 UNKNOWN_SOURCE = "?"
 """Named where a file lies below the directory of no source."""
@@ -116,7 +118,7 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     told = " ".join(cause.message for cause in causes)
     if any(cause.condition.startswith(_OVERFLOWS) for cause in causes):
         return RunDetail.OVERFLOW, "a number has more than 38 digits; cast the column to fewer"
-    if any(cause.java_class in _MEMORY for cause in causes):
+    if any(cause.java_class in _MEMORY for cause in causes) or FULL_MEMORY in told:
         return RunDetail.OUT_OF_MEMORY, "Spark ran out of memory"
     if FULL_DISK in told:
         return RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"

@@ -213,7 +213,7 @@ class CanonicalConformance:
                 if found != (vector.text, vector.encoding):
                     wrong[vector.name] = (found.text, found.encoding.hex(" "))
         assert covered
-        assert wrong == {}
+        assert not wrong, wrong
 
     @pytest.mark.case("P22")
     @pytest.mark.case("P24")

@@ -19,7 +19,7 @@ from datarecs_core.comparison.planning.plan import ComparisonPlan, ScopePlan, St
 from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.jobs.vocabulary import NullKeys, Strategy
+from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_kernel.database import Resources
 from datarecs_kernel.layout import (
     Field,
@@ -156,7 +156,8 @@ class SparkEngine:
     def explain(self, plan: StagePlan) -> Explanation:
         """How the stage would be compared; reads footers of files, no row."""
         check_covered(plan)
-        return explained(layout_of(plan, self._looks(plan)[0]), self._partitions)
+        layout = layout_of(plan, self._looks(plan)[0])
+        return explained(layout, None if self._reads_files(plan) else self._partitions)
 
     def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
         """Keys of the groups that differed in a stage, as canonical text, at most so many.
@@ -199,15 +200,16 @@ class SparkEngine:
 
     def _compare(self, plan: StagePlan) -> StageResults:
         """By the kernel over files where it can read them, else over Spark's partitions."""
-        if plan.looks:
-            plan = _without_narrowing(plan, "rows that were read again are few")
-        if not (can_read_files(plan) and on_one_executor(self._session)):
+        if not self._reads_files(plan):
             return self._pass(plan)
         try:
             return self._of_files(plan, check_texts=must_check_texts(plan))
         except UnreadableByKernelError:
             self._cancellation.check()
             return self._pass(plan)
+
+    def _reads_files(self, plan: StagePlan) -> bool:
+        return can_read_files(plan) and on_one_executor(self._session)
 
     def _of_files(self, plan: StagePlan, *, check_texts: bool) -> StageResults:
         """One task reads the files and compares them.
@@ -322,7 +324,7 @@ class SparkEngine:
             directory=str(fresh(self._directory / _SPILLED)),
             threads=1,
             memory_bytes=kernel_memory(self._session) // at_a_time,
-            spill_bytes=plan.effort.spill,
+            spill_bytes=max(plan.effort.spill // at_a_time, 1),
         )
 
     def _sealed(
@@ -435,15 +437,6 @@ def _expected_rows(stage: StagePlan) -> int:
         place = scan.extract or scan.pin
         found += sum(file.rows or 0 for file in getattr(place, "files", ()))
     return found
-
-
-def _without_narrowing(plan: StagePlan, reason: str) -> StagePlan:
-    """The stage as `full`, with the reason, where it was to be narrowed."""
-    if plan.strategy.chosen is Strategy.FULL:
-        return plan
-    rejected = ((plan.strategy.chosen, reason), *plan.strategy.rejected)
-    choice = replace(plan.strategy, chosen=Strategy.FULL, rejected=rejected)
-    return replace(plan, strategy=choice)
 
 
 def _beside_groups(layout: Layout, sources: Sequence[Delivered]) -> DataFrame:

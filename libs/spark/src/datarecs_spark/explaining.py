@@ -4,11 +4,14 @@ from datarecs_application.ports.comparing import Explanation
 from datarecs_kernel.layout import Layout
 
 
-def explained(layout: Layout, partitions: int) -> Explanation:
-    """One line per decision."""
+def explained(layout: Layout, partitions: int | None) -> Explanation:
+    """One line per decision; without partitions one task reads the files itself."""
+    way = "one task reads the files"
+    if partitions is not None:
+        way = f"Spark reads, {partitions} tasks compare"
     stage = layout.stage
     lines = [
-        f"{stage.name}: strategy {stage.strategy.chosen}, one pass in {partitions} partitions",
+        f"{stage.name}: strategy {stage.strategy.chosen}, {way}",
         *(f"read {scan.source}: {scan.kind}, {len(scan.columns)} columns" for scan in stage.scans),
     ]
     lines += [f"not {each}: {reason}" for each, reason in stage.strategy.rejected]

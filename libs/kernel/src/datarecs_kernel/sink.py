@@ -23,8 +23,7 @@ class SinkTask:
         self.sizes = [f"n{index}" for index in layout.sources]
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take rows in the columns of `opening`."""
-        self.stores.add_values(batch)
+        """Take rows of groups, open ones and numbers of equal ones."""
         is_open = batch.column(OPEN)
         self._count(batch.select([*self.sizes, WEIGHT]).filter(pc.invert(is_open)))
         self._store(self.judge.add(batch.filter(is_open)))

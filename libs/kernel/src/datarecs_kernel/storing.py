@@ -6,16 +6,13 @@ twice; what counts goes to the driver as one row of JSON.
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datarecs_core.jobs.vocabulary import DuplicatePolicy
-from datarecs_core.values import EXACT
 from datarecs_kernel.candidates import Candidates
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.database import Connection
@@ -59,32 +56,6 @@ class Stores:
     def finish(self) -> Counted:
         """Close the files and store what may be stored: of a stage with one task."""
         return settle(self.plan, self.leave(), self._given)
-
-    def add_values(self, rows: pa.RecordBatch) -> None:
-        """Totals (`v`), overflows and rounded floats of aggregated groups."""
-        names = set(rows.schema.names)
-        for measure in self.layout.compared if rows.num_rows else ():
-            for index in self.layout.sources:
-                place, at = (measure.index, index), f"{measure.index}_{index}"
-                if measure.plan.has_total and f"v{at}" in names:
-                    self._add_total(place, rows.column(f"v{at}"))
-                if f"o{at}" in names and pc.any(rows.column(f"o{at}")).as_py():
-                    self.counted.overflows.add(place)
-                if f"w{at}" in names:
-                    self.counted.rounded[index] += pc.sum(rows.column(f"w{at}")).as_py() or 0
-
-    def _add_total(self, place: tuple[int, int], values: pa.Array) -> None:
-        if pa.types.is_string(values.type):
-            amounts = [Decimal(text) for text in values.to_pylist() if text is not None]
-            finite = [amount for amount in amounts if amount.is_finite()]
-        else:
-            # Wide enough for any number of decimals of 38 digits.
-            scale = getattr(values.type, "scale", 0)
-            total = pc.sum(values.cast(pa.decimal256(76, scale))).as_py()
-            finite = [] if total is None else [total]
-        for amount in finite:
-            before = self.counted.totals.get(place, Decimal(0))
-            self.counted.totals[place] = EXACT.add(before, amount)
 
     def add_equal(self, sizes: Sequence[int], groups: int) -> None:
         """Count groups that are equal everywhere, each with so many rows per source."""

@@ -53,7 +53,6 @@ from datarecs_spark.files import (
     file_layout,
     must_check_texts,
 )
-from datarecs_spark.given_groups import compared_groups, read_groups
 from datarecs_spark.grouping import aggregated, null_key, united
 from datarecs_spark.limiting import limited, refused
 from datarecs_spark.looking import (
@@ -80,7 +79,7 @@ from datarecs_spark.spellings import (
     with_raw_keys,
 )
 from datarecs_spark.spilling import SpillLook
-from datarecs_spark.tally import read_rows, read_tallies
+from datarecs_spark.tally import read_counts, read_rows
 from datarecs_spark.watching import Watch
 
 SMALL_ROWS = 1_000_000
@@ -291,27 +290,24 @@ class SparkEngine:
         self, plan: StagePlan, sink: SinkPlan, looks: Sequence[Sequence[Delivered]]
     ) -> StageAnswer:
         """Spark reads and prepares; the kernel compares, a part of the groups in each task."""
-        layout, answer = sink.layout, None
+        layout, beside = sink.layout, []
         if plan.has_groups:
             rows = _beside_groups(layout, looks[0])
-            beside = compared_groups(sink, rows)
         else:
-            rows, beside = self._prepared(plan, looks, layout.of_rows.fields), []
+            rows = self._prepared(plan, looks, layout.of_rows.fields)
         is_limited = plan.where is not None or plan.scope is not None
         if is_limited:
             beside.append(read_rows(self._read(plan, looks)))
         if plan.seal_rows and plan.catalogue is None:
             beside.append(self._sealed(layout, looks, rows))
         self._rows_told.reads(SparkRows(self._session.sparkContext, readings=1 + len(beside)))
-        if not plan.has_groups:
-            work = PartitionWork(sink=sink, resources=self._resources(plan))
-            answer = compare_partitions(limited(layout.of_rows, rows), work, self._partitions)
+        work = PartitionWork(sink=sink, resources=self._resources(plan))
+        answer = compare_partitions(limited(layout.of_rows, rows), work, self._partitions)
         collected = united(beside).collect() if beside else []
         answers = [(row["what"], row["body"]) for row in collected]
-        answer = answer or read_groups(sink, answers)
-        read = read_tallies(layout.of_rows, answers)
-        for tally, delivery, source in zip(answer.tallies, read, looks[0], strict=True):
-            tally.extracted = delivery.extracted if is_limited else tally.passed
+        read = read_counts(len(layout.sources), answers)
+        for tally, delivered_rows, source in zip(answer.tallies, read, looks[0], strict=True):
+            tally.extracted = delivered_rows if is_limited else tally.passed
             check_pinned(source, tally.extracted)
             tally.extracted = all_rows(source.scan, tally.extracted)
         answer.counted.sealed = read_sealed(answers)

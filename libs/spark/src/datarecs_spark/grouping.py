@@ -10,10 +10,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from datarecs_core.jobs.vocabulary import NanRule
-from datarecs_kernel.forms import Form, FormKind
-from datarecs_kernel.layout import Field, Layout, compared_fields, compared_measures
-from datarecs_spark.prepare import SOURCE
+from datarecs_kernel.layout import Field, Layout
 from datarecs_spark.pushed import aggregate_of, row_count
 
 
@@ -31,40 +28,6 @@ def null_key(keys: Sequence[Field]) -> str:
 def united(parts: Sequence[DataFrame]) -> DataFrame:
     """The prepared rows of all sources."""
     return reduce(DataFrame.union, parts)
-
-
-def tuples(layout: Layout, rows: DataFrame, partitions: int) -> DataFrame:
-    """One row per key, tuple and texts before rules, with its copies per source in `c<source>`."""
-    keys = layout.key_names
-    fields = compared_fields(layout)
-    values = [label for field in fields for label, _ in field.columns]
-    copies = [f"count_if({SOURCE} = {index}) AS c{index}" for index in layout.sources]
-    spread = rows.repartition(partitions, *keys) if keys else rows.repartition(1)
-    return spread.groupBy(*keys, *values).agg(*map(F.expr, copies))
-
-
-def partition(names: Sequence[str]) -> str:
-    return f"PARTITION BY {', '.join(names)}" if names else ""
-
-
-def strict_nans(layout: Layout) -> list[str]:
-    """Conditions: the tuple holds a NaN that equals nothing."""
-    return [
-        is_nan(field.form, field.name)
-        for measure, field in compared_measures(layout)
-        if measure.plan.rules.nan is NanRule.UNEQUAL
-    ]
-
-
-def is_nan(form: Form, value: str) -> str:
-    """Whether a value is a NaN; never NULL."""
-    match form.kind:
-        case FormKind.DOUBLE:
-            return f"coalesce(isnan({value}), FALSE)"
-        case FormKind.NUMBER:
-            return f"coalesce({value} = 'NaN', FALSE)"
-        case _:
-            return "FALSE"
 
 
 def aggregated(layout: Layout, rows: DataFrame) -> DataFrame:

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from datarecs_kernel.database import Connection, Resources, connected
-from datarecs_kernel.layout import Layout
+from datarecs_kernel.layout import Field, Layout
+from datarecs_kernel.partials import gives_groups, partial_columns
 from datarecs_kernel.prepared_values import AMBIGUOUS
 from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_answer
 from datarecs_kernel.storing import SinkPlan
@@ -49,7 +50,7 @@ def compare_partitions(rows: DataFrame, work: PartitionWork, partitions: int) ->
     """Compare prepared and united rows of all sources.
 
     Args:
-        rows: as `prepare` makes them, within their limits.
+        rows: as `prepare` makes them, or `pushed` where a source gave groups, within their limits.
         work: of every task.
         partitions: into which the rows are cut.
 
@@ -99,18 +100,35 @@ def _relations(
     connection.execute("CREATE TEMP TABLE rows AS FROM incoming")
     connection.unregister("incoming")
     return [
-        f"(SELECT * EXCLUDE ({SOURCE}) FROM rows WHERE {SOURCE} = {index})"  # noqa: S608 - made of this package's names
+        f"(SELECT {_columns(layout, index)} FROM rows WHERE {SOURCE} = {index})"  # noqa: S608 - made of this package's names
         for index in layout.sources
     ]
 
 
+def _columns(layout: Layout, source: int) -> str:
+    """What the relation of a source has: values of rows, or partial results of groups."""
+    rows = layout.of_rows
+    if gives_groups(layout.stage, source):
+        fields, partials = rows.keys, [label for label, _ in partial_columns(layout)]
+    else:
+        fields, partials = rows.fields, []
+    return ", ".join([*_labels(fields), AMBIGUOUS, *partials])
+
+
+def _labels(fields: Iterable[Field]) -> list[str]:
+    return [label for field in fields for label, _ in field.columns]
+
+
 def _schema(layout: Layout) -> pa.Schema:
-    columns = chain.from_iterable(each.columns for each in layout.of_rows.fields)
+    """Of the prepared rows of all sources."""
+    columns = chain.from_iterable(field.columns for field in layout.of_rows.fields)
+    partials = partial_columns(layout) if layout.stage.has_groups else ()
     return pa.schema(
         [
             (SOURCE, pa.int32()),
             *((label, _arrow_type(kind)) for label, kind in columns),
             (AMBIGUOUS, pa.int32()),
+            *((label, _arrow_type(form.sql_type)) for label, form in partials),
         ]
     )
 

@@ -77,11 +77,6 @@ def rows_behind(source: int) -> str:
     return f"coalesce(sum({WEIGHT}) FILTER (WHERE {SOURCE} = {source}), 0L)"
 
 
-def weight(stage: StagePlan) -> str:
-    """How many rows of its source a prepared row stands for."""
-    return f"coalesce({WEIGHT}, 1L)" if stage.has_groups else "1L"
-
-
 def rows_beside(source: Delivered, layout: Layout) -> DataFrame:
     """The prepared rows of a source that gives rows, with the columns that groups have."""
     rows = prepared(source, layout.fields)

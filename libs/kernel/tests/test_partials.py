@@ -22,6 +22,7 @@ from datarecs_kernel.groups import compare_groups
 from datarecs_kernel.layout import Layout, Role
 from datarecs_kernel.partials import partial_columns
 from datarecs_kernel.results import stage_results
+from datarecs_kernel.settling import settle
 from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import tally
 from datarecs_testing.comparisons import a_measure, aggregate_by
@@ -80,7 +81,7 @@ def answer(stage: StagePlan, tables: Sequence[Table], folder: Path) -> StageResu
         first, second = relations_of(connection, layout, rows, OUTSIDE)
         relations = [first, grouped_relation(connection, layout, second)]
         tallies = [tally(connection, layout, at, each) for at, each in enumerate(relations)]
-        counted = compare_groups(connection, plan, relations, "0")
+        counted = settle(plan, compare_groups(connection, plan, relations, "0"), connection)
     results = stage_results(layout, counted, tallies, str(folder))
     plain = replace(results.differences, location=None)
     return replace(results, differences=plain, metrics=(), strategy=None)
@@ -127,6 +128,6 @@ def test_a_sum_that_a_source_could_not_hold_is_an_overflow(tmp_path: Path) -> No
         name = grouped_relation(connection, layout, second)
         connection.execute(f"UPDATE {name} SET p2v = NULL").fetchall()
         connection.execute(f"INSERT INTO {name} SELECT * REPLACE (1 AS p2v) FROM {name}").fetchall()
-        counted = compare_groups(connection, plan, [first, name], "0")
+        counted = settle(plan, compare_groups(connection, plan, [first, name], "0"), connection)
     with pytest.raises(SumOverflowError, match="two"):
         stage_results(layout, counted, [], str(tmp_path))

@@ -7,15 +7,19 @@ merging, so retries and partitionings cannot matter.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
+from datarecs_core.comparison.results.fingerprints import FINGERPRINT_BYTES
 from datarecs_core.comparison.results.results import BucketSum, DifferenceClass
 from datarecs_core.hashing import JsonValue
 from datarecs_core.values import EXACT
 
 GroupKind = tuple[int, int, bool, int | None]
 """Presence mask, bits of sources with several rows, whether it differs, the odd source."""
+
+_MODULUS = 2 ** (8 * FINGERPRINT_BYTES)
+"""Of sums of fingerprints."""
 
 
 @dataclass(slots=True)
@@ -74,7 +78,7 @@ class Counted:
     """By measure, source and presence mask: amounts in groups that some source lacks. Numbers of
     rows stand behind the declared measures."""
     sealed: tuple[BucketSum, ...] = ()
-    """Under `proof: rows`; set once, when all answers are there."""
+    """Under `proof: rows`, by source and bucket."""
     opened: int = 0
     """Groups that were not wholly equal."""
     differences: int = 0
@@ -121,6 +125,7 @@ class Counted:
         self.parts += other.parts
         self.scope_parts += other.scope_parts
         self.samples += other.samples
+        self.sealed = _added_sums((*self.sealed, *other.sealed))
 
     def written(self) -> str:
         """As JSON; decimals and the digest are texts."""
@@ -153,6 +158,9 @@ class Counted:
                 "parts": self.parts,
                 "scope_parts": self.scope_parts,
                 "samples": self.samples,
+                "sealed": [
+                    [each.source, each.bucket, each.rows, str(each.total)] for each in self.sealed
+                ],
             }
         )
 
@@ -190,4 +198,19 @@ def read_counted(written: str, sources: int) -> Counted:
         parts=found["parts"],
         scope_parts=found["scope_parts"],
         samples=found["samples"],
+        sealed=tuple(
+            BucketSum(source=source, bucket=bucket, rows=rows, total=int(total))
+            for source, bucket, rows, total in found["sealed"]
+        ),
     )
+
+
+def _added_sums(sums: Sequence[BucketSum]) -> tuple[BucketSum, ...]:
+    """One per source and bucket, in their order."""
+    added: dict[tuple[int, int], BucketSum] = {}
+    for part in sums:
+        place = (part.source, part.bucket)
+        before = added.get(place, replace(part, rows=0, total=0))
+        total = (before.total + part.total) % _MODULUS
+        added[place] = replace(part, rows=before.rows + part.rows, total=total)
+    return tuple(added[place] for place in sorted(added))

@@ -12,14 +12,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from datarecs_application.ports.comparing import Explanation, Progress
-from datarecs_core.comparison.oracle.grouping import Outside
-from datarecs_core.comparison.oracle.reference import compare_stage
 from datarecs_core.comparison.planning.confirming import counted_looks
 from datarecs_core.comparison.planning.plan import ComparisonPlan, ScopePlan, StagePlan
 from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_kernel.database import Resources
 from datarecs_kernel.layout import (
     Field,
@@ -30,6 +27,7 @@ from datarecs_kernel.layout import (
     layout_of,
     sealing_layout,
 )
+from datarecs_kernel.partials import gives_groups
 from datarecs_kernel.refusals import UnreadableByKernelError
 from datarecs_kernel.results import stage_results
 from datarecs_kernel.settling import settle
@@ -39,6 +37,7 @@ from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.catalogue import listed
 from datarecs_spark.conditions import ConditionRefusedError, filtered
+from datarecs_spark.delivered_rows import count_rows
 from datarecs_spark.errors import (
     ComparisonFailedError,
     SparkFailure,
@@ -53,7 +52,6 @@ from datarecs_spark.files import (
     file_layout,
     must_check_texts,
 )
-from datarecs_spark.grouping import aggregated, null_key, united
 from datarecs_spark.limiting import limited, refused
 from datarecs_spark.looking import (
     LOOK,
@@ -63,14 +61,13 @@ from datarecs_spark.looking import (
     listed_keys,
     of_last_looks,
 )
-from datarecs_spark.partitions import PartitionWork, compare_partitions
-from datarecs_spark.prepare import SOURCE, prepared
+from datarecs_spark.partitions import PartitionWork, compare_partitions, seal_partitions
+from datarecs_spark.prepare import OVER, SOURCE, prepared, united
 from datarecs_spark.progressing import RowsTold, SparkRows
-from datarecs_spark.pushed import gives_groups, prepared_groups, rows_beside
+from datarecs_spark.pushed import prepared_groups, rows_beside
 from datarecs_spark.read import Delivered, all_rows, check_pinned, delivered, roots
 from datarecs_spark.resources import cores_of_one, kernel_memory, on_one_executor
 from datarecs_spark.row_counts import rows_counted
-from datarecs_spark.sealing import read_sealed, sealed_groups, sealed_rows
 from datarecs_spark.spellings import (
     KeyRows,
     only_spelled,
@@ -79,7 +76,6 @@ from datarecs_spark.spellings import (
     with_raw_keys,
 )
 from datarecs_spark.spilling import SpillLook
-from datarecs_spark.tally import read_counts, read_rows
 from datarecs_spark.watching import Watch
 
 SMALL_ROWS = 1_000_000
@@ -238,7 +234,6 @@ class SparkEngine:
         for tally, source in zip(answer.stage.tallies, answer.sources, strict=True):
             check_pinned(source, source.extracted)
             tally.extracted = all_rows(source.scan, source.extracted)
-        answer.stage.counted.sealed = answer.sealed
         return self._told(sink, answer.stage)
 
     def _scope_files(self, plan: StagePlan) -> tuple[str, ...] | None:
@@ -280,37 +275,32 @@ class SparkEngine:
             counted = with_raw_keys(self._session, sink, counted, keys)
         location = accepted(plan.name, counted.parts, self._directory / plan.name)
         results = stage_results(layout, counted, answer.tallies, str(location))
-        if plan.seal_rows and plan.catalogue is not None:
-            # Columns are no rows of Spark's; the oracle reads them from the plan.
-            sealed = compare_stage(plan, (), Outside(key=self._key)).results.digests
-            results = replace(results, digests=sealed)
         return replace(results, strategy=plan.strategy)
 
     def _compared(
         self, plan: StagePlan, sink: SinkPlan, looks: Sequence[Sequence[Delivered]]
     ) -> StageAnswer:
         """Spark reads and prepares; the kernel compares, a part of the groups in each task."""
-        layout, beside = sink.layout, []
+        layout = sink.layout
         if plan.has_groups:
             rows = _beside_groups(layout, looks[0])
         else:
             rows = self._prepared(plan, looks, layout.of_rows.fields)
         is_limited = plan.where is not None or plan.scope is not None
-        if is_limited:
-            beside.append(read_rows(self._read(plan, looks)))
-        if plan.seal_rows and plan.catalogue is None:
-            beside.append(self._sealed(layout, looks, rows))
-        self._rows_told.reads(SparkRows(self._session.sparkContext, readings=1 + len(beside)))
+        seals_rows = plan.seal_rows and layout.pairs_rows
+        readings = 1 + is_limited + seals_rows
+        self._rows_told.reads(SparkRows(self._session.sparkContext, readings=readings))
         work = PartitionWork(sink=sink, resources=self._resources(plan))
         answer = compare_partitions(limited(layout.of_rows, rows), work, self._partitions)
-        collected = united(beside).collect() if beside else []
-        answers = [(row["what"], row["body"]) for row in collected]
-        read = read_counts(len(layout.sources), answers)
-        for tally, delivered_rows, source in zip(answer.tallies, read, looks[0], strict=True):
-            tally.extracted = delivered_rows if is_limited else tally.passed
+        delivered_rows = count_rows(self._read(plan, looks)) if is_limited else None
+        for index, (tally, source) in enumerate(zip(answer.tallies, looks[0], strict=True)):
+            tally.extracted = tally.passed if delivered_rows is None else delivered_rows[index]
             check_pinned(source, tally.extracted)
             tally.extracted = all_rows(source.scan, tally.extracted)
-        answer.counted.sealed = read_sealed(answers)
+        if seals_rows:
+            hashed = sealing_layout(plan, looks[0])
+            hashed_rows = self._prepared(plan, looks, hashed.fields).drop(OVER)
+            answer.counted.sealed = seal_partitions(hashed_rows, work, hashed)
         return answer
 
     def _resources(self, plan: StagePlan) -> Resources:
@@ -322,21 +312,6 @@ class SparkEngine:
             memory_bytes=kernel_memory(self._session) // at_a_time,
             spill_bytes=max(plan.effort.spill // at_a_time, 1),
         )
-
-    def _sealed(
-        self, layout: Layout, looks: Sequence[Sequence[Delivered]], rows: DataFrame
-    ) -> DataFrame:
-        """Fingerprints of rows, or of groups where functions make them; only `proof: rows` asks."""
-        stage = layout.stage
-        hashed = layout.hashed
-        if hashed is None and not stage.collapses:
-            hashed = sealing_layout(stage, looks[0])
-            rows = self._prepared(stage, looks, hashed.fields)
-        if stage.null_keys is NullKeys.EXCLUDE:
-            rows = rows.filter(f"NOT {null_key((hashed or layout).keys)}")
-        if hashed is not None:
-            return sealed_rows(hashed, rows, self._key)
-        return sealed_groups(layout, aggregated(layout, rows), self._key)
 
     def _prepared(
         self, plan: StagePlan, looks: Sequence[Sequence[Delivered]], fields: Sequence[Field]

@@ -65,7 +65,6 @@ class FileAnswer:
 
     stage: StageAnswer
     sources: tuple["FileSource", ...]
-    sealed: tuple[BucketSum, ...]
 
 
 class InvalidTextsError(Exception):
@@ -132,10 +131,6 @@ def compare_files(session: SparkSession, work: FileWork) -> FileAnswer:
                         work.sink.layout.stage.scans, body["sources"], strict=True
                     )
                 ),
-                sealed=tuple(
-                    BucketSum(source=source, bucket=bucket, rows=rows, total=int(total))
-                    for source, bucket, rows, total in body["sealed"]
-                ),
             )
         case "texts":
             raise InvalidTextsError
@@ -187,13 +182,13 @@ def _compared(connection: Connection, work: FileWork, attempt: str) -> dict[str,
         answer = compare_stage(
             connection, work.sink, relations, Attempt(name=attempt, on_rows=count.add)
         )
+        answer.counted.sealed = _sealed(connection, work, sources, relations)
         return {
             "outcome": "compared",
             "stage": answer.written(),
             "sources": [
                 [rows_behind_filter(connection, each), each.pinned_rows] for each in sources
             ],
-            "sealed": _sealed(connection, work, sources, relations),
         }
     except DatabaseError as failure:
         if not work.check_texts and has_invalid_text(failure):
@@ -227,13 +222,12 @@ def _relations(
 
 def _sealed(
     connection: Connection, work: FileWork, sources: Sequence[Delivered], relations: Sequence[str]
-) -> list[tuple[int, int, int, str]]:
+) -> tuple[BucketSum, ...]:
     layout = work.sink.layout
     if not layout.stage.seal_rows:
-        return []
+        return ()
     hashed = layout.hashed
     if hashed is None and not layout.stage.collapses:
         hashed = sealing_layout(layout.stage, sources)
         relations = _relations(connection, work, hashed, sources)
-    sums = seal(connection, work.sink, hashed or layout, relations)
-    return [(each.source, each.bucket, each.rows, str(each.total)) for each in sums]
+    return seal(connection, work.sink, hashed or layout, relations)

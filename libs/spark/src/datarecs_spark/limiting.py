@@ -15,10 +15,10 @@ from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.vocabulary import NullKeys
 from datarecs_kernel.forms import ENCODED, FormKind
+from datarecs_kernel.group_table import null_key
 from datarecs_kernel.layout import Field, Layout
 from datarecs_spark.canonical import invalid_size
 from datarecs_spark.errors import raised
-from datarecs_spark.grouping import null_key
 from datarecs_spark.prepare import OVER, SOURCE
 
 _LARGE_FORMS = ENCODED | {FormKind.TEXT, FormKind.JSON, FormKind.BINARY}

@@ -19,7 +19,7 @@ from datarecs_kernel.forms import INTEGER
 from datarecs_kernel.layout import Field
 from datarecs_spark.canonical import name
 from datarecs_spark.fingerprints import bucket
-from datarecs_spark.grouping import united
+from datarecs_spark.prepare import united
 from datarecs_spark.read import INVALID, Delivered
 
 LOOK = "look"

@@ -5,7 +5,7 @@ database and compares them there; numbers come back, differences lie in the task
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from datarecs_core.comparison.results.results import BucketSum
+from datarecs_kernel.counted import Counted, read_counted
 from datarecs_kernel.database import Connection, Resources, connected
+from datarecs_kernel.fingerprints import seal
 from datarecs_kernel.layout import Field, Layout
 from datarecs_kernel.partials import gives_groups, partial_columns
 from datarecs_kernel.prepared_values import AMBIGUOUS
@@ -35,6 +38,8 @@ _ARROW = {
     "BINARY": pa.binary(),
 }
 Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+Act = Callable[[Connection, Sequence[str], str], str]
+"""From the relations of a partition, in the name of an attempt, to numbers as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,28 +68,64 @@ def compare_partitions(rows: DataFrame, work: PartitionWork, partitions: int) ->
     else:
         together = [F.col(each) for each in layout.key_names]
     spread = rows.repartition(partitions, *together) if together else rows.repartition(1)
+    step = _step(work, layout, _compared(work))
     first, *others = (
-        read_answer(row["body"]) for row in spread.mapInArrow(_step(work), "body STRING").collect()
+        read_answer(row["body"]) for row in spread.mapInArrow(step, "body STRING").collect()
     )
     for each in others:
         first.add(each)
     return first
 
 
-def _step(work: PartitionWork) -> Step:
+def seal_partitions(rows: DataFrame, work: PartitionWork, layout: Layout) -> tuple[BucketSum, ...]:
+    """`proof: rows` of a stage that compares rows: sums of their fingerprints.
+
+    Args:
+        rows: prepared and united, wherever they are.
+        work: of every task.
+        layout: `sealing_layout` of the stage.
+
+    Raises:
+        PySparkException: a task failed.
+    """
+    counted = Counted(len(layout.sources))
+
+    def sealed(connection: Connection, relations: Sequence[str], _attempt: str) -> str:
+        sums = seal(connection, work.sink, layout, relations)
+        return Counted(len(layout.sources), sealed=sums).written()
+
+    step = _step(work, layout, sealed)
+    for row in rows.mapInArrow(step, "body STRING").collect():
+        counted.add(read_counted(row["body"], len(layout.sources)))
+    return counted.sealed
+
+
+def _compared(work: PartitionWork) -> Act:
+    def compared(connection: Connection, relations: Sequence[str], attempt: str) -> str:
+        layout = work.sink.layout
+        part = Attempt(name=attempt, is_whole=False)
+        answer = compare_stage(connection, work.sink, relations, part)
+        if layout.stage.seal_rows and not layout.pairs_rows:
+            hashed = layout.hashed or layout
+            answer.counted.sealed = seal(connection, work.sink, hashed, relations)
+        return answer.written()
+
+    return compared
+
+
+def _step(work: PartitionWork, layout: Layout, act: Act) -> Step:
+    """Do something with the relations of a partition whose rows have this layout."""
+
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = attempt_name()
         directory = Path(work.resources.directory) / attempt
         directory.mkdir(parents=True)
         try:
             with connected(replace(work.resources, directory=str(directory))) as connection:
-                relations = _relations(connection, work.sink.layout, batches)
-                answer = compare_stage(
-                    connection, work.sink, relations, Attempt(name=attempt, is_whole=False)
-                )
+                body = act(connection, _relations(connection, layout, batches), attempt)
         finally:
             rmtree(directory, ignore_errors=True)
-        yield pa.RecordBatch.from_pydict({"body": [answer.written()]})
+        yield pa.RecordBatch.from_pydict({"body": [body]})
 
     return step
 

@@ -6,6 +6,7 @@ Map, cast and rules of a column happen here, in SQL where it can, in one Arrow s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
 
 from pyspark.sql import DataFrame
@@ -71,6 +72,11 @@ def prepared(
     last = f"{AMBIGUOUS if steps else '0'} AS {AMBIGUOUS}"
     typed = (f"CAST({label} AS {kind}) AS {label}" for label, kind in wanted)
     return rows.selectExpr(*typed, last, OVER, *beside)
+
+
+def united(parts: Sequence[DataFrame]) -> DataFrame:
+    """The prepared rows of all sources."""
+    return reduce(DataFrame.union, parts)
 
 
 def _over(delivered: Delivered, plans: Sequence[InputPlan | None]) -> str:

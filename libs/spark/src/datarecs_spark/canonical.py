@@ -162,11 +162,6 @@ def lossless(form: Form, value: str) -> str:
     return f"CAST({value} AS STRING)"
 
 
-def magnitude(number: str) -> str:
-    """|x| of a decimal. Spark's own `abs` and minus round to 34 digits, without a word."""
-    return f"IF({number} < 0, 0BD - {number}, {number})"
-
-
 def sort_key(form: Form, value: str) -> str:
     """What sorts values of a form canonically as strings; NULL for NULL."""
     match form.kind:

@@ -280,16 +280,6 @@ def compared_fields(layout: Layout) -> list[Field]:
     return [each for _, each in compared_measures(layout)]
 
 
-def compared_values(layout: Layout) -> list[str]:
-    """Their columns, without texts before rules."""
-    return [
-        label
-        for field in compared_fields(layout)
-        for label, _ in field.columns
-        if label not in {field.raw, field.raw_order}
-    ]
-
-
 def check_covered(stage: StagePlan) -> None:
     """Refuse what this engine does not do; nothing has been read yet.
 

@@ -1,7 +1,7 @@
-"""The Engine port on Spark: one stage is one action over one plan of DataFrames.
+"""The Engine port on Spark: Spark reads, prepares and spreads rows, the kernel compares in tasks.
 
-Read, prepare, group, open what differs, judge, sink: each step is a module, this one joins them and
-turns what the tasks counted into StageResults. Nothing here decides what a number means.
+Each step is a module; this one joins them and turns what the tasks counted into StageResults.
+Nothing here decides what a number means.
 """
 
 from collections.abc import Callable, Sequence

@@ -407,8 +407,6 @@ def test_a_stage_tells_how_far_it_is_before_it_is_done(
     asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
     results = asked_engine.compare(plan.stages[0], progress)
     *early, last = seen
-    assert results.strategy is not None
-    assert results.strategy.chosen is strategy
     assert early
     assert [each.mismatch_count for each in early] == [0] * len(early)
     counts = [each.row_count for each in early]

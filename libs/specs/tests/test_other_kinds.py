@@ -130,6 +130,7 @@ def test_an_encrypting_mode_needs_no_further_words(mode: str) -> None:
     [
         "no certificate",
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "-----BEGIN CERTIFICATE-----\n\u00e9\n-----END CERTIFICATE-----\n",
         "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
     ],
 )

@@ -17,7 +17,6 @@ from datarecs_core.comparison.values.translating import MAX_MEMBERS, translation
 from datarecs_core.jobs.types import CanonicalType, TypeKind
 
 _TAGS = {TypeKind.ARRAY: Tag.ARRAY, TypeKind.STRUCT: Tag.STRUCT, TypeKind.MAP: Tag.MAP}
-_NO_BYTES = pa.scalar(b"", pa.binary())
 _PAIR = (2).to_bytes(2)
 Numbers = NDArray[np.int64]
 
@@ -114,7 +113,7 @@ def _joined(encodings: pa.Array, begins: Numbers, ends: Numbers) -> pa.Array:
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     members = encodings.take(pa.array(_places(begins, ends)))
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), members)
-    joined = pc.binary_join(lists, _NO_BYTES)
+    joined = pc.binary_join(lists, pa.scalar(b"", pa.binary()))
     return pc.binary_join_element_wise(_fixed(sizes.astype(">u2")), joined, b"")
 
 

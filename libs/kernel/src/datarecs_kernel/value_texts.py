@@ -5,6 +5,7 @@ The texts of `canonical.canonical_text`, which a test holds against it. Only dat
 """
 
 from decimal import Decimal
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +22,12 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY = 86_400
 """Seconds."""
 _UUID_PARTS = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
-_TWO_DIGITS = pa.array([f"{each:02}" for each in range(60)], pa.string())
-_NULL = pa.scalar(None, pa.string())
+
+
+@cache
+def _two_digits() -> pa.Array:
+    """Of minutes and seconds; made once it is needed, since Arrow then looks for pandas."""
+    return pa.array([f"{each:02}" for each in range(60)], pa.string())
 
 
 def valid_texts(form: Form, plain: pa.Array) -> pa.Array:
@@ -49,7 +54,9 @@ def number_texts(form: Form, plain: pa.Array) -> pa.Array:
 
 
 def _known(texts: pa.Array, known: Flags) -> pa.Array:
-    return texts if known.all() else pc.if_else(pa.array(known), texts, _NULL)
+    return (
+        texts if known.all() else pc.if_else(pa.array(known), texts, pa.scalar(None, pa.string()))
+    )
 
 
 def _hexadecimal(form: Form, plain: pa.Array) -> pa.Array:
@@ -59,7 +66,7 @@ def _hexadecimal(form: Form, plain: pa.Array) -> pa.Array:
     digits = b"" if data is None else data[edges[0] : edges[-1]].to_pybytes().hex().encode()
     doubled = pa.py_buffer((edges - edges[0]) * 2)
     texts = pa.Array.from_buffers(pa.string(), rows, [None, doubled, pa.py_buffer(digits)])
-    texts = pc.if_else(pc.is_valid(plain), texts, _NULL)
+    texts = pc.if_else(pc.is_valid(plain), texts, pa.scalar(None, pa.string()))
     if form.kind is FormKind.BINARY:
         return texts
     parts = [pc.utf8_slice_codeunits(texts, *each) for each in _UUID_PARTS]
@@ -106,7 +113,7 @@ def _clock(numbers: Integers, second: int) -> pa.Array:
     """Time of day, with a fraction where there is one."""
     seconds, rest = (each.astype(np.int64) for each in (numbers // second, numbers % second))
     hours = pc.ascii_lpad(pa.array(seconds // 3600).cast(pa.string()), 2, "0")
-    minutes, left = (_TWO_DIGITS.take(pa.array(each)) for each in np.divmod(seconds % 3600, 60))
+    minutes, left = (_two_digits().take(pa.array(each)) for each in np.divmod(seconds % 3600, 60))
     clock = pc.binary_join_element_wise(hours, minutes, left, ":")
     if not rest.any():
         return clock

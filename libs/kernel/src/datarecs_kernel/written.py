@@ -31,7 +31,6 @@ _SHIFTS = 11 - _SHIFTS
 """Where the five bits of a letter begin, and how far right they move as bits of two bytes."""
 _ID_HEAD = encode_tuple([NULL] * 7)[:2] + encode(text("x" * BREAK_ID_LENGTH))[:-BREAK_ID_LENGTH]
 """What the digest says before a break id: seven values, the first of them a text so long."""
-_NO_BYTES = pa.scalar(b"", pa.binary())
 _MAPS = ("values", "raw_values", "deltas", "delta_percent")
 
 
@@ -141,7 +140,9 @@ def _said(maps: pa.MapArray, tag: Tag) -> pa.Array:
     encoded = encoded_payloads(Tag.TEXT, names.dictionary).take(names.indices)
     pairs = pc.binary_join_element_wise(encoded, encoded_payloads(tag, maps.items), b"")
     sizes = 2 * np.diff(maps.offsets.to_numpy())
-    joined = pc.binary_join(pa.ListArray.from_arrays(maps.offsets, pairs), _NO_BYTES)
+    joined = pc.binary_join(
+        pa.ListArray.from_arrays(maps.offsets, pairs), pa.scalar(b"", pa.binary())
+    )
     return pc.binary_join_element_wise(fixed_width(sizes.astype(">u2")), joined, b"")
 
 

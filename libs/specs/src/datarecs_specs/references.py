@@ -120,7 +120,7 @@ def _certificate_problem(text: str, _reading: Reading) -> str | None:
         return "a private key stands here; write the authority's certificates alone"
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
-    except (ssl.SSLError, ValueError):
+    except (ssl.SSLError, TypeError, ValueError):  # of what is no ASCII: TypeError
         return "not certificates in PEM form"
     return None
 

@@ -33,6 +33,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
+from datarecs_kernel.refusals import SourceFailedError
 from datarecs_spark import engine, files, partitions, watching
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
@@ -292,6 +293,27 @@ def test_a_stage_that_takes_more_disk_than_the_job_allows_ends_and_the_next_one_
             with pytest.raises(ComparisonFailedError, match=r"execution\.spill") as caught:
                 compare(bench, job, tables)
             assert caught.value.code.name == "SPILL_EXHAUSTED"
+
+
+@pytest.mark.case("P59")
+def test_a_file_whose_pages_are_damaged_is_named_in_the_error(
+    bench: SparkBench, tmp_path: Path
+) -> None:
+    """Its size and its footer are as they were pinned."""
+    tables = [a_table(name, "k int, v text", (1, "1")) for name in ("one", "two")]
+    path = tmp_path / "damaged.parquet"
+    pq.write_table(pa.table({"k": range(5000), "v": [f"{k:x}" for k in range(5000)]}), path)
+    written = path.read_bytes()
+    path.write_bytes(written[:1000] + bytes(2000) + written[3000:])
+    file = PinnedFile(path=path.name, size_bytes=len(written), rows=5000)
+    pin = FileList(root=str(tmp_path), files=(file,), taken_at=NOON)
+    asked_engine, plan = bench.prepare(
+        plan_of(a_job(tables, rows_by("k", a_measure("v"))), tables), tables
+    )
+    plan = plan.with_scans((replace(plan.scans[0], pin=pin), *plan.scans[1:]))
+    with pytest.raises(SourceFailedError, match=r"damaged\.parquet") as caught:
+        asked_engine.compare(plan.stages[0], lambda _: None)
+    assert caught.value.code.name == "CORRUPT_SOURCE"
 
 
 @pytest.mark.case("P65")

@@ -139,7 +139,7 @@ def compare_files(session: SparkSession, work: FileWork) -> FileAnswer:
         case "unreadable":
             raise UnreadableByKernelError(body["source"], body["reason"])
         case _:
-            raise SourceFailedError(RunDetail(body["code"]), body["source"], body["reason"])
+            raise SourceFailedError(RunDetail[body["code"]], body["source"], body["reason"])
 
 
 def _step(work: FileWork) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -169,7 +169,7 @@ def _answered(work: FileWork, attempt: str) -> dict[str, object]:
 
 def _failed(failure: SourceFailedError) -> dict[str, object]:
     reason = str(failure).removeprefix(f"source {failure.source}: ")
-    code = str(failure.code)
+    code = failure.code.name
     return {"outcome": "failed", "code": code, "source": failure.source, "reason": reason}
 
 

@@ -25,8 +25,7 @@ from datarecs_kernel.refusals import NotCoveredError
 from datarecs_kernel.results import stage_results
 from datarecs_kernel.row_hashes import RowHashes
 from datarecs_kernel.rows import compare_rows
-from datarecs_kernel.settling import settle
-from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.settling import SinkPlan, settle
 from datarecs_kernel.tallies import SourceTally, tally
 from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.relations import relations_of, rows_layout

@@ -25,9 +25,8 @@ from datarecs_kernel.groups import compare_groups
 from datarecs_kernel.layout import check_covered
 from datarecs_kernel.refusals import NotCoveredError
 from datarecs_kernel.results import stage_results
-from datarecs_kernel.settling import settle
+from datarecs_kernel.settling import SinkPlan, settle
 from datarecs_kernel.stored import read_differences
-from datarecs_kernel.storing import SinkPlan
 from datarecs_kernel.tallies import tally
 from datarecs_testing.comparisons import a_measure, aggregate_by, counting, rows_by
 from datarecs_testing.relations import hashed_layout, relations_of, rows_layout

@@ -276,7 +276,7 @@ class Written(NamedTuple):
     raw: dict[int, str | None]
     deltas: dict[int, str]
     percents: dict[int, str]
-    size: str | None
+    size: float | None
 
 
 def by_the_oracle(stage: StagePlan, group: int, row: Difference) -> Written:
@@ -293,7 +293,7 @@ def by_the_oracle(stage: StagePlan, group: int, row: Difference) -> Written:
         raw={index(name): each for name, each in row.raw_values},
         deltas={index(name): decimal_text(each) for name, each in row.deltas},
         percents={index(name): decimal_text(each) for name, each in row.delta_percent},
-        size=size_key_of(max(sizes)) if sizes else None,
+        size=float(max(sizes)) if sizes else None,
     )
 
 
@@ -303,10 +303,8 @@ def by_the_kernel(groups: JudgedGroups) -> list[Written]:
     for each in groups.found:
         # Backwards, for places are chosen in any order.
         at = np.arange(len(each))[::-1]
-        texts, sizes = each.written(at), each.size_keys(at).to_pylist()
-        doubles = each.sizes.to_pylist()
+        texts, sizes = each.written(at), each.sizes.take(pa.array(at)).to_pylist()
         for row, place in enumerate(at.tolist()):
-            assert (doubles[place] is None) == (sizes[row] is None)
             odd = int(each.odd[place])
             written.append(
                 Written(
@@ -323,10 +321,6 @@ def by_the_kernel(groups: JudgedGroups) -> list[Written]:
                     size=sizes[row],
                 )
             )
-        known = sorted(
-            (size, double) for size, double in zip(sizes, doubles[::-1], strict=True) if size
-        )
-        assert [double for _, double in known] == sorted(double for _, double in known)
     return written
 
 

@@ -22,9 +22,10 @@ from datarecs_core.jobs.vocabulary import DuplicatePolicy, MaskRule
 from datarecs_kernel.decoding import native
 from datarecs_kernel.layout import Layout, PlainColumns, layout_of
 from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT
+from datarecs_kernel.settling import SinkPlan, settle
 from datarecs_kernel.sink import SinkTask
 from datarecs_kernel.stored import read_differences
-from datarecs_kernel.storing import SHOWN_KEYS, SinkPlan, Stores
+from datarecs_kernel.storing import SHOWN_KEYS, Stores
 from datarecs_testing.comparisons import a_measure, absolute, rows_by
 from datarecs_testing.tables import a_job, a_table, plan_of
 
@@ -152,7 +153,7 @@ def test_what_is_stored_is_what_core_says_wherever_batches_are_cut(
     for start in range(0, rows.num_rows, step):
         task.take(rows.slice(start, step))
     task.close()
-    counted = stores.finish()
+    counted = settle(plan, stores.leave())
     found, told = list(read_differences(directory)), told_by_core(stage, groups)
     assert sorted(map(everything, found)) == sorted(map(everything, told))
     assert (counted.stored, digest_text(counted.digest)) == (len(told), digest(told))

@@ -22,8 +22,7 @@ from datarecs_kernel.groups import compare_groups
 from datarecs_kernel.layout import Layout, Role
 from datarecs_kernel.partials import partial_columns
 from datarecs_kernel.results import stage_results
-from datarecs_kernel.settling import settle
-from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.settling import SinkPlan, settle
 from datarecs_kernel.tallies import tally
 from datarecs_testing.comparisons import a_measure, aggregate_by
 from datarecs_testing.relations import relations_of, rows_layout

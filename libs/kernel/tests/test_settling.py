@@ -204,9 +204,26 @@ def test_files_of_candidates_follow_the_limit_and_not_the_differences(
     assert sizes[-3:] == [4998, 4999, 5000]
 
 
+@pytest.mark.case("P61")
+def test_candidates_with_long_texts_lie_in_more_batches(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of as many rows as of short ones would outgrow what Arrow's texts may hold."""
+    monkeypatch.setattr(candidates, "BATCH_BYTES", 2**14)
+    layout = layout_of(a_stage(Caps()), [PlainColumns()] * 2)
+    plan = SinkPlan(layout=layout, key=KEY, directory=str(tmp_path), scope_directory=None)
+    groups = [("a" * 500, n, (Decimal(0), 0), (Decimal(n + 1), 1)) for n in range(400)]
+    counted = left_by_a_task(plan, groups, "0", 20, connection)
+    batches = list(CandidateFiles(layout, tmp_path, counted.candidates).read())
+    assert sum(rows.num_rows for _, rows in batches) == counted.differences == 800
+    assert max(keys.nbytes + rows.nbytes for keys, rows in batches) < 2**16
+    stored = settle(plan, counted, connection)
+    assert stored.stored == len(list(read_differences(tmp_path))) == 800
+
+
 def test_without_differences_there_are_no_files(connection: Connection, tmp_path: Path) -> None:
     layout = layout_of(a_stage(Caps()), [PlainColumns()] * 2)
     plan = SinkPlan(layout=layout, key=KEY, directory=str(tmp_path), scope_directory=None)
-    counted = Stores(plan, "0", connection).finish()
+    counted = settle(plan, Stores(plan, "0", connection).leave(), connection)
     assert (counted.stored, counted.truncated, counted.parts) == (0, False, [])
     assert not list(tmp_path.iterdir())

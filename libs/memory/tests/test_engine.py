@@ -24,7 +24,7 @@ from datarecs_testing.conformance.engine import (
     EngineConformance,
     RelaxationConformance,
 )
-from datarecs_testing.conformance.engine_looks import LookConformance
+from datarecs_testing.conformance.engine_looks import LookSpellingConformance
 from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.tables import Table, a_job, pair, plan_of
 
@@ -107,7 +107,7 @@ def test_a_plan_is_explained_in_words() -> None:
 
 
 class TestMemoryEngine(
-    EngineConformance, RelaxationConformance, DerivedConformance, LookConformance
+    EngineConformance, RelaxationConformance, DerivedConformance, LookSpellingConformance
 ):
     @pytest.fixture
     def bench(self) -> LookingBench:

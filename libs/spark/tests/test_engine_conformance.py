@@ -11,7 +11,7 @@ from datarecs_testing.conformance.engine import (
     EngineConformance,
     RelaxationConformance,
 )
-from datarecs_testing.conformance.engine_looks import LookConformance
+from datarecs_testing.conformance.engine_looks import LookSpellingConformance
 from datarecs_testing.spark import SparkBench
 
 pytestmark = pytest.mark.spark
@@ -23,7 +23,7 @@ class TestSparkEngine(EngineConformance, RelaxationConformance, DerivedConforman
         return SparkBench(spark_runtime, tmp_path, twice=True)
 
 
-class TestLooks(LookConformance):
+class TestLooks(LookSpellingConformance):
     @pytest.fixture
     def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> LookingBench:
         return SparkBench(spark_runtime, tmp_path)

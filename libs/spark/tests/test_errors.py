@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException, PythonException
 
 from datarecs_core.errors.run import RunDetail
-from datarecs_spark.errors import translated, would_recur
+from datarecs_spark.errors import translated
 
 ROOTS = {"/data/ledger": "ledger"}
 
@@ -30,20 +30,6 @@ class Told(PySparkException):
         (Told("FAILED_READ_FILE.NO_HINT", "file:/data/ledger/a.parquet "), "CORRUPT_SOURCE"),
     ],
 )
-def test_what_no_other_way_of_reading_cures_is_not_tried_again(
-    failure: Exception, code: str
-) -> None:
+def test_a_failure_of_spark_has_the_code_of_its_cause(failure: Exception, code: str) -> None:
     found = translated(failure, "rows", ROOTS)
     assert found.code is RunDetail[code]
-    assert would_recur(found)
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        PythonException("Python worker exited unexpectedly (crashed)"),
-        Told("FAILED_READ_FILE.NO_HINT", "file:/scratch/narrowed/source-0.parquet "),
-    ],
-)
-def test_what_the_shorter_way_may_have_caused_is_read_whole(failure: Exception) -> None:
-    assert not would_recur(translated(failure, "rows", ROOTS))

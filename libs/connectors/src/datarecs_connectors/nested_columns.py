@@ -38,10 +38,12 @@ def encoded_one_by_one(column: pa.Array, kind: CanonicalType) -> TypedColumn:
     translate = translation(kind, "")
     values = [translate(value) for value in plain_column(column)]
     raw = [_raw(value) for value in values]
-    kept = [None if value.is_null or value.is_invalid else payload_of(value) for value in values]
+    payloads = [
+        None if value.is_null or value.is_invalid else payload_of(value) for value in values
+    ]
     is_valid = all(one is None for one in raw)
     return TypedColumn(
-        pa.array(kept, pa.binary()), None if is_valid else pa.array(raw, pa.binary())
+        pa.array(payloads, pa.binary()), None if is_valid else pa.array(raw, pa.binary())
     )
 
 
@@ -61,10 +63,10 @@ def with_nested_encoded(batch: Batch, columns: Sequence[ScanColumn]) -> Batch:
     arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
     broken = list(filled)
     for column in columns:
-        given = arrays.get(column.name)
-        if given is None or not column.type.members or pat.is_binary(given.type):
+        array = arrays.get(column.name)
+        if array is None or not column.type.members or pat.is_binary(array.type):
             continue
-        made = encoded_column(given, column.type)
+        made = encoded_column(array, column.type)
         arrays[column.name] = made.values
         if made.invalid is not None:
             arrays[f"{INVALID}{column.name}"] = made.invalid

@@ -72,10 +72,10 @@ def _plain_encodings(column: pa.Array, kind: CanonicalType) -> pa.Array:
     if is_extension:
         values = pa.ExtensionArray.from_storage(column.type, values)
     translate = translation(kind, "")
-    found = [translate(value) for value in plain_column(values)]
-    if any(value.is_invalid for value in found):
+    translated = [translate(value) for value in plain_column(values)]
+    if any(value.is_invalid for value in translated):
         raise NotByColumnError
-    return pa.array(map(encode, found), pa.binary()).take(distinct.indices)
+    return pa.array(map(encode, translated), pa.binary()).take(distinct.indices)
 
 
 def _maps(column: pa.Array, members: dict[str, CanonicalType]) -> pa.Array:

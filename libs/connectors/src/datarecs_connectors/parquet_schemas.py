@@ -57,11 +57,11 @@ def file_schema(file: pq.ParquetFile, path: str) -> FileSchema:
     arrow = file.schema_arrow
     leaves = map(file.schema.column, range(len(file.schema)))
     paths = [f"{leaf.path}." for leaf in leaves if leaf.physical_type == INT96]
-    found = frozenset(
+    matching = frozenset(
         name for name in arrow.names if any(each.startswith(f"{name}.") for each in paths)
     )
-    inside = frozenset(field.name for field in arrow if pat.is_nested(field.type)) & found
-    int96 = found - inside
+    inside = frozenset(field.name for field in arrow if pat.is_nested(field.type)) & matching
+    int96 = matching - inside
     return FileSchema(
         path=path,
         fields=tuple(

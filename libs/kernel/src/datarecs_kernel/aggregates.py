@@ -74,19 +74,19 @@ class Aggregate:
         field, name = self.measure.field, self._name
         if field is None:
             return {name: "count(*)"}
-        found = {f"{name}_x": f"min({field.payload})"} if field.may_be_invalid else {}
+        columns = {f"{name}_x": f"min({field.payload})"} if field.may_be_invalid else {}
         if field.role is Role.AMOUNT:
-            return found | self._added(field)
-        return found | {name: chosen_function(self.measure.plan.function, field)}
+            return columns | self._added(field)
+        return columns | {name: chosen_function(self.measure.plan.function, field)}
 
     def _added(self, field: Field) -> Columns:
         name = self._name
-        found = {f"{name}_n": f"count({field.name})", **self._sums(field, field.name)}
+        columns = {f"{name}_n": f"count({field.name})", **self._sums(field, field.name)}
         if field.stateful:
-            found[f"{name}_z"] = f"coalesce(bit_or({field.state}), 0)"
+            columns[f"{name}_z"] = f"coalesce(bit_or({field.state}), 0)"
             rounded = f"{field.state} & {AmountState.ROUNDED:d} > 0"
-            found[f"{name}_rd"] = f"count(*) FILTER (WHERE {rounded})"
-        return found
+            columns[f"{name}_rd"] = f"count(*) FILTER (WHERE {rounded})"
+        return columns
 
     def _sums(self, field: Field, value: str) -> Columns:
         """Of a column with the values that are added up."""
@@ -175,17 +175,17 @@ class Aggregate:
     def columns(self) -> Columns:
         """`v`, `x`, `r` of the compared value; `o`, `w` and `t` where there are such."""
         measure, at = self.measure, self.at
-        found = {f"v{at}": self._if_valid(self._filled(self._compared()))}
+        results = {f"v{at}": self._if_valid(self._filled(self._compared()))}
         if measure.may_be_invalid:
-            found[f"x{at}"] = f"{self._name}_x"
+            results[f"x{at}"] = f"{self._name}_x"
         if measure.changes:
-            found[f"r{at}"] = self._if_valid(self._before())
+            results[f"r{at}"] = self._if_valid(self._before())
         if self.may_overflow:
-            found[f"o{at}"] = self._overflows()
+            results[f"o{at}"] = self._overflows()
         if self.may_round:
-            found[f"w{at}"] = f"CASE WHEN {self._is_finite()} THEN {self._name}_rd ELSE 0 END"
-            found[f"t{at}"] = f"CASE WHEN {self._is_finite()} THEN {self._name}_u END"
-        return found
+            results[f"w{at}"] = f"CASE WHEN {self._is_finite()} THEN {self._name}_rd ELSE 0 END"
+            results[f"t{at}"] = f"CASE WHEN {self._is_finite()} THEN {self._name}_u END"
+        return results
 
     @property
     def may_overflow(self) -> bool:

@@ -199,12 +199,12 @@ def has_invalid(values: Sequence[Values]) -> Flags:
 def is_nan(form: Form, values: pa.Array) -> Flags:
     match form.kind:
         case FormKind.DOUBLE:
-            found = pc.is_nan(values)
+            flags = pc.is_nan(values)
         case FormKind.NUMBER:
-            found = pc.equal(values, "NaN")
+            flags = pc.equal(values, "NaN")
         case _:
             return np.zeros(len(values), dtype=np.bool_)
-    return flags_of(pc.fill_null(found, fill_value=False))
+    return flags_of(pc.fill_null(flags, fill_value=False))
 
 
 def _merged(parts: Sequence[tuple[Amounts, Judgements]], rows: int) -> Judgements:

@@ -21,7 +21,7 @@ from datarecs_kernel.choosing import (
     measure_names,
 )
 from datarecs_kernel.columns import Flags, Numbers
-from datarecs_kernel.database import Connection
+from datarecs_kernel.database import BATCH_BYTES, Connection
 from datarecs_kernel.differing import Differences
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.ranks import ranks_of
@@ -38,7 +38,7 @@ from datarecs_kernel.unidentified import (
 CANDIDATES = "candidates-"
 """Begins the names of files."""
 BATCH_ROWS = 2**16
-"""Rows in a batch of the files."""
+"""Rows in a batch of the files, where their texts are not long (`database.BATCH_BYTES`)."""
 _SLACK = 3
 """By how much the files may outgrow the limit before they are written anew."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -60,7 +60,7 @@ class CandidateFiles:
         self._schemas = [pa.schema([*keys, (GROUP, pa.int64())]), unidentified_schema()]
         self._writers: list[pa.ipc.RecordBatchStreamWriter] = []
         self._waiting: list[tuple[pa.RecordBatch, pa.RecordBatch]] = []
-        self._rows_waiting = 0
+        self._rows_waiting = self._bytes_waiting = 0
 
     def add(self, name: str, keys: pa.RecordBatch, rows: pa.RecordBatch) -> None:
         """Write groups and differences; the file has this name if a new one is begun."""
@@ -70,8 +70,9 @@ class CandidateFiles:
             self._begin(name)
         self._waiting.append((keys.cast(self._schemas[0]), rows))
         self._rows_waiting += rows.num_rows
+        self._bytes_waiting += keys.nbytes + rows.nbytes
         self.rows += rows.num_rows
-        if self._rows_waiting >= BATCH_ROWS:
+        if self._rows_waiting >= BATCH_ROWS or self._bytes_waiting >= BATCH_BYTES:
             self._flush()
 
     def close(self) -> None:
@@ -115,7 +116,7 @@ class CandidateFiles:
         ]
         self._writers[0].write_batch(pa.concat_batches([keys for keys, _ in self._waiting]))
         self._writers[1].write_batch(pa.concat_batches(moved))
-        self._waiting, self._rows_waiting = [], 0
+        self._waiting, self._rows_waiting, self._bytes_waiting = [], 0, 0
 
     def _read(
         self, options: pa.ipc.IpcReadOptions | None

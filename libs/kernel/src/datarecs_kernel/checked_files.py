@@ -39,10 +39,10 @@ def checked_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGro
 
 
 def _schema(stored: StoredFiles, file: PinnedFile) -> pa.Schema:
-    found = pq.ParquetFile(stored.root / file.path).schema.to_arrow_schema()
-    if len({name.casefold() for name in found.names}) < len(found.names):
+    schema = pq.ParquetFile(stored.root / file.path).schema.to_arrow_schema()
+    if len({name.casefold() for name in schema.names}) < len(schema.names):
         raise UnreadableByKernelError(stored.source, "names of its columns differ in case alone")
-    return pa.schema([pa.field(field.name, _bytes(field.type)) for field in found])
+    return pa.schema([pa.field(field.name, _bytes(field.type)) for field in schema])
 
 
 def _bytes(kind: pa.DataType) -> pa.DataType:

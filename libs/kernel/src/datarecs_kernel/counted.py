@@ -167,40 +167,40 @@ class Counted:
 
 def read_counted(written: str, sources: int) -> Counted:
     """What a task wrote."""
-    found = json.loads(written)
+    document = json.loads(written)
     return Counted(
         sources=sources,
         groups=Counter(
             {
                 (mask, many, differs, odd): times
-                for mask, many, differs, odd, times in found["groups"]
+                for mask, many, differs, odd, times in document["groups"]
             }
         ),
-        grouped=found["grouped"],
+        grouped=document["grouped"],
         measures={
             at: MeasureTally(unequal, outside, Counter(dict(not_own)), Counter(classes), largest)
-            for at, unequal, outside, not_own, classes, largest in found["measures"]
+            for at, unequal, outside, not_own, classes, largest in document["measures"]
         },
-        totals={(measure, source): Decimal(total) for measure, source, total in found["totals"]},
+        totals={(measure, source): Decimal(total) for measure, source, total in document["totals"]},
         alone={
             (measure, source, mask): Decimal(amount)
-            for measure, source, mask, amount in found["alone"]
+            for measure, source, mask, amount in document["alone"]
         },
-        rounded=found["rounded"],
-        overflows={(measure, source) for measure, source in found["overflows"]},
-        repeated_keys=found["repeated_keys"],
-        opened=found["opened"],
-        differences=found["differences"],
-        candidates=found["candidates"],
-        truncated=found["truncated"],
-        stored=found["stored"],
-        digest=int(found["digest"]),
-        parts=found["parts"],
-        scope_parts=found["scope_parts"],
-        samples=found["samples"],
+        rounded=document["rounded"],
+        overflows={(measure, source) for measure, source in document["overflows"]},
+        repeated_keys=document["repeated_keys"],
+        opened=document["opened"],
+        differences=document["differences"],
+        candidates=document["candidates"],
+        truncated=document["truncated"],
+        stored=document["stored"],
+        digest=int(document["digest"]),
+        parts=document["parts"],
+        scope_parts=document["scope_parts"],
+        samples=document["samples"],
         sealed=tuple(
             BucketSum(source=source, bucket=bucket, rows=rows, total=int(total))
-            for source, bucket, rows, total in found["sealed"]
+            for source, bucket, rows, total in document["sealed"]
         ),
     )
 

@@ -7,8 +7,15 @@ from errno import ENOSPC
 from os import strerror
 
 import duckdb
+import pyarrow as pa
 
 Connection = duckdb.DuckDBPyConnection
+BATCH_VALUES = 1_200_000
+"""Of a batch, about: of many rows, or of few with many columns."""
+BATCH_BYTES = 2**26
+"""Of a batch, about."""
+_VECTOR_ROWS = 2048
+"""On which DuckDB works at a time; it gives no fewer."""
 _FULL_DISK = ("No space left on device", "max_temp_directory_size")
 """What DuckDB says of a disk that is full, and of one that its spill would fill."""
 _AHEAD = "16MiB"
@@ -53,6 +60,28 @@ def connected(resources: Resources) -> Iterator[Connection]:
         except duckdb.Error as failure:
             _check_disk(failure)
             raise
+
+
+def read_batches(connection: Connection, query: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a query, some at a time.
+
+    A batch ends with so many values or so many bytes, whichever come first: the first rows tell
+    nothing of how long the values of later ones are.
+
+    Raises:
+        duckdb.Error: the query fails, perhaps after some batches.
+    """
+    waiting: list[pa.RecordBatch] = []
+    values, size = 0, 0
+    with connection.sql(query).to_arrow_reader(_VECTOR_ROWS) as reader:
+        for batch in reader:
+            waiting.append(batch)
+            values, size = values + batch.num_rows * batch.num_columns, size + batch.nbytes
+            if values >= BATCH_VALUES or size >= BATCH_BYTES:
+                yield pa.concat_batches(waiting)
+                waiting, values, size = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _check_disk(failure: BaseException) -> None:

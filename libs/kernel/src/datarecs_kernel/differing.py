@@ -11,11 +11,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_kernel.columns import Flags, Numbers
-from datarecs_kernel.whole_units import Integers, Units, doubles_of, times, unit_keys, unit_texts
+from datarecs_kernel.whole_units import Integers, Units, times, unit_texts
 
 NOBODY = -1
 """Stands for the index of a source where there is none."""
@@ -52,9 +51,6 @@ class WrittenTexts:
 class Texts(Protocol):
     """What makes the texts of differences, by their places."""
 
-    def size_keys(self, at: Numbers) -> pa.Array:
-        """The largest |delta| of each, exactly and to be sorted by (`sort_keys`); NULL without."""
-
     def written(self, at: Numbers) -> WrittenTexts: ...
 
 
@@ -78,10 +74,6 @@ class Differences:
     def __len__(self) -> int:
         return len(self.groups)
 
-    def size_keys(self, at: Numbers) -> pa.Array:
-        """The largest |delta| of the differences at these places, exactly; NULL without."""
-        return self.texts.size_keys(at)
-
     def written(self, at: Numbers) -> WrittenTexts:
         """Texts of the differences at these places."""
         return self.texts.written(at)
@@ -89,9 +81,6 @@ class Differences:
 
 class NoTexts:
     """Of differences that have no values: of a class alone."""
-
-    def size_keys(self, at: Numbers) -> pa.Array:
-        return pa.nulls(len(at), pa.string())
 
     def written(self, at: Numbers) -> WrittenTexts:  # noqa: ARG002 - the same whatever the places
         return WrittenTexts()
@@ -105,11 +94,6 @@ class RowCounts:
     """By difference and source."""
     reference: int | None = None
     """Other numbers are subtracted from its number; None where some source has no row."""
-
-    def size_keys(self, at: Numbers) -> pa.Array:
-        if self.reference is None:
-            return pa.nulls(len(at), pa.string())
-        return unit_keys(largest_change(self._changes(at, self.reference)).numbers, 0)
 
     def written(self, at: Numbers) -> WrittenTexts:
         sizes = self.sizes[at]
@@ -154,11 +138,6 @@ def largest_change(changes: Mapping[int, Units]) -> Units:
     return Units(sizes, reduce(np.logical_or, (each.known for each in changes.values())))
 
 
-def size_doubles(sizes: Units, scale: int) -> pa.Array:
-    """Column `sizes` of differences, from units of 10^-scale."""
-    return pa.array(doubles_of(sizes.numbers, scale), pa.float64(), mask=~sizes.known)
-
-
 def delta_texts(changes: Mapping[int, Units], scale: int) -> By:
     """Deltas as they are stored, from units of 10^-scale."""
     return tuple(
@@ -182,9 +161,3 @@ def _percents(changes: Integers, base: Integers) -> Integers:
     """In units of their places, cut towards zero; of base 0 whatever it is."""
     sizes = times(np.abs(changes), 100 * 10**_PERCENT_PLACES) // np.maximum(base, 1)
     return sizes * np.sign(changes)
-
-
-def size_key_texts(sizes: Units, scale: int) -> pa.Array:
-    """Size keys of units of 10^-scale; NULL where there is none."""
-    keys = unit_keys(sizes.numbers, scale)
-    return pc.if_else(pa.array(sizes.known), keys, pa.scalar(None, keys.type))

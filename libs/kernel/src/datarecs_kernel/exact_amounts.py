@@ -79,11 +79,11 @@ def _of_doubles(columns: Sequence[pa.Array]) -> Iterator[Amounts]:
     if len(short):
         at = short if len(long) else None
         part = Amounts(at, scale, ())
-        own = [
+        units_there = [
             Units(part.of(numbers), part.of(there))
             for (numbers, _), there in zip(units, known, strict=True)
         ]
-        yield part._replace(units=own)
+        yield part._replace(units=units_there)
     if len(long):
         texts = [each.take(pa.array(long)).cast(pa.string()) for each in columns]
         for part in _by_scale([read_digits(each, longest=_LONGEST) for each in texts]):
@@ -113,13 +113,13 @@ def _by_scale(written: Sequence[Digits]) -> Iterator[Amounts]:
     wide = ~narrow & (scales <= _WIDE_DIGITS) & (whole <= _WIDE_DIGITS)
     for scale in np.unique(scales[narrow]).tolist():
         at = np.flatnonzero(narrow & (scales == scale))
-        own = [each.at(at) for each in written]
-        yield Amounts(at, scale, [_scaled(each, scale, np.dtype(np.int64)) for each in own])
+        parts = [each.at(at) for each in written]
+        yield Amounts(at, scale, [_scaled(each, scale, np.dtype(np.int64)) for each in parts])
     for chosen in (wide, ~narrow & ~wide):
         at = np.flatnonzero(chosen)
         if len(at):
-            scale, own = int(scales[at].max()), [each.at(at) for each in written]
-            yield Amounts(at, scale, [_scaled(each, scale, np.dtype(object)) for each in own])
+            scale, parts = int(scales[at].max()), [each.at(at) for each in written]
+            yield Amounts(at, scale, [_scaled(each, scale, np.dtype(object)) for each in parts])
 
 
 def _scaled(written: Digits, scale: int, kind: np.dtype[Any]) -> Units:

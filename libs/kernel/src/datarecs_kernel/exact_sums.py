@@ -84,11 +84,11 @@ def _text_parts(form: Form, value: str) -> tuple[Part, ...]:
         f"lpad(split_part({size}, '.', 1), {2 * _PIECE_DIGITS}, '0')",
         f"rpad(split_part({size}, '.', 2), {2 * _PIECE_DIGITS}, '0')",
     )
-    found = []
+    parts = []
     for name, (side, weight) in _PIECES.items():
         start = 1 if name in {"hi", "f1"} else 1 + _PIECE_DIGITS
         piece = f"substr({digits[side]}, {start}, {_PIECE_DIGITS})"
-        found.append(
+        parts.append(
             Part(f"CASE WHEN {finite} THEN CAST({sign} || {piece} AS HUGEINT) END", weight)
         )
-    return tuple(found)
+    return tuple(parts)

@@ -25,7 +25,7 @@ from datarecs_kernel.encoding import blob, encoded, encoded_tuple, payload_of
 from datarecs_kernel.forms import Form
 from datarecs_kernel.group_table import GROUPS, group_table, grouped_rows, is_nan
 from datarecs_kernel.layout import Layout, MeasureLayout
-from datarecs_kernel.storing import SinkPlan
+from datarecs_kernel.settling import SinkPlan
 
 _LIMB_DIGITS = FINGERPRINT_BYTES
 """Hexadecimal ones of half a fingerprint."""
@@ -69,8 +69,8 @@ def seal(
     """
     if layout.stage.collapses:
         with group_table(connection, layout, relations):
-            own = [_of_groups(layout, index) for index in layout.sources]
-            return _bucket_sums(connection, plan.key, own)
+            hashed = [_of_groups(layout, index) for index in layout.sources]
+            return _bucket_sums(connection, plan.key, hashed)
     return _bucket_sums(connection, plan.key, _of_relations(layout, relations))
 
 
@@ -147,9 +147,9 @@ def _strict(measure: MeasureLayout, part: _Part, source: str) -> _Part:
     """A NaN that equals nothing is INVALID of its own source."""
     if measure.plan.rules.nan is not NanRule.UNEQUAL or not part.form.is_number:
         return part
-    own = blob(encode(invalid(source, NAN))[_HEAD:])
+    payload = blob(encode(invalid(source, NAN))[_HEAD:])
     broken = (
-        f"CASE WHEN {is_nan(part.form, part.value)} THEN {own} ELSE {part.broken or 'NULL'} END"
+        f"CASE WHEN {is_nan(part.form, part.value)} THEN {payload} ELSE {part.broken or 'NULL'} END"
     )
     return replace(part, broken=broken)
 

@@ -130,9 +130,9 @@ class _Reading:
                     keys.append(
                         key[key >> np.uint64(HASH_BITS - bits) == 0] if bits else key.copy()
                     )
-        found = np.concatenate(keys)
-        found.sort()
-        return sums, found
+        hashes = np.concatenate(keys)
+        hashes.sort()
+        return sums, hashes
 
     @property
     def _share_bits(self) -> int:

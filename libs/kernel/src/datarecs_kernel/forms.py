@@ -193,10 +193,10 @@ def summed_form(types: Sequence[CanonicalType]) -> Form:
 
     Floats and bare numerics are added at 18 places, as floats are by definition.
     """
-    found = form_of(types)
-    if found is not None and found.kind is FormKind.DECIMAL:
-        return found
-    if found is not None and found.kind is FormKind.INTEGER:
+    form = form_of(types)
+    if form is not None and form.kind is FormKind.DECIMAL:
+        return form
+    if form is not None and form.kind is FormKind.INTEGER:
         return decimal(_INT_DIGITS, 0)
     scales = [18 if scale is None else scale for scale in (_scale(each) for each in types)]
     return decimal(MAX_DIGITS, max(scales))

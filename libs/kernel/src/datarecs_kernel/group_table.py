@@ -39,13 +39,13 @@ def group_table(
 
 def _aggregates(layout: Layout, *, in_parts: bool) -> list[list[Aggregate]]:
     """Per source."""
-    found = []
+    aggregates = []
     for index in layout.sources:
         kind = PartialAggregate if gives_groups(layout.stage, index) else Aggregate
-        found.append(
+        aggregates.append(
             [kind(measure=each, source=index, in_parts=in_parts) for each in layout.compared]
         )
-    return found
+    return aggregates
 
 
 def _query(
@@ -101,11 +101,12 @@ def open_groups(layout: Layout) -> str:
         return "TRUE"
     tests = [] if layout.always_present else [f"n{index} = 0" for index in layout.sources]
     for measure in layout.compared:
-        tests += _unequal(layout, measure)
+        tests += unequal(layout, measure)
     return f"({' OR '.join(tests) or 'FALSE'})"
 
 
-def _unequal(layout: Layout, measure: MeasureLayout) -> Iterator[str]:
+def unequal(layout: Layout, measure: MeasureLayout) -> Iterator[str]:
+    """Conditions over a group's row, one of which holds where a measure differs somewhere."""
     letters = "vx" if measure.may_be_invalid else "v"
     for letter in letters:
         first, *others = (f"{letter}{measure.index}_{index}" for index in layout.sources)

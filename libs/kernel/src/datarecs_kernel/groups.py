@@ -11,16 +11,15 @@ import pyarrow as pa
 from datarecs_core.jobs.vocabulary import StageType
 from datarecs_kernel.aggregates import Aggregate
 from datarecs_kernel.counted import Counted
-from datarecs_kernel.database import Connection
+from datarecs_kernel.database import Connection, read_batches
 from datarecs_kernel.exact_sums import read_sum
 from datarecs_kernel.fingerprints import bucket_table
 from datarecs_kernel.group_table import GROUPS, group_table, open_groups, stored_groups
 from datarecs_kernel.judging import Judge
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.open_groups import FIRST
-from datarecs_kernel.storing import SinkPlan, Stores
-
-_BATCH_ROWS = 65_536
+from datarecs_kernel.settling import SinkPlan
+from datarecs_kernel.storing import Stores
 
 
 def compare_groups(
@@ -67,21 +66,19 @@ def _compared(
 
 def _open_rows(connection: Connection, layout: Layout) -> Iterator[pa.RecordBatch]:
     query = f"SELECT *, TRUE AS {FIRST} FROM {GROUPS} WHERE {open_groups(layout)}"
-    reader = connection.sql(query).to_arrow_reader(_BATCH_ROWS)
-    with reader:
-        yield from reader
+    return read_batches(connection, query)
 
 
 def _add_equal(connection: Connection, layout: Layout, counted: Counted) -> None:
     """Groups that are equal everywhere, as numbers."""
     sources, stage = layout.sources, layout.stage
-    several = [f"n{index} > 1" for index in sources]
+    is_repeated = [f"n{index} > 1" for index in sources]
     if stage.type is not StageType.ROW:
-        several = ["FALSE" for _ in sources]  # Their groups are no keys that may repeat.
+        is_repeated = ["FALSE" for _ in sources]  # Their groups are no keys that may repeat.
     sums = [f"sum(n{index})" for index in sources]
     query = (
-        f"SELECT {', '.join([*several, *sums])}, count(*) FROM {GROUPS} "
-        f"WHERE NOT {open_groups(layout)} GROUP BY {', '.join(several)}"
+        f"SELECT {', '.join([*is_repeated, *sums])}, count(*) FROM {GROUPS} "
+        f"WHERE NOT {open_groups(layout)} GROUP BY {', '.join(is_repeated)}"
     )
     for row in connection.execute(query).fetchall():
         flags, sizes, groups = row[: len(sources)], row[len(sources) : -1], row[-1]

@@ -41,8 +41,8 @@ class Sums:
 
     def open(self) -> Flags:
         """Buckets in which sources may differ."""
-        found: Flags = (self.first != 0) | (self.second != 0)
-        return found
+        flags: Flags = (self.first != 0) | (self.second != 0)
+        return flags
 
 
 def have(keys: Keys, wanted: Keys) -> bool:

@@ -106,8 +106,8 @@ class Hasher:
 def lines_of(digests: pa.Array) -> Digests:
     """Digests of 32 bytes as lines."""
     fixed: Any = digests.cast(pa.binary(DIGEST_BYTES))
-    found = np.frombuffer(fixed.buffers()[1], np.uint8).reshape(-1, DIGEST_BYTES)
-    return found[fixed.offset : fixed.offset + len(fixed)]
+    lines = np.frombuffer(fixed.buffers()[1], np.uint8).reshape(-1, DIGEST_BYTES)
+    return lines[fixed.offset : fixed.offset + len(fixed)]
 
 
 def _blob(raw: bytes) -> str:

@@ -142,15 +142,15 @@ class Judge:
         group_of_row = groups.group_of_row
         single = is_single[group_of_row]
         rows = [np.flatnonzero(single & (groups.numbers(f"c{index}") > 0)) for index in sources]
-        own = np.flatnonzero(is_single)
+        single_groups = np.flatnonzero(is_single)
         repeated = np.flatnonzero(is_repeated[group_of_row])
         if len(repeated):
             met, met_groups = self._repeated.meet(
                 groups.rows.take(pa.array(repeated)), group_of_row[repeated]
             )
             rows = [np.concatenate([a, repeated[b]]) for a, b in zip(rows, met, strict=True)]
-            own = np.concatenate([own, met_groups])
-        return Places(rows=rows, groups=own, matched=at)
+            single_groups = np.concatenate([single_groups, met_groups])
+        return Places(rows=rows, groups=single_groups, matched=at)
 
     def _unlike(self, groups: OpenGroups, at: Numbers) -> Iterator[Differences]:
         if len(at):

@@ -137,14 +137,14 @@ class Field:
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Name and SQL type of its column and its companions."""
-        found = [(self.name, self.form.sql_type)]
+        columns = [(self.name, self.form.sql_type)]
         if self.may_be_invalid:
-            found.append((self.payload, "BINARY"))
+            columns.append((self.payload, "BINARY"))
         if self.stateful:
-            found.append((self.state, "INT"))
+            columns.append((self.state, "INT"))
         if self.changes:
-            found += [(self.raw, "STRING"), (self.raw_order, "STRING")]
-        return tuple(found)
+            columns += [(self.raw, "STRING"), (self.raw_order, "STRING")]
+        return tuple(columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,12 +236,12 @@ def sealing_layout(stage: StagePlan, delivered: Sequence[Columns]) -> Layout:
 
 
 def _hashed(stage: StagePlan, rows: HashedRows, delivered: Sequence[Columns]) -> Layout:
-    given = replace(stage, dimensions=rows.dimensions, measures=rows.measures, hashed=None)
+    rows_stage = replace(stage, dimensions=rows.dimensions, measures=rows.measures, hashed=None)
     return Layout(
-        stage=given,
+        stage=rows_stage,
         keys=keys_of(rows.dimensions, delivered, "k", role=Role.HASHED),
         measures=tuple(
-            _measure(given, plan, delivered, role=Role.HASHED) for plan in rows.measures
+            _measure(rows_stage, plan, delivered, role=Role.HASHED) for plan in rows.measures
         ),
     )
 
@@ -332,7 +332,7 @@ class _Use:
 
 def _field(use: _Use, delivered: Sequence[Columns]) -> Field:
     form = _form(use, delivered)
-    given = [plan for plan in use.inputs if plan is not None]
+    inputs = [plan for plan in use.inputs if plan is not None]
     return Field(
         name=use.name,
         label=use.label,
@@ -346,8 +346,8 @@ def _field(use: _Use, delivered: Sequence[Columns]) -> Field:
             for plan, each in zip(use.inputs, delivered, strict=True)
             if plan is not None
         ),
-        stateful=use.role is Role.AMOUNT and not all(_is_plain(plan, form) for plan in given),
-        changes=use.role is Role.VALUE and _changes(use.rules, given),
+        stateful=use.role is Role.AMOUNT and not all(_is_plain(plan, form) for plan in inputs),
+        changes=use.role is Role.VALUE and _changes(use.rules, inputs),
     )
 
 
@@ -371,16 +371,16 @@ def _form(use: _Use, delivered: Sequence[Columns]) -> Form:
 
 
 def _meeting(use: _Use, types: Sequence[CanonicalType], *, wide: bool) -> Form:
-    found = form_of(types, wide_integers=wide)
-    if found is None:
+    form = form_of(types, wide_integers=wide)
+    if form is None:
         raise TypeError(f"{use.label} has no form, which `check_covered` should have said")
     rules, direct = use.rules, use.role is not Role.CHOICE
-    if found.kind is FormKind.DOUBLE:
+    if form.kind is FormKind.DOUBLE:
         if use.role is Role.HASHED:
             return NUMBER
         written = rules.float32 is Float32Rule.SHORTEST or (direct and rules.round is not None)
         return NUMBER if written else DOUBLE
-    return rounded(found, rules.round) if direct else found
+    return rounded(form, rules.round) if direct else form
 
 
 def rounded(form: Form, places: int | None) -> Form:
@@ -421,14 +421,17 @@ def _is_plain(plan: InputPlan, form: Form) -> bool:
     kind = plan.result
     if kind.is_float or (kind.kind is TypeKind.DECIMAL and kind.scale is None):
         return False
-    own = form_of([kind], wide_integers=True)
-    return own is not None and own.precision - own.scale <= form.precision - form.scale
+    exact_form = form_of([kind], wide_integers=True)
+    return (
+        exact_form is not None
+        and exact_form.precision - exact_form.scale <= form.precision - form.scale
+    )
 
 
 def _changes(rules: Rules, inputs: Sequence[InputPlan]) -> bool:
     """Whether the text of a value may differ from its text as delivered."""
-    kept = replace(rules, nan=STRICT.nan)
-    return kept != STRICT or any(plan.mapped or plan.cast is not None for plan in inputs)
+    beside_nan = replace(rules, nan=STRICT.nan)
+    return beside_nan != STRICT or any(plan.mapped or plan.cast is not None for plan in inputs)
 
 
 def _measure(

@@ -29,10 +29,8 @@ from datarecs_kernel.differing import (
     changes_of,
     delta_texts,
     kinds_of,
-    largest_change,
     no_sizes,
     percent_texts,
-    size_key_texts,
 )
 from datarecs_kernel.exact_amounts import Amounts, amounts_of, joined
 from datarecs_kernel.forms import FormKind
@@ -212,16 +210,6 @@ class _MeasureTexts:
     def __init__(self, judge: MeasureJudge, cells: _Cells) -> None:
         self.judge, self.cells = judge, cells
         self.reference, self.form = judge.stage.reference, judge.form
-
-    def size_keys(self, at: Numbers) -> pa.Array:
-        if not self.judge.has_deltas:
-            return pa.nulls(len(at), pa.string())
-        parts = amounts_of(self.form, self.judge.values(self.cells.take(at)))
-        keys = [
-            size_key_texts(largest_change(changes_of(each.units, self.reference)), each.scale)
-            for each in parts
-        ]
-        return joined(parts, keys)
 
     def written(self, at: Numbers) -> WrittenTexts:
         cells = self.cells.take(at)

@@ -104,10 +104,11 @@ class GroupBatches:
         counts = [
             rows.column(f"n{at}").to_numpy(zero_copy_only=False) for at in self.layout.sources
         ]
-        own = counts if is_wide else [each[starts] for each in counts]
-        sizes = np.stack(own, axis=1).astype(np.int64, copy=False)
+        source_counts = counts if is_wide else [each[starts] for each in counts]
+        sizes = np.stack(source_counts, axis=1).astype(np.int64, copy=False)
         masks = reduce(
-            np.bitwise_or, ((each > 0).astype(np.int64) << at for at, each in enumerate(own))
+            np.bitwise_or,
+            ((each > 0).astype(np.int64) << at for at, each in enumerate(source_counts)),
         )
         if self.layout.always_present:
             masks = np.full(len(starts), self.layout.stage.everywhere)

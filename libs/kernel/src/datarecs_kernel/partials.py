@@ -25,18 +25,18 @@ class PartialAggregate(Aggregate):
             return {name: rows_of(WEIGHT)}
         numbers, value = partial_names(self.measure)
         # Only columns without INVALID values are grouped by their source.
-        found = {f"{name}_x": "CAST(NULL AS BLOB)"} if field.may_be_invalid else {}
+        columns = {f"{name}_x": "CAST(NULL AS BLOB)"} if field.may_be_invalid else {}
         if field.role is Role.PRESENCE:
-            return found | {name: rows_of(numbers)}
+            return columns | {name: rows_of(numbers)}
         if field.role is not Role.AMOUNT:
-            return found | {
+            return columns | {
                 name: chosen_function(self.measure.plan.function, replace(field, name=value))
             }
         lost = f"coalesce(bool_or({numbers} > 0 AND {value} IS NULL), FALSE)"
-        found |= {f"{name}_n": rows_of(numbers), f"{name}_lost": lost}
+        columns |= {f"{name}_n": rows_of(numbers), f"{name}_lost": lost}
         if field.stateful:
-            found |= {f"{name}_z": "0", f"{name}_rd": "0"}
-        return found | self._sums(field, value)
+            columns |= {f"{name}_z": "0", f"{name}_rd": "0"}
+        return columns | self._sums(field, value)
 
     @property
     def _is_plain(self) -> bool:

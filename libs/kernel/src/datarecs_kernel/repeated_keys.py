@@ -71,9 +71,9 @@ def sorted_hashes(
     where = f" WHERE {hashed} >> {_HASH_BITS - bits} = {at}" if bits else ""
     rows = connection.sql(f"SELECT {hashed} AS h FROM {relation}{where}")
     hashes = [batch.column(0).to_numpy() for batch in rows.to_arrow_reader(_BATCH_ROWS)]
-    found: Hashes = np.concatenate([_NONE, *hashes])
-    found.sort()
-    return found
+    ordered: Hashes = np.concatenate([_NONE, *hashes])
+    ordered.sort()
+    return ordered
 
 
 def _count(sorted_hashes: Hashes, wanted: Hashes) -> int:

@@ -51,7 +51,9 @@ def stage_results(
     _check_overflows(layout, counted)
     counts = _counts(layout, counted, tallies)
     _check_duplicates(stage, counted, counts)
-    found = cast("list[Difference]", [from_document(Difference, each) for each in counted.samples])
+    sampled = cast(
+        "list[Difference]", [from_document(Difference, each) for each in counted.samples]
+    )
     measures = _Measures(layout, counted, tallies, counts.matched_groups)
     return StageResults(
         stage=stage.name,
@@ -63,7 +65,7 @@ def stage_results(
             digest=digest_text(counted.digest),
             truncated=counted.truncated,
             location=location,
-            samples=samples(found, stage.caps.sample_per_class),
+            samples=samples(sampled, stage.caps.sample_per_class),
         ),
         closure=tuple(
             _closure(stage, tally, grouped)
@@ -143,16 +145,16 @@ class _Measures:
 
     def of(self, plan: MeasurePlan) -> MeasureResult:
         totals = tuple(self._total(plan, index) for index in self.layout.sources)
-        found = self.counted.measures.get(plan.index, MeasureTally())
-        return self._result(plan, found, totals, plan.index)
+        tally = self.counted.measures.get(plan.index, MeasureTally())
+        return self._result(plan, tally, totals, plan.index)
 
     def of_rows(self) -> MeasureResult:
         """`$rows`: numbers of rows, compared exactly."""
         stage = self.layout.stage
         totals = tuple(Decimal(each.passed - _excluded(stage, each)) for each in self.tallies)
         at = len(self.layout.measures)
-        found = self.counted.measures.get(at, MeasureTally())
-        return self._result(ROWS_MEASURE, found, totals, at)
+        tally = self.counted.measures.get(at, MeasureTally())
+        return self._result(ROWS_MEASURE, tally, totals, at)
 
     def _total(self, plan: MeasurePlan, index: int) -> Decimal | None:
         if not plan.has_total:
@@ -179,7 +181,7 @@ class _Measures:
         return gap if fits(gap, plan.total_scale) else None
 
     def _result(
-        self, plan: MeasurePlan, found: MeasureTally, totals: tuple[Decimal | None, ...], at: int
+        self, plan: MeasurePlan, tally: MeasureTally, totals: tuple[Decimal | None, ...], at: int
     ) -> MeasureResult:
         alone = {
             (source, mask): amount
@@ -187,17 +189,17 @@ class _Measures:
             if measure == at
         }
         faults = [self._faults(plan, index) for index in self.layout.sources]
-        classes = found.classes
-        within = self.matched - found.outside
-        equal = self.matched - found.unequal
+        classes = tally.classes
+        within = self.matched - tally.outside
+        equal = self.matched - tally.unequal
         return MeasureResult(
             name=plan.name,
             tolerances=tuple(
-                ToleranceResult(tolerance=each, own_within=self.matched - found.not_own[at])
+                ToleranceResult(tolerance=each, own_within=self.matched - tally.not_own[at])
                 for at, each in enumerate(plan.tolerances)
             ),
             within=within,
-            outside=found.outside,
+            outside=tally.outside,
             equal=equal,
             within_not_equal=within - equal,
             null_mismatch=classes[DifferenceClass.NULL_MISMATCH],
@@ -210,14 +212,14 @@ class _Measures:
             unreadable_by_source=tuple(each.unreadable for each in faults),
             not_finite_by_source=tuple(each.not_finite for each in faults),
             waterfall_by_source=waterfalls(plan, alone, totals, self.reference),
-            max_abs_delta=_largest(found, equal) if plan.subtractable and self.matched else None,
+            max_abs_delta=_largest(tally, equal) if plan.subtractable and self.matched else None,
         )
 
 
-def _largest(found: MeasureTally, equal: int) -> Decimal | None:
+def _largest(tally: MeasureTally, equal: int) -> Decimal | None:
     """None without a finite pair."""
-    if found.largest is not None:
-        return size_of(found.largest)
+    if tally.largest is not None:
+        return size_of(tally.largest)
     return Decimal(0) if equal else None
 
 

@@ -8,31 +8,20 @@ streamed to the judge; nothing is held per differing row.
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, NanRule, NullKeys
 from datarecs_kernel.counted import Counted
-from datarecs_kernel.database import Connection
+from datarecs_kernel.database import Connection, read_batches
 from datarecs_kernel.first_reading import Saving, narrowed
-from datarecs_kernel.forms import Form, FormKind
-from datarecs_kernel.layout import Field, Layout, MeasureLayout, compared_fields, compared_measures
+from datarecs_kernel.group_table import is_nan, null_key, unequal
+from datarecs_kernel.layout import Layout, compared_fields, compared_measures
 from datarecs_kernel.open_groups import FIRST, OPEN, WEIGHT, Shape
 from datarecs_kernel.repeated_keys import RepeatedKeys, key_hash, register_hashes, repeated_keys
+from datarecs_kernel.settling import SinkPlan
 from datarecs_kernel.sink import SinkTask
-from datarecs_kernel.storing import SinkPlan, Stores
+from datarecs_kernel.storing import Stores
 
-_BATCH_VALUES = 1_200_000
-"""That are judged at a time: of many rows, or of few with many columns."""
-_BATCH_BYTES = 2**26
-"""Of their texts, about."""
-_SAMPLE_ROWS = 10_000
-_SIZES = {
-    FormKind.TEXT: "strlen",
-    FormKind.JSON: "strlen",
-    FormKind.NUMBER: "strlen",
-    FormKind.BINARY: "octet_length",
-}
 _REPEATED = "repeated_keys"
 
 
@@ -89,14 +78,14 @@ class _Rows:
             self._judge_tuples(stores, self.relations)
             return
         repeated = repeated_keys(self.connection, self.relations, self.keys, sum(rows))
-        single, several = self.relations, []
+        single, repeating = self.relations, []
         if len(repeated.hashes):
             register_hashes(self.connection, _REPEATED, repeated.hashes)
             single = [self._joined(each, "ANTI") for each in self.relations]
-            several = [self._joined(each, "SEMI") for each in self.relations]
+            repeating = [self._joined(each, "SEMI") for each in self.relations]
         self._judge_single(stores, single, repeated)
-        if several:
-            self._judge_tuples(stores, several)
+        if repeating:
+            self._judge_tuples(stores, repeating)
 
     def _count(self, relation: str) -> int:
         ((rows,),) = self.connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
@@ -111,7 +100,7 @@ class _Rows:
         wide = WideGroups(self.layout, relations)
         sink = SinkTask(stores, wide.columns, Shape.WIDE)
         opened = [0 for _ in relations]
-        for batch in self._batches(wide.query, len(wide.columns)):
+        for batch in read_batches(self.connection, wide.query):
             for at in self.layout.sources:
                 opened[at] += pc.sum(batch.column(f"n{at}")).as_py() or 0
             sink.take_open(batch)
@@ -129,30 +118,9 @@ class _Rows:
         for statement in tuples.statements:
             self.connection.execute(statement)
         sink = SinkTask(stores, tuples.columns, Shape.TUPLES)
-        for batch in self._batches(tuples.query, len(tuples.columns)):
+        for batch in read_batches(self.connection, tuples.query):
             sink.take(batch)
         sink.close()
-
-    def _batches(self, query: str, columns: int) -> Iterator[pa.RecordBatch]:
-        most = min(_BATCH_VALUES // columns, int(_BATCH_BYTES / self._row_bytes()))
-        yield from self.connection.sql(query).to_arrow_reader(max(1, most))
-
-    def _row_bytes(self) -> float:
-        """Of the texts of a row of all sources, by the first rows of each; at least 1."""
-        sizes = [
-            f"coalesce(avg({_SIZES[field.form.kind]}({field.name})), 0)"
-            for field in self.layout.fields
-            if field.form.kind in _SIZES
-        ]
-        if not sizes:
-            return 1.0
-        average = " + ".join(sizes)
-        found = 0.0
-        for relation in self.relations:
-            sample = f"(FROM {relation} LIMIT {_SAMPLE_ROWS})"
-            ((size,),) = self.connection.execute(f"SELECT {average} FROM {sample}").fetchall()
-            found += float(size)
-        return max(1.0, found)
 
 
 class WideGroups:
@@ -162,7 +130,7 @@ class WideGroups:
         self.layout = layout
         self.keys = list(layout.key_names)
         self._relations = relations
-        self._measures = [(each, field) for each, field in compared_measures(layout)]
+        self._measures = compared_measures(layout)
 
     @property
     def columns(self) -> list[str]:
@@ -177,7 +145,8 @@ class WideGroups:
         sizes = [f"coalesce(n{at}, 0) AS n{at}" for at in self.layout.sources]
         names = [name for at in self.layout.sources for _, name in self._values(at)]
         differ = {
-            f"d{measure.index}": self._differs(measure, field) for measure, field in self._measures
+            f"d{measure.index}": f"({' OR '.join(unequal(self.layout, measure))})"
+            for measure, _ in self._measures
         }
         differing = [f"{sql} AS {name}" for name, sql in differ.items()]
         columns = ", ".join([*self.keys, *sizes, *names, *differing])
@@ -217,15 +186,6 @@ class WideGroups:
 
     def _names(self, at: int) -> list[str]:
         return [f"n{at}", *(name for _, name in self._values(at))]
-
-    def _differs(self, measure: MeasureLayout, field: Field) -> str:
-        index, (first, *others) = measure.index, self.layout.sources
-        pairs = [f"v{index}_{first} IS DISTINCT FROM v{index}_{at}" for at in others]
-        if field.may_be_invalid:
-            pairs += [f"x{index}_{first} IS DISTINCT FROM x{index}_{at}" for at in others]
-        if measure.plan.rules.nan is NanRule.UNEQUAL:
-            pairs.append(is_nan(field.form, f"v{index}_{first}"))
-        return f"({' OR '.join(pairs)})"
 
 
 class Tuples:
@@ -313,25 +273,3 @@ class Tuples:
     def _alike(self, one: str, other: str) -> str:
         pairs = [f"{one}.{key} IS NOT DISTINCT FROM {other}.{key}" for key in self.keys]
         return " AND ".join(pairs) or "TRUE"
-
-
-def null_key(keys: Sequence[Field]) -> str:
-    """SQL: some part of the key is NULL; an INVALID part is not."""
-    parts = [
-        f"({field.name} IS NULL AND {field.payload} IS NULL)"
-        if field.may_be_invalid
-        else f"{field.name} IS NULL"
-        for field in keys
-    ]
-    return f"({' OR '.join(parts)})" if parts else "FALSE"
-
-
-def is_nan(form: Form, value: str) -> str:
-    """SQL: the value is a NaN; never NULL."""
-    match form.kind:
-        case FormKind.DOUBLE:
-            return f"coalesce(isnan({value}), FALSE)"
-        case FormKind.NUMBER:
-            return f"coalesce({value} = 'NaN', FALSE)"
-        case _:
-            return "FALSE"

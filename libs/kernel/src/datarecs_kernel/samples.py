@@ -38,8 +38,8 @@ class BestRows:
 
     def _add(self, name: tuple[str, str], rows: pa.RecordBatch, at: pa.Array) -> None:
         """Only what is chosen is copied with all of its columns."""
-        own = rows.take(at.take(self._best(rows.select(_RANKED).take(at))))
-        known = pa.Table.from_batches([own])
+        best_rows = rows.take(at.take(self._best(rows.select(_RANKED).take(at))))
+        known = pa.Table.from_batches([best_rows])
         if name in self._found:
             known = pa.concat_tables([self._found[name], known]).combine_chunks()
         if known.num_rows > _SLACK * self._per_class:

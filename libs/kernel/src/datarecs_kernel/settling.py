@@ -109,15 +109,15 @@ def write_chosen(plan: SinkPlan, name: str, cut: Cut | None, connection: Connect
 
 def with_stored(counted: Counted, written: Sequence[Counted]) -> Counted:
     """The numbers of all tasks, with what is stored of their candidates."""
-    found = Counted(counted.sources)
+    stored = Counted(counted.sources)
     for each in written:
-        found.add(each)
+        stored.add(each)
     return replace(
         counted,
         candidates=[],
-        truncated=found.stored < counted.differences,
-        stored=found.stored,
-        digest=found.digest,
-        parts=found.parts,
-        samples=found.samples,
+        truncated=stored.stored < counted.differences,
+        stored=stored.stored,
+        digest=stored.digest,
+        parts=stored.parts,
+        samples=stored.samples,
     )

@@ -23,6 +23,8 @@ _MOMENTS = {
     FormKind.INSTANT: pa.timestamp("us", tz="UTC"),
     FormKind.LOCAL: pa.timestamp("us"),
 }
+_READ_ROWS = 1024
+"""At a time."""
 _MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator")
 REPEATED = [
     *("stage", "measure", "outcome", "class", "presence", "odd_one_out"),
@@ -99,7 +101,7 @@ def native_of(layout: Layout, label: str) -> pa.DataType:
     return forms.get(label, pa.binary())
 
 
-def differences_of(table: pa.Table) -> Iterator[Difference]:
+def differences_of(table: pa.Table | pa.RecordBatch) -> Iterator[Difference]:
     """The differences that stored rows tell of, exactly."""
     for row in table.to_pylist():
         yield Difference(
@@ -125,7 +127,9 @@ def differences_of(table: pa.Table) -> Iterator[Difference]:
 def read_differences(location: Path) -> Iterator[Difference]:
     """Every stored difference of a stage, part by part."""
     for part in sorted(location.glob("part-*.parquet")):
-        yield from differences_of(pq.read_table(part))
+        # Never a whole part as Python's values: it may hold a million rows, or long ones.
+        for batch in pq.ParquetFile(part).iter_batches(_READ_ROWS):
+            yield from differences_of(batch)
 
 
 class Part:

@@ -125,12 +125,12 @@ def file_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGroup,
 def _schemas(connection: Connection, stored: StoredFiles) -> dict[str, tuple[Any, ...]]:
     """By path, every element of its schema."""
     element = "[name, duckdb_type, coalesce(num_children, 0)::VARCHAR, coalesce(logical_type, '')]"
-    found = _rows(
+    rows = _rows(
         connection,
         f"SELECT file_name, list({element} ORDER BY column_id) "
         f"FROM parquet_schema({_paths(stored, stored.files)}) GROUP BY ALL",
     )
-    return {path: tuple(map(tuple, elements)) for path, elements in found}
+    return {path: tuple(map(tuple, elements)) for path, elements in rows}
 
 
 def _group(
@@ -197,8 +197,8 @@ def _queried(connection: Connection, stored: StoredFiles, sql: str) -> list[tupl
 
 
 def _rows(connection: Connection, sql: str) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
-    return found
+    rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+    return rows
 
 
 def _unreadable(stored: StoredFiles) -> SourceFailedError:

@@ -18,11 +18,9 @@ from datarecs_kernel.counted import Counted
 from datarecs_kernel.database import Connection
 from datarecs_kernel.hashing import Hasher, hashing_connection
 from datarecs_kernel.judging import JudgedGroups, repeated_in
-from datarecs_kernel.settling import SinkPlan, settle
+from datarecs_kernel.settling import SinkPlan
 from datarecs_kernel.stored import Part, native_of
 from datarecs_kernel.written import Writer
-
-__all__ = ["SHOWN_KEYS", "SinkPlan", "Stores"]
 
 SHOWN_KEYS = 3
 
@@ -52,10 +50,6 @@ class Stores:
             self.counted.scope_parts = self._scope.close()
         self._closing.close()
         return self.counted
-
-    def finish(self) -> Counted:
-        """Close the files and store what may be stored: of a stage with one task."""
-        return settle(self.plan, self.leave(), self._given)
 
     def add_equal(self, sizes: Sequence[int], groups: int) -> None:
         """Count groups that are equal everywhere, each with so many rows per source."""

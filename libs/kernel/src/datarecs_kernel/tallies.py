@@ -50,11 +50,11 @@ def tally(connection: Connection, layout: Layout, index: int, relation: str) -> 
     Returns:
         A tally of which `extracted` is the rows that passed: who dropped others knows how many.
     """
-    own = _Tally(layout, index)
-    columns = ", ".join(f"{sql} AS {name}" for name, sql in own.columns.items())
+    counting = _Tally(layout, index)
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in counting.columns.items())
     query = f"SELECT {columns} FROM {relation}"
     (row,) = connection.execute(query).fetchall()
-    return own.read(dict(zip(own.columns, row, strict=True)))
+    return counting.read(dict(zip(counting.columns, row, strict=True)))
 
 
 class _Tally:
@@ -105,16 +105,16 @@ class _Tally:
                 yield measure.index, parts_of(measure.field.form, measure.field.name)
 
     def _faults(self, measure: MeasureLayout) -> dict[str, str]:
-        found: dict[str, str] = {}
+        columns: dict[str, str] = {}
         own, at = measure.field, measure.index
         if own is None:
-            return found
+            return columns
         if own.may_be_invalid:
-            found[f"u{at}"] = self._count(f"{own.payload} IS NOT NULL")
-            found[f"p{at}"] = self._filtered(f"min({own.payload})")
+            columns[f"u{at}"] = self._count(f"{own.payload} IS NOT NULL")
+            columns[f"p{at}"] = self._filtered(f"min({own.payload})")
         if may_be_infinite(measure.plan, self.index):
-            found[f"f{at}"] = self._count(_is_infinite(own))
-        return found
+            columns[f"f{at}"] = self._count(_is_infinite(own))
+        return columns
 
     def read(self, row: dict[str, Any]) -> SourceTally:
         """The tally that a row of these columns says."""

@@ -68,17 +68,17 @@ class Unidentified:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _map(self, given: By, rows: int) -> pa.MapArray:
+    def _map(self, by_source: By, rows: int) -> pa.MapArray:
         """Texts by name of the source."""
-        held = np.zeros((rows, len(given)), np.bool_)
-        for at, each in enumerate(given):
+        held = np.zeros((rows, len(by_source)), np.bool_)
+        for at, each in enumerate(by_source):
             held[:, at] = each.where
         row, column = np.nonzero(held)
         offsets = np.insert(np.cumsum(held.sum(axis=1), dtype=np.int32), 0, 0)
         names = self._sources.take(
-            pa.array(np.array([each.source for each in given], np.int64)[column])
+            pa.array(np.array([each.source for each in by_source], np.int64)[column])
         )
-        texts = pa.chunked_array([each.texts for each in given], pa.string())
+        texts = pa.chunked_array([each.texts for each in by_source], pa.string())
         items = texts.combine_chunks().take(pa.array(column * rows + row))
         return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, items)
 

@@ -61,8 +61,8 @@ def average(units: str, count: str, more: int) -> str:
     carried = f"({left} * CAST({10**more} AS HUGEINT))"
     room = LARGEST // 10**more
     shifted = f"CASE WHEN {whole} <= {room} THEN {whole} * {10**more} + {carried} // {many} END"
-    found = rounded_up(f"({shifted})", f"({carried} % {many})", many)
-    return f"{_sign(units)} * ({found})"
+    rounded = rounded_up(f"({shifted})", f"({carried} % {many})", many)
+    return f"{_sign(units)} * ({rounded})"
 
 
 def _sign(units: str) -> str:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from datarecs_core.jobs.types import MAX_DIGITS
 from datarecs_kernel.columns import Flags, flags_of
 from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.sort_keys import KEY_DIGITS, KEY_SHIFT
@@ -52,8 +51,8 @@ def units_of(form: Form, values: pa.Array) -> Units:
 def _unscaled(values: pa.Array) -> Integers:
     """Without its point a decimal is an integer of 128 bits, the lower half of them first."""
     words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
-    own = words[values.offset : values.offset + len(values)]
-    low, high = own[:, 0], own[:, 1]
+    chosen = words[values.offset : values.offset + len(values)]
+    low, high = chosen[:, 0], chosen[:, 1]
     if np.array_equal(high, low >> 63):
         return low
     return np.asarray(high.astype(object) * 2**64 + low.view(np.uint64).astype(object))
@@ -110,12 +109,6 @@ def written_units(values: NDArray[np.float64], scale: int) -> tuple[Integers, Fl
     return np.where(written, numbers, 0).astype(np.int64), written
 
 
-def unit_decimals(numbers: NDArray[np.int64], scale: int) -> pa.Array:
-    """So many units of 10^-scale as a column."""
-    words = pa.py_buffer(np.stack([numbers, numbers >> 63], axis=1).tobytes())
-    return pa.Array.from_buffers(pa.decimal128(MAX_DIGITS, scale), len(numbers), [None, words])
-
-
 def unit_texts(numbers: Integers, scale: int) -> pa.Array:
     """`decimal_text` of so many units of 10^-scale."""
     if not scale:
@@ -138,8 +131,8 @@ def unit_keys(numbers: Integers, scale: int) -> pa.Array:
 
 def unit_key(number: int, scale: int) -> str:
     """The same of one number."""
-    (found,) = unit_keys(np.array([number]), scale).to_pylist()
-    return str(found)
+    (key,) = unit_keys(np.array([number]), scale).to_pylist()
+    return str(key)
 
 
 def _written(numbers: Integers) -> pa.Array:

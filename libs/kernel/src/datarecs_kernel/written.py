@@ -188,10 +188,10 @@ class GroupKeys:
         by_row = np.arange(parts * rows).reshape(parts, rows).T.ravel()
         offsets = pa.array(np.arange(rows + 1) * parts, pa.int32())
         key_texts = pa.ListArray.from_arrays(offsets, every.take(pa.array(by_row)))
-        found = {"key_text": key_texts, "key_encoded": self.kept, "key_hash": self.hashes}
+        columns = {"key_text": key_texts, "key_encoded": self.kept, "key_hash": self.hashes}
         if self.layout.keys:
-            found["key"] = typed_keys(self.layout, self.plain, key_texts)
-        return found
+            columns["key"] = typed_keys(self.layout, self.plain, key_texts)
+        return columns
 
 
 def _letters(digests: Digests) -> pa.Array:

@@ -30,9 +30,8 @@ from datarecs_kernel.layout import (
 from datarecs_kernel.partials import gives_groups
 from datarecs_kernel.refusals import UnreadableByKernelError
 from datarecs_kernel.results import stage_results
-from datarecs_kernel.settling import settle
+from datarecs_kernel.settling import SinkPlan, settle
 from datarecs_kernel.stages import StageAnswer
-from datarecs_kernel.storing import SinkPlan
 from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.catalogue import listed

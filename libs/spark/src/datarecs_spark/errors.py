@@ -129,17 +129,6 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
 
 
-def would_recur(failure: DatarecsError) -> bool:
-    """Whether reading every row instead would end in the same way.
-
-    Sources that are gone or broken, a full disk, a lost machine and sums that are too large stay
-    what they are; anything else may be the fault of the shorter way.
-    """
-    if isinstance(failure, SourceFailedError):
-        return failure.source != UNKNOWN_SOURCE  # else of rows that were kept for a while
-    return failure.code is not RunDetail.COMPARISON_FAILED
-
-
 def condition_of(failure: Exception) -> str:
     """Spark's error class of a failure, the innermost that has one; empty without any."""
     return next((each.condition for each in reversed(list(_causes(failure))) if each.condition), "")

@@ -22,8 +22,8 @@ from datarecs_kernel.fingerprints import seal
 from datarecs_kernel.layout import Field, Layout
 from datarecs_kernel.partials import gives_groups, partial_columns
 from datarecs_kernel.prepared_values import AMBIGUOUS
+from datarecs_kernel.settling import SinkPlan
 from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_answer
-from datarecs_kernel.storing import SinkPlan
 from datarecs_spark.fingerprints import bucket
 from datarecs_spark.prepare import SOURCE
 from datarecs_spark.sinking import attempt_name
@@ -176,5 +176,5 @@ def _schema(layout: Layout) -> pa.Schema:
 
 def _arrow_type(kind: str) -> pa.DataType:
     """Of a column of a field, by its type in SQL."""
-    found = _DECIMAL.fullmatch(kind)
-    return _ARROW[kind] if found is None else pa.decimal128(int(found[1]), int(found[2]))
+    digits = _DECIMAL.fullmatch(kind)
+    return _ARROW[kind] if digits is None else pa.decimal128(int(digits[1]), int(digits[2]))

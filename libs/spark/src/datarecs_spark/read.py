@@ -167,16 +167,6 @@ def roots(scan: Scan) -> Mapping[str, str]:
     return {} if place is None else {str(_root(place.root)): scan.source}
 
 
-def files_of(scan: Scan) -> Sequence[Path]:
-    """The Parquet files that hold the rows of a scan, as they were pinned.
-
-    Raises:
-        SourceFailedError: a file is gone or has another size.
-    """
-    opened = _opened(scan)
-    return [opened.root / file.path for file in opened.files]
-
-
 class Pinned(Protocol):
     """A source as it is read."""
 

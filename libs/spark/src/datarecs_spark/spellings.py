@@ -27,8 +27,8 @@ from datarecs_core.jobs.types import NESTED, TIMES
 from datarecs_core.jobs.vocabulary import MaskRule
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.layout import Columns, Field, Role, keys_of
+from datarecs_kernel.settling import SinkPlan
 from datarecs_kernel.stored import Part, schema_of, with_raw_key_column
-from datarecs_kernel.storing import SinkPlan
 from datarecs_spark.canonical import binary_literal, text_literal
 from datarecs_spark.fingerprints import key_hash
 from datarecs_spark.prepare import SOURCE

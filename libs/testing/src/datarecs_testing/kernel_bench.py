@@ -22,9 +22,9 @@ from datarecs_kernel.decoding import cell
 from datarecs_kernel.fingerprints import seal
 from datarecs_kernel.layout import Layout, check_covered
 from datarecs_kernel.results import stage_results
+from datarecs_kernel.settling import SinkPlan
 from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage
 from datarecs_kernel.stored import read_differences
-from datarecs_kernel.storing import SinkPlan
 from datarecs_testing.relations import hashed_layout, relations_of, rows_layout
 from datarecs_testing.tables import Table
 
@@ -126,14 +126,14 @@ class KernelEngine:
 
 def _keys(sink: SinkPlan, parts: Sequence[str]) -> frozenset[bytes]:
     """Encoded keys of the groups that differed."""
-    found = set()
+    keys = set()
     for part in parts:
         for row in pq.read_table(Path(str(sink.scope_directory)) / part).to_pylist():
             values = [
                 cell(each.form, row[each.name], row.get(each.payload)) for each in sink.layout.keys
             ]
-            found.add(encode_tuple(values))
-    return frozenset(found)
+            keys.add(encode_tuple(values))
+    return frozenset(keys)
 
 
 class KernelBench:

@@ -207,14 +207,14 @@ class _PreparedField:
             return [None for _ in self.field.columns]
         raw, value = delivered[self.preparation.plan.column], self.value(delivered)
         plain, state = self._plain(value, is_float=self.preparation.plan.result.is_float)
-        found: list[object] = [plain]
+        members: list[object] = [plain]
         if self.field.may_be_invalid:
-            found.append(encode(value)[_ENCODED_HEAD:] if value.is_invalid else None)
+            members.append(encode(value)[_ENCODED_HEAD:] if value.is_invalid else None)
         if self.field.stateful:
-            found.append(state)
+            members.append(state)
         if self.field.changes:
-            found += [canonical_text(raw), sort_key_of(raw)]
-        return found
+            members += [canonical_text(raw), sort_key_of(raw)]
+        return members
 
     def _plain(self, value: Value, *, is_float: bool) -> tuple[object, int]:
         if value.is_invalid and not self.field.may_be_invalid:

@@ -108,6 +108,10 @@ class LookConformance:
         assert found.counts("first").rows_unmatched == 2
         assert found.counts("second").source_row_counts == (1, 2)
 
+
+class LookSpellingConformance(LookConformance):
+    """Also how each source writes its keys, which only who reads the sources can tell."""
+
     def test_a_source_writes_keys_as_in_the_last_look(self, bench: LookingBench) -> None:
         folded = Normalize(strings=StringRules(case=Case.FOLD, trim=Trim.BOTH))
         stage = rows_by("t", a_measure("v"), confirm=replace(AGAIN, attempts=1))

@@ -23,17 +23,17 @@ def with_partner_types(sources: Sequence[LogicalSource]) -> list[LogicalSource]:
 
 
 def _typed(source: LogicalSource, sources: Sequence[LogicalSource]) -> LogicalSource:
-    found: dict[str, CanonicalType] = {}
+    types: dict[str, CanonicalType] = {}
     for name, column in source.columns.items():
         if column.physical is not None and not column.type.is_known:
             partners = [_compared_type(source, name)]
             partners += [_compared_type(each, name) for each in sources if name in each.columns]
-            known = found.get(column.physical, column.type)
+            known = types.get(column.physical, column.type)
             for partner in partners:
                 known = _filled(known, partner)
-            found[column.physical] = known
+            types[column.physical] = known
     columns = tuple(
-        replace(each, type=_or_text(found.get(each.name, each.type)))
+        replace(each, type=_or_text(types.get(each.name, each.type)))
         for each in source.schema.columns
     )
     # Expressions are typed again over the columns that they name.

@@ -161,7 +161,7 @@ class SparkEngine:
         return listed_keys(self._differing(stage), self._key_fields[stage], most)
 
     def _size(self, stage: StagePlan) -> None:
-        """Cut work as the job says, or by the rows of the stage or of what narrowing left of it."""
+        """Cut the work of partitions as the job says, or by the rows of the stage."""
         rows, cores = _expected_rows(stage), self._session.sparkContext.defaultParallelism
         small = rows < SMALL_ROWS
         expected = 2 if small else max(2 * cores, rows // SMALL_ROWS)

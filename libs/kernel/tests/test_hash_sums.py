@@ -16,13 +16,13 @@ def some_hashes(count: int, seed: int) -> Hashes:
 
 def test_a_bucket_is_open_while_its_rows_are_not_the_same_in_all_sources() -> None:
     keys = some_hashes(1000, 1)
-    first, second = keys * np.uint64(3), keys * np.uint64(5)
+    rows = keys * np.uint64(3)
     sums = Sums(4)
-    sums.add(keys, first, second, WEIGHT)
+    sums.add(keys, rows, WEIGHT)
     assert sums.open().all()
-    sums.add(keys[1:], first[1:], second[1:], -WEIGHT % 2**64)
+    sums.add(keys[1:], rows[1:], -WEIGHT % 2**64)
     assert np.flatnonzero(sums.open()).tolist() == sums.bucket(keys[:1]).tolist()
-    sums.add(keys[:1], first[:1], second[:1] ^ np.uint64(1), -WEIGHT % 2**64)
+    sums.add(keys[:1], rows[:1] ^ np.uint64(1), -WEIGHT % 2**64)
     assert np.flatnonzero(sums.open()).tolist() == sums.bucket(keys[:1]).tolist()
 
 

@@ -1,7 +1,7 @@
 """A first reading of row stages, which leaves the rows that may differ to the exact part.
 
 Every row is hashed once, and per bucket of keys the weighted hashes of all sources are added up. A
-bucket in which both sums vanish holds the same rows in every source; its rows are counted and read
+bucket in which the sum vanishes holds the same rows in every source; its rows are counted and read
 no more. What is closed is believed only if numbers without any hash agree: rows, NULL keys and
 exact totals. Otherwise, and where too much is left, the exact part reads everything.
 """
@@ -26,7 +26,7 @@ from datarecs_kernel.row_hashes import RowHashes, drawn_hashes
 from datarecs_kernel.tallies import SourceTally, tally
 
 _MOST_BITS = 24
-"""256 MiB of sums."""
+"""128 MiB of sums."""
 _BATCH_ROWS = 200_000
 _OPEN = "open_buckets"
 _NONE: Hashes = np.zeros(0, np.uint64)
@@ -124,8 +124,8 @@ class _Reading:
             columns = ", ".join(self.hashes.columns(self.layout, source))
             rows = self.connection.sql(f"SELECT {columns} FROM {relation}")
             for batch in rows.to_arrow_reader(_BATCH_ROWS):
-                key, first, second = (column.to_numpy() for column in batch.columns)
-                sums.add(key, first, second, self.hashes.weights[source])
+                key, row = (column.to_numpy() for column in batch.columns)
+                sums.add(key, row, self.hashes.weights[source])
                 if source == self.smallest:
                     keys.append(
                         key[key >> np.uint64(HASH_BITS - bits) == 0] if bits else key.copy()

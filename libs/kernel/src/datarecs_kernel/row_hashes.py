@@ -1,7 +1,7 @@
 """SQL of the hashes by which a first reading tells rows apart, seeded per run in every value.
 
 Apart from the reading because what makes a hash trustworthy is decided here: DuckDB's `hash` takes
-no seed, its last argument is only XORed in, and one hash of a value would tie both hashes of a row.
+no seed, and its last argument is only XORed in.
 """
 
 import secrets
@@ -29,25 +29,17 @@ _BYTES = frozenset({FormKind.BINARY, FormKind.UUID})
 class RowHashes:
     """The seeds of one stage."""
 
-    salts: tuple[int, int]
-    """Of the two hashes of a row."""
+    salt: int
     prefix: str
-    """Of every text in the second."""
+    """Of every text."""
     weights: tuple[int, ...]
     """Per source (`weights_for`)."""
 
-    def columns(self, layout: Layout, source: int) -> tuple[str, str, str]:
-        """Of the key, and twice of key and compared values; equal rows of all sources are equal."""
-        key = key_hash(layout.key_names)
-        plain = [key, *(name for each in compared_fields(layout) for name in _compared(each))]
+    def columns(self, layout: Layout, source: int) -> tuple[str, str]:
+        """Of the key, and of key and compared values; equal rows of all sources are equal."""
         fields = (*layout.keys, *compared_fields(layout))
-        seeded = [sql for each in fields for sql in self._seeded(each)]
-        apart = _apart(layout, source)
-        return (
-            key,
-            _hash(self.salts[0], [*plain, *apart]),
-            _hash(self.salts[1], [*reversed(seeded), *apart]),
-        )
+        values = [sql for each in fields for sql in self._seeded(each)]
+        return key_hash(layout.key_names), self._hash([*values, *_unequal_values(layout, source)])
 
     def _seeded(self, field: Field) -> list[str]:
         salt = sql_text(self.prefix)
@@ -63,24 +55,23 @@ class RowHashes:
         payload = [f"{salt}::BLOB || {field.payload}"] if field.may_be_invalid else []
         return [value, *payload]
 
+    def _hash(self, values: Sequence[str]) -> str:
+        """Without the outer hash the last value is only XORed in, and swapped ones cancel."""
+        return f"hash(hash({self.salt}::UBIGINT, {', '.join(values)}))"
+
 
 def drawn_hashes(sources: int) -> RowHashes:
     """New seeds."""
-    first, second = (secrets.randbits(_SALT_BITS) for _ in range(2))
     # Where a text begins inside a block is part of the seed.
     letters = _BLOCK_BYTES + secrets.randbelow(_BLOCK_BYTES)
     return RowHashes(
-        salts=(first, second),
+        salt=secrets.randbits(_SALT_BITS),
         prefix=secrets.token_hex(letters)[:letters],
         weights=weights_for(sources, [secrets.randbits(HASH_BITS) for _ in range(sources)]),
     )
 
 
-def _compared(field: Field) -> list[str]:
-    return [field.name, *([field.payload] if field.may_be_invalid else [])]
-
-
-def _apart(layout: Layout, source: int) -> list[str]:
+def _unequal_values(layout: Layout, source: int) -> list[str]:
     """What is unlike in every source where a row holds a NaN that equals nothing."""
     unequal = [
         is_nan(field.form, field.name)
@@ -92,8 +83,3 @@ def _apart(layout: Layout, source: int) -> list[str]:
 
 def _may_be_nan(form: Form) -> bool:
     return form.kind in {FormKind.DOUBLE, FormKind.NUMBER}
-
-
-def _hash(salt: int, columns: Sequence[str]) -> str:
-    """Without the outer hash the last column is only XORed in, and swapped values cancel."""
-    return f"hash(hash({salt}::UBIGINT, {', '.join(columns)}))"

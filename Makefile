@@ -27,7 +27,7 @@ KEEP ?=
 ONLY ?=
 ALONE := "not integration and not spark and not e2e and not browser"
 
-.PHONY: help setup demo up down check fmt lint types contracts schemas docs cases unit printed alone test differential crash soak bench mutants lock lock-jars
+.PHONY: help setup demo up down check fmt lint types contracts schemas docs site cases unit printed alone test differential crash soak bench mutants lock lock-jars
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -86,6 +86,9 @@ schemas: setup ## rewrite events-schema/
 
 docs: setup ## rewrite the generated pages of docs/
 	@$(BIN)/python docs/generate.py --write
+
+site: setup ## the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo build/site/index.html
 
 cases: setup ## acceptance ids without a test; make cases RELEASE=1 fails while there is one
 	@$(BIN)/python tests/cases.py $(if $(RELEASE),--release)

@@ -9,6 +9,7 @@ import argparse
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
@@ -51,6 +52,23 @@ READERS: Mapping[str, type[ServiceSettings]] = {
     "email-notifier": EmailNotifier,
     "webhook-service": WebhookService,
     "datarecs up": StackSettings,
+}
+CASES = FOLDER.parent / "tests" / "case_texts.toml"
+AREAS = {
+    "ARC": "Structure",
+    "E": "Engine",
+    "F": "Facts of a result",
+    "GLO": "Words",
+    "K": "Packages and deployment",
+    "L": "Life of a run",
+    "M": "Mail",
+    "P": "Comparison",
+    "R": "Resources",
+    "S": "Storage",
+    "STY": "Style",
+    "U": "Command line, API and reports",
+    "W": "Webhooks",
+    "X": "Security",
 }
 LIST = re.compile(r"(?<=<!-- The list. -->\n).*", re.DOTALL)
 DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```)", re.DOTALL)
@@ -244,6 +262,20 @@ def _also(entry: Entry) -> str:
     return ", ".join(f"`{name.upper()}`" for name in entry.aliases)
 
 
+def cases_page() -> str:
+    """Every acceptance id and what it asks for, an area a section."""
+    cases = tomllib.loads(CASES.read_text(encoding="utf-8"))
+    areas = groupby(cases.items(), key=lambda case: case[0].rstrip("0123456789").rstrip("-"))
+    head = (
+        "# Acceptance cases\n\n"
+        'What the ids in tests (`@pytest.mark.case("W01")`) ask for: an action, an arrow, '
+        f"what must come of it. {NOTE}"
+        "`make cases` lists the ids of this release that have no test.\n"
+    )
+    parts = (f"\n## {AREAS[area]}\n\n{_table(('id', 'case'), rows)}" for area, rows in areas)
+    return head + "".join(parts)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "expressions.md": expressions_page,
     "errors.md": errors_page,
@@ -254,6 +286,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "database.md": database.page,
     "openapi.json": openapi_document,
     "life-of-a-run.md": life_page,
+    "spec/cases.md": cases_page,
 }
 
 

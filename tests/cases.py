@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
         sys.stdout.write(f"waiting for {surface}: {' '.join(ids)}\n")
     further = have - {one for ids in areas.values() for one in ids}
     sys.stdout.write(f"beyond these, tests carry {len(further)} further ids\n")
+    sys.stdout.write("what each id asks for: docs/spec/cases.md\n")
     return int(release and any(open_ids.values()))
 
 

@@ -1,5 +1,6 @@
 """The list of acceptance cases tells the truth: what is marked counts, what is missing is named."""
 
+import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -65,3 +66,11 @@ def test_every_security_case_is_promised_or_waits_and_none_does_both(cases: Modu
     waiting = {one for ids in cases.waiting(ROOT).values() for one in ids}
     assert promised | waiting == {f"X{number:02d}" for number in range(1, 97)}
     assert not promised & waiting
+
+
+def test_every_id_in_a_test_and_in_the_lists_has_its_text(cases: ModuleType) -> None:
+    texts = tomllib.loads((ROOT / "tests/case_texts.toml").read_text(encoding="utf-8"))
+    listed = [*cases.wanted(ROOT).values(), *cases.waiting(ROOT).values()]
+    ids = cases.marked(ROOT) | {one for each in listed for one in each}
+    assert sorted(ids - set(texts)) == []
+    assert all(texts.values())

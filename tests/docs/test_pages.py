@@ -22,7 +22,7 @@ from datarecs_runtime.settings import EXEMPT_NAMES, EXEMPT_PREFIXES, known_names
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-GENERATED = {"errors.md", "events.md", "metrics.md", "settings.md", "database.md"}
+GENERATED = {"cases.md", "errors.md", "events.md", "metrics.md", "settings.md", "database.md"}
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
     *sorted(DOCS.rglob("*.md")),

@@ -139,6 +139,7 @@ bench: setup ## figures, with machine and load
 	@$(BENCH).compare $(FIGURES) --plain --rows 10000000 --differ 0.05
 	@$(BENCH).compare $(FIGURES) --plain --rows 30000000
 	@$(BENCH).compare $(FIGURES) --plain --rows 10000000 --sources 3
+	@$(BENCH).cluster $(FIGURES) --rows 10000000 --goal 1.6
 	@$(BENCH).lake $(FIGURES) --rows 10000000 --goal 2
 	@$(BENCH).extraction $(FIGURES) --rows 1000000 --goal 1.5
 	@$(BENCH).commands $(FIGURES)

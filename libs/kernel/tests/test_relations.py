@@ -31,7 +31,8 @@ from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.delivered import Delivered, delivered
 from datarecs_kernel.layout import Layout, Role, keys_of, layout_of
 from datarecs_kernel.reading_failures import has_invalid_text, reading_failure
-from datarecs_kernel.relations import Scope, create_relation
+from datarecs_kernel.relations import create_relation
+from datarecs_kernel.scopes import Scope
 from datarecs_testing.comparisons import a_measure, aggregate_by, digest_by, rows_by
 from datarecs_testing.exact_conditions import EXACT, TABLE
 from datarecs_testing.relations import relations_of
@@ -303,7 +304,7 @@ def test_a_scope_keeps_the_rows_of_its_groups(connection: Connection, tmp_path: 
 
     def kept(files: Sequence[str]) -> list[Any]:
         scope = Scope(fields=keys_of(before.dimensions, sources, "z"), files=files)
-        relation = create_relation(connection, layout, sources[0], scope=scope)
+        relation = create_relation(connection, layout, sources[0], scopes=[scope])
         return sorted(connection.execute(f"FROM {relation} SELECT k0").fetchall())
 
     assert kept([place]) == [(20,), (30,)]
@@ -329,7 +330,7 @@ def test_a_scope_of_buckets_keeps_the_rows_whose_keys_are_in_them(
         connection,
         layout,
         source,
-        scope=Scope(fields=fields, files=[place], bucket_key=COMPARE_KEY),
+        scopes=[Scope(fields=fields, files=[place], bucket_key=COMPARE_KEY)],
     )
     wanted = frozenset([encode_tuple([number(bucket)])])
     outside = Outside(key=COMPARE_KEY, scopes={"digests": wanted})

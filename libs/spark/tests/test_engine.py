@@ -13,14 +13,12 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from threading import Event
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
-from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame
 
 from datarecs_application.ports.comparing import Progress
@@ -34,7 +32,7 @@ from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_kernel.refusals import SourceFailedError
-from datarecs_spark import engine, files, partitions, watching
+from datarecs_spark import engine, reading_tasks, watching
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import CancelledError, ComparisonFailedError
@@ -155,7 +153,7 @@ def test_spark_brings_keys_together_once_without_floats_lists_or_copies(
         found = compare(bench, a_job(tables, STAGES[kind]), tables)
         assert found.counts().rows_unmatched > 0
         (plan,) = asked.plans
-        assert plan.count("Exchange hashpartitioning(k0") == 1
+        assert plan.count("Exchange directshufflepartitionid(partition") == 1
         assert "Join" not in plan
         assert not re.search(r"as (?:double|float)\b", plan)
         assert not re.search(r"collect_(?:list|set)|InMemoryTableScan", plan)
@@ -181,7 +179,6 @@ def test_two_stages_share_a_session_at_the_same_time(
         made = bench.prepare(plan_of(a_job(tables, STAGES["row"]), tables), tables)[1]
         own = SparkEngine(
             session,
-            plan=made,
             key=COMPARE_KEY,
             directory=tmp_path / str(len(tables[0].rows)),
             cancellation=Cancellation(session.sparkContext),
@@ -195,17 +192,6 @@ def test_two_stages_share_a_session_at_the_same_time(
 
 def _copies(values: Iterator[int]) -> list[tuple[int, int]]:
     return [(1, value) for value in values]
-
-
-@pytest.mark.case("P65")
-def test_as_many_columns_as_a_source_may_have_can_be_planned(spark_runtime: SparkRuntime) -> None:
-    """What a stage does with them: Java's usual stack ends before, in the partitioning."""
-    names = [f"c{at}" for at in range(2000)]
-    rows = spark_runtime.session().range(1).selectExpr(*(f"id AS {each}" for each in names))
-    tuples = rows.groupBy(*names).agg(F.expr("count(*) AS n"))
-    told = tuples.selectExpr(*(f"IF(n > 1, {each}, NULL) AS {each}" for each in names))
-    spread = told.groupBy(*names).agg(F.expr("count(*) AS n")).repartition(2, "c0")
-    assert spread._jdf.queryExecution().executedPlan()  # noqa: SLF001  no other way
 
 
 @pytest.mark.case("P26")
@@ -283,7 +269,7 @@ def test_a_stage_that_takes_more_disk_than_the_job_allows_ends_and_the_next_one_
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A shuffle of ten thousand rows takes some hundred kB."""
-    monkeypatch.setattr(SparkEngine, "_compare", SparkEngine._pass)  # noqa: SLF001 - no shuffle else
+    monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
     tables = books(rows=5000, differing=3)
     for spill, fits in ((1, False), (2**26, True)):
         job = a_job(tables, STAGES["row"], execution=Execution(spill=spill))
@@ -328,12 +314,12 @@ def test_memory_that_holds_no_row_group_is_named_in_the_error(
     assert caught.value.code.name == "OUT_OF_MEMORY"
 
 
-@pytest.mark.parametrize("way", [files, partitions])
+@pytest.mark.parametrize("at_once", [True, False])
 def test_a_task_that_is_killed_leaves_no_verdict(
-    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, way: ModuleType
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
 ) -> None:
-    monkeypatch.setattr(way, "attempt_name", partial(os._exit, 9))
-    monkeypatch.setattr(engine, "on_one_executor", lambda _: way is files)
+    monkeypatch.setattr(reading_tasks, "attempt_name", partial(os._exit, 9))
+    monkeypatch.setattr(engine, "on_one_executor", lambda _: at_once)
     tables = books(rows=40, differing=3)
     with pytest.raises(ComparisonFailedError) as caught:
         compare(bench, a_job(tables, STAGES["row"]), tables)
@@ -358,7 +344,7 @@ def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
         spark_runtime.cancel()
 
     with monkeypatch.context() as patched, ThreadPoolExecutor(1) as threads:
-        patched.setattr(files, "attempt_name", lambda: str(Event().wait()))
+        patched.setattr(reading_tasks, "attempt_name", lambda: str(Event().wait()))
         cancelling = threads.submit(cancel)
         with pytest.raises(CancelledError):
             asked_engine.compare(first, lambda _: None)
@@ -387,22 +373,6 @@ def test_a_proof_does_not_depend_on_partitions(bench: SparkBench, partitions: in
         for each in (found, expected)
     ]
     assert told[0] == told[1]
-
-
-def test_a_stage_reads_the_columns_that_it_needs_out_of_those_that_all_stages_need(
-    bench: SparkBench, asked: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The files hold four, the run reads three, and each stage its own two."""
-    monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
-    tables = books(rows=40, differing=3)
-    stages = (rows_by("k", a_measure("v")), aggregate_by("account", a_measure("v")))
-    found = compare(bench, a_job(tables, *stages), tables)
-    assert [each.name for each in found.plan.scans[0].columns] == ["account", "k", "v"]
-    read = [
-        {column for each in re.findall(r"ReadSchema: (.*)", plan) for column in NAMED.findall(each)}
-        for plan in asked.plans
-    ]
-    assert read == [{"k", "v"}, {"account", "v"}]
 
 
 @pytest.mark.parametrize("kind", STAGES)

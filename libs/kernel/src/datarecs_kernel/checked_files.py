@@ -1,10 +1,12 @@
 """Parquet files with texts as bytes, for sources that hold what is no UTF-8.
 
 DuckDB refuses a file whole for one such text; Arrow's reader hands the bytes over. It is slower, so
-files are read in this way only once DuckDB has refused one.
+files are read in this way only once DuckDB has refused one, or cannot be given a file's path.
 """
 
+from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -12,8 +14,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as pat
 
 from datarecs_core.comparison.planning.scan import PinnedFile
+from datarecs_core.errors.run import RunDetail
 from datarecs_kernel.database import Connection
-from datarecs_kernel.refusals import UnreadableByKernelError
+from datarecs_kernel.refusals import SourceFailedError
 from datarecs_kernel.stored_files import FileGroup, StoredColumn, StoredFiles, folder_values
 
 REFUSED_TEXT = "Invalid string encoding"
@@ -25,7 +28,7 @@ def checked_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGro
     """The files by their columns and folders; texts are of the type BLOB.
 
     Raises:
-        UnreadableByKernelError: names of columns differ in case alone.
+        SourceFailedError: a file is no readable Parquet file.
     """
     alike: dict[tuple[object, ...], list[PinnedFile]] = {}
     schemas = {file.path: _schema(stored, file) for file in stored.files}
@@ -39,9 +42,11 @@ def checked_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGro
 
 
 def _schema(stored: StoredFiles, file: PinnedFile) -> pa.Schema:
-    schema = pq.ParquetFile(stored.root / file.path).schema.to_arrow_schema()
-    if len({name.casefold() for name in schema.names}) < len(schema.names):
-        raise UnreadableByKernelError(stored.source, "names of its columns differ in case alone")
+    try:
+        schema = pq.ParquetFile(stored.root / file.path).schema.to_arrow_schema()
+    except (pa.ArrowException, OSError) as cause:
+        message = f"{file.path} is no readable Parquet file; deliver it again"
+        raise SourceFailedError(RunDetail.CORRUPT_SOURCE, stored.source, message) from cause
     return pa.schema([pa.field(field.name, _bytes(field.type)) for field in schema])
 
 
@@ -55,11 +60,33 @@ def _group(
 ) -> FileGroup:
     name = f"checked_files_{next(_numbers)}"
     paths = [str(stored.root / file.path) for file in files]
-    connection.register(name, ds.dataset(paths, schema=schema, format="parquet"))
+    names = schema.names
+    if len({label.casefold() for label in names}) == len(names):
+        connection.register(name, ds.dataset(paths, schema=schema, format="parquet"))
+    else:
+        connection.register(name, _NumberedColumns(paths, schema))
     described = connection.execute(f"DESCRIBE FROM {name}").fetchall()
     columns = {
         label: StoredColumn(sql=f"c{at}", type=kind)
-        for at, (label, kind, *_) in enumerate(described)
+        for at, (label, (_, kind, *_)) in enumerate(zip(names, described, strict=True))
+        if names.count(label) == 1
     }
-    labels = ", ".join(column.sql for column in columns.values())
+    labels = ", ".join(f"c{at}" for at in range(len(names)))
     return FileGroup(files=tuple(files), table=f"{name} AS stored({labels})", columns=columns)
+
+
+class _NumberedColumns:
+    """Files whose columns DuckDB could not tell apart by their names; read anew each time."""
+
+    def __init__(self, paths: list[str], schema: pa.Schema) -> None:
+        self._paths = paths
+        self._schema = pa.schema([each.with_name(f"c{at}") for at, each in enumerate(schema)])
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:  # noqa: ANN401 - Arrow's protocol
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for path in self._paths:
+            for batch in pq.ParquetFile(path).iter_batches():
+                yield batch.rename_columns(self._schema.names).cast(self._schema)

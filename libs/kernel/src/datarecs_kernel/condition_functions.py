@@ -19,12 +19,13 @@ from datarecs_core.comparison.expressions.condition import (
 from datarecs_core.comparison.expressions.exact_conditions import NotExactError
 from datarecs_core.comparison.values.canonical import Tag, Value, invalid
 from datarecs_core.comparison.values.json_form import json_value
+from datarecs_core.errors.run import RunDetail
 from datarecs_kernel.base_columns import BaseColumn, duckdb_type
 from datarecs_kernel.condition_sql import TypedBase, condition_sql
 from datarecs_kernel.database import Connection
 from datarecs_kernel.decoding import cell
 from datarecs_kernel.forms import FormKind
-from datarecs_kernel.refusals import UnreadableByKernelError
+from datarecs_kernel.refusals import SourceFailedError
 
 _MOST_KNOWN = 100_000
 """Combinations of values that are remembered; then it begins anew."""
@@ -37,7 +38,7 @@ def condition_of(
     """A condition in SQL where that means what core means, else as a call of a function.
 
     Raises:
-        UnreadableByKernelError: it says more than compare, or names a column that is not read.
+        SourceFailedError: it says more than compare, or names a column that is not read.
     """
     try:
         return condition_sql(condition, columns)
@@ -51,10 +52,10 @@ def _call(
     try:
         parsed = parse_condition(condition)
     except ConditionNotCoveredError as cause:
-        raise UnreadableByKernelError(source, f"a condition: {cause}") from cause
+        raise _refused(source, str(cause)) from cause
     missing = sorted(parsed.columns - columns.keys())
     if missing:
-        raise UnreadableByKernelError(source, f"a condition names {missing[0]}")
+        raise _refused(source, f"no column {missing[0]!r} is read")
     bases = {name: columns[name].base for name in sorted(parsed.columns)}
     if not bases:
         return "TRUE" if parsed.keeps({}) else "FALSE"
@@ -73,6 +74,11 @@ def _call(
     pairs = enumerate(bases.values())
     operands = ", ".join(f"v{at} := {base.value}, x{at} := {base.payload}" for at, base in pairs)
     return f"{name}(struct_pack({operands}))"
+
+
+def _refused(source: str, reason: str) -> SourceFailedError:
+    message = f"a condition over its rows cannot be used: {reason}"
+    return SourceFailedError(RunDetail.QUERY_ERROR, source, message)
 
 
 class _Judging:

@@ -1,14 +1,16 @@
 """The rows of a scan as files hold them: columns by logical name, behind the source's filter.
 
 Everything that one source contributes to a relation before rules: files, folder columns, companions
-of INVALID values, and the condition that rows must meet.
+of INVALID values, numbers of groups that the source made, and the condition that rows must meet.
+A task that reads a share of the files is told what the other files have.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from datarecs_core.comparison.planning.scan import Scan
+from datarecs_core.comparison.expressions.condition import named_columns
+from datarecs_core.comparison.planning.scan import GROUP_ROWS, Scan
 from datarecs_core.comparison.values.forms import read_text
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.jobs.types import CanonicalType, TypeKind
@@ -20,12 +22,14 @@ from datarecs_kernel.condition_sql import TypedBase
 from datarecs_kernel.database import Connection, sql_text
 from datarecs_kernel.encoding import blob
 from datarecs_kernel.forms import Form, form_of
-from datarecs_kernel.refusals import SourceFailedError, UnreadableByKernelError
+from datarecs_kernel.refusals import SourceFailedError
 from datarecs_kernel.stored_files import (
     FileGroup,
+    StoredColumn,
     StoredFiles,
     file_groups,
     folder_values,
+    has_unclear_paths,
     stored_files,
 )
 
@@ -43,6 +47,29 @@ class Part:
     """By logical name, as the scan delivers them."""
     passing: tuple[str, ...]
     """Conditions of the source's own filter; all must be TRUE."""
+    partials: Mapping[str, StoredColumn] = field(default_factory=dict)
+    """Numbers of groups, by the names that a scan gives them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePiece:
+    """Rows of one file."""
+
+    file: int
+    """Its place in the list of files."""
+    rows: tuple[int, int] | None = None
+    """The first and the one after the last, of a file that several tasks read; None is all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one task reads of a source."""
+
+    pieces: tuple[FilePiece, ...]
+    columns: frozenset[str]
+    """In any of the source's files or folders."""
+    wide: frozenset[str]
+    """As in `Delivered`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +77,8 @@ class Delivered:
     """One source of a stage."""
 
     scan: Scan
-    files: StoredFiles
+    files: StoredFiles | None
+    """None where the plan itself holds the rows."""
     parts: tuple[Part, ...]
     checked: frozenset[str]
     """Logical columns with INVALID values beside them."""
@@ -58,9 +86,15 @@ class Delivered:
     """Integer columns that hold unsigned numbers of 64 bits."""
     pinned_rows: int | None
     """Rows that the pin promises; None where it promises nothing, or a filter leaves some out."""
+    columns: frozenset[str] = frozenset()
+    """In any of the files or their folders."""
+    has_row_numbers: bool = False
+    """Tasks may read parts of its files."""
 
 
-def delivered(connection: Connection, scan: Scan, *, check_texts: bool = False) -> Delivered:
+def delivered(
+    connection: Connection, scan: Scan, *, check_texts: bool = False, share: Share | None = None
+) -> Delivered:
     """The rows of a scan.
 
     Args:
@@ -68,15 +102,16 @@ def delivered(connection: Connection, scan: Scan, *, check_texts: bool = False) 
         scan: of a stage.
         check_texts: texts may be no UTF-8, and are then INVALID; else such a text ends the reading
             (`reading_failures.has_invalid_text`). Extracts hold none.
+        share: what is read of it; None is all.
 
     Raises:
-        SourceFailedError: a file is gone, damaged, or has other columns than were pinned.
-        UnreadableByKernelError: DuckDB cannot read it, or cannot judge its filter.
+        SourceFailedError: a file is gone, damaged, or has other columns than were pinned; its
+            filter cannot be judged.
     """
-    if scan.groups is not None:
-        raise UnreadableByKernelError(scan.source, "it gave groups, not rows")
+    if share is not None:
+        return _shared(connection, scan, share, check_texts=check_texts)
     stored = stored_files(scan)
-    is_checked = check_texts and scan.extract is None
+    is_checked = _is_checked(scan, stored, check_texts=check_texts)
     groups = (checked_groups if is_checked else file_groups)(connection, stored)
     wide = frozenset(
         column.name
@@ -84,8 +119,9 @@ def delivered(connection: Connection, scan: Scan, *, check_texts: bool = False) 
         for group in groups
         if _type_of(group, _physical(scan, column.name)) == "UBIGINT"
     )
-    reading = _Reading(connection=connection, scan=scan, stored=stored, groups=groups, wide=wide)
-    is_whole = scan.extract is not None or scan.filter is None
+    columns = _folder_columns(scan, stored).union(*(group.columns for group in groups))
+    reading = _Reading(connection=connection, scan=scan, stored=stored, columns=columns, wide=wide)
+    is_whole = scan.groups is None and (scan.extract is not None or scan.filter is None)
     return Delivered(
         scan=scan,
         files=stored,
@@ -93,7 +129,43 @@ def delivered(connection: Connection, scan: Scan, *, check_texts: bool = False) 
         checked=_checked(scan, check_texts=is_checked),
         wide=wide,
         pinned_rows=stored.pinned_rows if is_whole else None,
+        columns=columns,
+        has_row_numbers=all(group.has_row_numbers for group in groups),
     )
+
+
+def _shared(connection: Connection, scan: Scan, share: Share, *, check_texts: bool) -> Delivered:
+    whole = sorted(piece.file for piece in share.pieces if piece.rows is None)
+    stored = stored_files(scan, sorted({piece.file for piece in share.pieces}))
+    is_checked = _is_checked(scan, stored, check_texts=check_texts)
+    groups_of = checked_groups if is_checked else file_groups
+    reading = _Reading(
+        connection=connection, scan=scan, stored=stored, columns=share.columns, wide=share.wide
+    )
+    parts = list(map(reading.part, groups_of(connection, stored_files(scan, whole))))
+    for piece in share.pieces:
+        if piece.rows is not None:
+            groups = groups_of(connection, stored_files(scan, [piece.file]))
+            parts += [_cut(reading.part(group), piece.rows) for group in groups]
+    return Delivered(
+        scan=scan,
+        files=stored,
+        parts=tuple(parts),
+        checked=_checked(scan, check_texts=is_checked),
+        wide=share.wide,
+        pinned_rows=None,
+        columns=share.columns,
+    )
+
+
+def _cut(part: Part, rows: tuple[int, int]) -> Part:
+    first, after = rows
+    within = f"file_row_number >= {first} AND file_row_number < {after}"
+    return replace(part, passing=(within, *part.passing))
+
+
+def _is_checked(scan: Scan, stored: StoredFiles, *, check_texts: bool) -> bool:
+    return (check_texts and scan.extract is None) or has_unclear_paths(stored)
 
 
 def _checked(scan: Scan, *, check_texts: bool) -> frozenset[str]:
@@ -118,10 +190,12 @@ class _Reading:
     connection: Connection
     scan: Scan
     stored: StoredFiles
-    groups: Sequence[FileGroup]
+    columns: frozenset[str]
+    """In any of the source's files or folders."""
     wide: frozenset[str]
 
     def part(self, group: FileGroup) -> Part:
+        groups = self.scan.groups
         columns = {
             column.name: TypedBase(
                 type=column.type,
@@ -134,8 +208,21 @@ class _Reading:
                 ),
             )
             for column in self.scan.columns
+            if groups is None or column.name in groups.dimensions
         }
-        return Part(table=group.table, columns=columns, passing=tuple(self._passing(group)))
+        return Part(
+            table=group.table,
+            columns=columns,
+            passing=tuple(self._passing(group)),
+            partials=self._partials(group),
+        )
+
+    def _partials(self, group: FileGroup) -> dict[str, StoredColumn]:
+        groups = self.scan.groups
+        if groups is None:
+            return {}
+        names = (GROUP_ROWS, *(each.name for each in groups.partials))
+        return {name: group.columns[name] for name in names}
 
     def _raw(self, group: FileGroup, name: str) -> str | None:
         extract = self.scan.extract
@@ -155,28 +242,21 @@ class _Reading:
     ) -> BaseColumn:
         stored, source = group.columns.get(name), self.scan.source
         if stored is None:
-            if name in self._folder_columns:
+            if name in _folder_columns(self.scan, self.stored):
                 return self._folder(group, name, kind)
-            if not any(name in each.columns for each in self.groups):
+            if name not in self.columns:
                 raise SourceFailedError(
                     RunDetail.SCHEMA_CHANGED,
                     source,
-                    f"{self.stored.files[0].path} has no column {name!r} any more",
+                    f"{group.files[0].path} has no column {name!r} any more",
                 )
         return base_column(stored, kind, source, wide=wide, raw=raw)
-
-    @property
-    def _folder_columns(self) -> frozenset[str]:
-        options = dict(self.scan.options)
-        if self.scan.extract is not None or self.scan.kind is not SourceKind.PARQUET:
-            return frozenset()
-        return frozenset() if options.get("hive_partitions") is False else self.stored.folder_names
 
     def _folder(self, group: FileGroup, name: str, kind: CanonicalType) -> BaseColumn:
         """What the folders of each file say: the same for all of its rows."""
         form = form_of([kind])
         if form is None:
-            raise UnreadableByKernelError(self.scan.source, f"folder {name!r} has type {kind}")
+            raise TypeError(f"{kind} has no form, which `check_covered` should have said")
         values = [folder_values(file.path).get(name) for file in group.files]
         literals = [_folder_literal(value, kind, form) for value in values]
         if len(set(literals)) == 1:
@@ -189,14 +269,23 @@ class _Reading:
         scan = self.scan
         if scan.extract is not None or scan.filter is None:
             return ()
+        named = self.columns & set(named_columns(scan.filter))
         columns = {
             column.name: TypedBase(
                 type=column.type, base=self._base(group, column.name, column.type)
             )
             for column in scan.schema.columns
-            if column.name in group.columns or column.name in self._folder_columns
+            if column.name in named
         }
         return (condition_of(self.connection, scan.filter, columns, scan.source),)
+
+
+def _folder_columns(scan: Scan, stored: StoredFiles) -> frozenset[str]:
+    """Names of folders that stand for columns."""
+    has_folders = scan.extract is None and scan.kind is SourceKind.PARQUET
+    if not has_folders or dict(scan.options).get("hive_partitions") is False:
+        return frozenset()
+    return stored.folder_names
 
 
 def _folder_literal(written: str | None, kind: CanonicalType, form: Form) -> str:

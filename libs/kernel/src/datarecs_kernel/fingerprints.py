@@ -12,6 +12,7 @@ import pyarrow as pa
 from datarecs_core.comparison.results.fingerprints import (
     BUCKET_BITS,
     FINGERPRINT_BYTES,
+    KEY_HASH_BYTES,
     KEY_MARK,
     NAN,
     ROW_MARK,
@@ -172,8 +173,17 @@ def _bucket_sums(
 
 def bucket_number(encoded_key: str, key: bytes) -> str:
     """SQL of the number of a bucket, from a key as an encoded tuple and the key of the tenant."""
-    marked = f"{blob(key + KEY_MARK)} || {encoded_key}"
-    return f"CAST('0x' || left(sha256({marked}), {BUCKET_BITS // 4}) AS INTEGER)"
+    return f"CAST('0x' || left({_hashed_key(encoded_key, key)}, {BUCKET_BITS // 4}) AS INTEGER)"
+
+
+def key_hash(encoded_key: str, key: bytes) -> str:
+    """SQL of core's `fingerprints.key_hash`, from the same."""
+    return f"unhex(left({_hashed_key(encoded_key, key)}, {2 * KEY_HASH_BYTES}))"
+
+
+def _hashed_key(encoded_key: str, key: bytes) -> str:
+    """In hexadecimal digits."""
+    return f"sha256({blob(key + KEY_MARK)} || {encoded_key})"
 
 
 def _query(hashed: _Hashed, key: bytes) -> str:

@@ -16,7 +16,7 @@ from datarecs_kernel.delivered import Delivered
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.refusals import SourceFailedError
 from datarecs_kernel.size_limits import too_large
-from datarecs_kernel.stored_files import reader_of
+from datarecs_kernel.stored_files import StoredFiles, reader_of
 
 DatabaseError = duckdb.Error
 """Whatever DuckDB fails with."""
@@ -45,20 +45,20 @@ def reading_failure(
     large = too_large(failure, layout)
     if large is not None:
         return large
-    files = [(source, file) for source in sources for file in source.files.files]
-    for source, file in files:
-        if str(source.files.root / file.path) in message:
-            return _of_file(message, source, file)
+    files = [(each.files, file) for each in sources if each.files for file in each.files.files]
+    for stored, file in files:
+        if str(stored.root / file.path) in message:
+            return _of_file(message, stored, file)
     if any(sign in message for sign in _NAMELESS):
-        for source, file in files:
-            if not _is_readable(connection, source, file):
-                return _of_file(message, source, file)
+        for stored, file in files:
+            if not _is_readable(connection, stored, file):
+                return _of_file(message, stored, file)
     return None
 
 
-def _is_readable(connection: Connection, source: Delivered, file: PinnedFile) -> bool:
+def _is_readable(connection: Connection, stored: StoredFiles, file: PinnedFile) -> bool:
     """Reads every page of the file, which only a failed run has to."""
-    reader = reader_of(source.files, [file])
+    reader = reader_of(stored, [file])
     try:
         connection.execute(f"FROM {reader} SELECT bit_xor(hash(COLUMNS(*)))")
     except duckdb.Error:
@@ -66,8 +66,8 @@ def _is_readable(connection: Connection, source: Delivered, file: PinnedFile) ->
     return True
 
 
-def _of_file(message: str, source: Delivered, file: PinnedFile) -> SourceFailedError:
+def _of_file(message: str, stored: StoredFiles, file: PinnedFile) -> SourceFailedError:
     code, what = RunDetail.CORRUPT_SOURCE, "is no readable Parquet file; deliver it again"
     if any(sign in message for sign in _GONE):
         code, what = RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"
-    return SourceFailedError(code, source.scan.source, f"{file.path} {what}")
+    return SourceFailedError(code, stored.source, f"{file.path} {what}")

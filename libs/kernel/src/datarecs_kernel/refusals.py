@@ -14,16 +14,6 @@ class NotCoveredError(DatarecsError):
         self.stage, self.field, self.what = stage, field, what
 
 
-class UnreadableByKernelError(DatarecsError):
-    """DuckDB cannot read what a source holds, and Spark may; no verdict depends on which reads."""
-
-    code = RunDetail.SOURCE_UNSUPPORTED
-
-    def __init__(self, source: str, reason: str) -> None:
-        super().__init__(f"source {source}: the kernel cannot read it: {reason}")
-        self.source, self.reason = source, reason
-
-
 class SourceFailedError(DatarecsError):
     """A source cannot be read at its pin, or not by this engine."""
 

@@ -1,10 +1,11 @@
 """Sources of a stage as relations: views in which every source has the columns of a layout.
 
 A view reads the pinned files whenever it is read, in the form in which sources meet; rows are
-those that pass the filter of the source, the conditions of the stage and its scope.
+those that pass the filter of the source, the conditions of the stage and its scope. Of a source
+that gave groups they are its groups, with numbers behind their keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -12,32 +13,21 @@ from datarecs_core.comparison.planning.plan import InputPlan
 from datarecs_core.jobs.types import TypeKind
 from datarecs_kernel.base_columns import BaseColumn, duckdb_type
 from datarecs_kernel.condition_functions import condition_of
-from datarecs_kernel.database import Connection, quoted, sql_text
+from datarecs_kernel.database import Connection, quoted
 from datarecs_kernel.delivered import Delivered, Part
-from datarecs_kernel.encoding import encoded, encoded_tuple, payload_of
-from datarecs_kernel.fingerprints import bucket_number
 from datarecs_kernel.forms import form_of
+from datarecs_kernel.group_values import group_values
 from datarecs_kernel.layout import Field, Layout
+from datarecs_kernel.partials import gives_groups, partial_columns
 from datarecs_kernel.prepared_values import AMBIGUOUS, ColumnInput
 from datarecs_kernel.regular_values import regular_values
 from datarecs_kernel.rules_sql import can_prepare, columns_of, nulls_of
+from datarecs_kernel.scopes import Scope, within
 from datarecs_kernel.size_limits import limited_base, limited_key
 from datarecs_kernel.value_functions import create_value_function, structure_of
 
 _LARGE = frozenset({TypeKind.TEXT, TypeKind.BINARY})
 _numbers = count()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Groups of an earlier stage that rows have to be in."""
-
-    fields: tuple[Field, ...]
-    """The dimensions of those groups over this stage's sources; their names begin with `z`."""
-    files: Sequence[str]
-    """Parquet with one row per group, in the columns of a key: `k0`, `k0x`, `k1`."""
-    bucket_key: bytes | None = None
-    """The tenant's key, where the groups are buckets of these dimensions, of the role HASHED."""
 
 
 def create_relation(
@@ -46,68 +36,56 @@ def create_relation(
     source: Delivered,
     *,
     conditions: Sequence[str | None] = (),
-    scope: Scope | None = None,
+    scopes: Sequence[Scope] = (),
 ) -> str:
     """Create the view of one source and return its name.
 
     Args:
         connection: in which the view and its functions live.
-        layout: of the rows; its fields are the columns.
+        layout: of the rows; `relation_columns` says which columns there are.
         source: of the layout's stage.
         conditions: of the stage and of its scope, over logical columns; None is no condition.
-        scope: None where every row belongs to the stage.
+        scopes: what limits the rows besides; those of the same fields are of the same groups.
 
     Raises:
-        UnreadableByKernelError: a condition says more than compare.
+        SourceFailedError: a condition says more than compare.
     """
     number = next(_numbers)
     name = f"rows_of_{source.scan.index}_{number}"
     making = _Making(
         connection=connection,
         source=source,
-        scope_fields=() if scope is None else scope.fields,
-        row_fields=layout.fields,
+        scope_fields=tuple(_distinct(scope.fields for scope in scopes)),
+        layout=layout,
         number=number,
     )
     making.create_functions()
     inner = " UNION ALL ".join(making.part(part, conditions) for part in source.parts)
     rows = f"({making.columns_of(inner or making.nothing)})"
-    if scope is not None:
-        rows = _within(rows, scope)
-    columns = {label: label for field in layout.fields for label, _ in field.columns}
-    columns = limited_key(layout, source.scan, {**columns, AMBIGUOUS: AMBIGUOUS})
+    for scope in scopes:
+        rows = within(rows, scope)
+    columns = {label: label for label, _ in relation_columns(layout, source.scan.index)}
+    columns = limited_key(layout, source.scan, columns)
     listed = ", ".join(f"{sql} AS {label}" for label, sql in columns.items())
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {listed} FROM {rows}")
     return name
 
 
-def _within(rows: str, scope: Scope) -> str:
-    """The rows whose key is that of a group, NULL and INVALID values included."""
-    if not scope.files:
-        return f"(FROM {rows} WHERE FALSE)"
-    groups = f"read_parquet([{', '.join(map(sql_text, scope.files))}], hive_partitioning=false)"
-    return f"(FROM {rows} r SEMI JOIN {groups} g ON {_same_group(scope)})"
+def relation_columns(layout: Layout, source: int) -> list[tuple[str, str]]:
+    """Name and type in DuckDB's SQL of the columns of a source's relation."""
+    columns = [column for field in _row_fields(layout, source) for column in field.columns]
+    columns.append((AMBIGUOUS, "INT"))
+    if gives_groups(layout.stage, source):
+        columns += [(label, form.sql_type) for label, form in partial_columns(layout)]
+    return [(label, duckdb_type(kind)) for label, kind in columns]
 
 
-def _same_group(scope: Scope) -> str:
-    if scope.bucket_key is not None:
-        return f"{_bucket(scope.fields, scope.bucket_key)} = g.k0"
-    labels = [label for field in scope.fields for label, _ in field.columns]
-    same = " AND ".join(f"r.{label} IS NOT DISTINCT FROM g.k{label[1:]}" for label in labels)
-    return same or "TRUE"
+def _row_fields(layout: Layout, source: int) -> tuple[Field, ...]:
+    return layout.keys if gives_groups(layout.stage, source) else layout.fields
 
 
-def _bucket(fields: Sequence[Field], key: bytes) -> str:
-    """The number of the bucket of a row's key."""
-    parts = [
-        encoded(
-            field.form,
-            payload_of(field.form, f"r.{field.name}"),
-            f"r.{field.payload}" if field.may_be_invalid else None,
-        )
-        for field in fields
-    ]
-    return bucket_number(encoded_tuple(parts), key)
+def _distinct(fields: Iterable[tuple[Field, ...]]) -> Iterable[Field]:
+    return {field.name: field for each in fields for field in each}.values()
 
 
 def rows_behind_filter(connection: Connection, source: Delivered) -> int:
@@ -127,7 +105,7 @@ def passing_sql(
     """What rows of a part must fulfil, as a WHERE clause; empty without a condition.
 
     Raises:
-        UnreadableByKernelError: a condition says more than compare.
+        SourceFailedError: a condition says more than compare.
     """
     written = [each for each in conditions if each is not None]
     name = source.scan.source
@@ -141,8 +119,19 @@ class _Making:
     connection: Connection
     source: Delivered
     scope_fields: tuple[Field, ...]
-    row_fields: tuple[Field, ...]
+    layout: Layout
     number: int
+
+    @property
+    def row_fields(self) -> tuple[Field, ...]:
+        return _row_fields(self.layout, self._index)
+
+    @property
+    def _partials(self) -> list[tuple[str, str]]:
+        """Name and SQL type of what stands behind groups."""
+        if not gives_groups(self.layout.stage, self._index):
+            return []
+        return [(label, form.sql_type) for label, form in partial_columns(self.layout)]
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -165,6 +154,7 @@ class _Making:
                 columns |= {label: label for label, _ in field.columns}
         total = " + ".join(ambiguous) or "0"
         columns[AMBIGUOUS] = f"CAST({total} AS INTEGER)"
+        columns |= {label: label for label, _ in self._partials}
         listed = ", ".join(f"{sql} AS {label}" for label, sql in columns.items())
         return f"SELECT {listed} FROM ({inner})"
 
@@ -177,6 +167,7 @@ class _Making:
                 kinds.append((_made(field), structure_of(self._column_input(field))))
             else:
                 kinds += [(label, duckdb_type(kind)) for label, kind in field.columns]
+        kinds += [(label, duckdb_type(kind)) for label, kind in self._partials]
         columns = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(label)}" for label, kind in kinds)
         return f"SELECT {columns or 'NULL AS nothing'} WHERE FALSE"
 
@@ -193,6 +184,8 @@ class _Making:
                 columns[_made(field)] = self._structure(field, plan, base)
             else:
                 columns |= columns_of(field, base)
+        if self._partials:
+            columns |= group_values(self.layout, self.source.scan, part)
         selected = ", ".join(f"{sql} AS {quoted(label)}" for label, sql in columns.items())
         where = passing_sql(self.connection, self.source, part, conditions)
         return f"SELECT {selected or 'NULL AS nothing'} FROM {part.table}{where}"

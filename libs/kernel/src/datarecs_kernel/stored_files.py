@@ -12,11 +12,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import duckdb
+import pyarrow.parquet as pq
 
 from datarecs_core.comparison.planning.scan import Extract, FileList, PinnedFile, Scan
 from datarecs_core.errors.run import RunDetail
 from datarecs_kernel.database import Connection, sql_text
-from datarecs_kernel.refusals import SourceFailedError, UnreadableByKernelError
+from datarecs_kernel.refusals import SourceFailedError
 
 _NO_COLUMNS = "Need at least one non-root column"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -43,6 +44,8 @@ class FileGroup:
     """What stands after FROM."""
     columns: Mapping[str, StoredColumn]
     """By their names in the files. One that stands twice is absent: nobody can name it."""
+    has_row_numbers: bool = False
+    """The table has a column `file_row_number`, by which DuckDB skips parts of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +81,25 @@ def folder_values(path: str) -> dict[str, str | None]:
     }
 
 
-def stored_files(scan: Scan) -> StoredFiles:
+def stored_files(scan: Scan, numbers: Sequence[int] | None = None) -> StoredFiles:
     """The files of an extract or of a pin.
 
+    Args:
+        scan: of a stage.
+        numbers: of the files that are read, by their place in the list; None is all of them.
+
     Raises:
-        SourceFailedError: a file is gone or has another size.
-        UnreadableByKernelError: the scan has no files.
+        SourceFailedError: a file is gone or has another size; the scan has no files.
     """
     place = scan.extract or scan.pin
     if not isinstance(place, Extract | FileList):
-        raise UnreadableByKernelError(scan.source, f"{scan.kind} needs an extract")
+        message = f"{scan.kind} is compared from an extract, and there is none"
+        raise SourceFailedError(RunDetail.SOURCE_UNSUPPORTED, scan.source, message)
     root = Path(
         unquote(urlsplit(place.root).path) if place.root.startswith("file:") else place.root
     )
-    for file in place.files:
+    files = place.files if numbers is None else tuple(place.files[at] for at in numbers)
+    for file in files:
         path = root / file.path
         if not path.is_file() or path.stat().st_size != file.size_bytes:
             raise SourceFailedError(
@@ -99,7 +107,7 @@ def stored_files(scan: Scan) -> StoredFiles:
                 scan.source,
                 f"{file.path} is gone or has another size since it was pinned",
             )
-    return StoredFiles(source=scan.source, root=root, files=place.files)
+    return StoredFiles(source=scan.source, root=root, files=files)
 
 
 def file_groups(connection: Connection, stored: StoredFiles) -> tuple[FileGroup, ...]:
@@ -149,7 +157,10 @@ def _group(
     }
     labels = ", ".join(f"c{at}" for at in range(len(names)))
     return FileGroup(
-        files=tuple(files), table=f"{reader_of(stored, files)} AS stored({labels})", columns=columns
+        files=tuple(files),
+        table=f"{reader_of(stored, files)} AS stored({labels})",
+        columns=columns,
+        has_row_numbers=True,
     )
 
 
@@ -173,19 +184,20 @@ def reader_of(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:
 
 def _paths(stored: StoredFiles, files: Sequence[PinnedFile]) -> str:
     """As a list in SQL, without anything that DuckDB would take for a pattern."""
-    paths = [str(stored.root / file.path) for file in files]
-    unclear = next((path for path in paths if _PATTERN.search(path) and "\\" in path), None)
-    if unclear is not None:
-        raise UnreadableByKernelError(stored.source, "a path has a backslash beside a bracket")
+    paths = (str(stored.root / file.path) for file in files)
     plain = (sql_text(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
     return f"[{', '.join(plain)}]"
 
 
+def has_unclear_paths(stored: StoredFiles) -> bool:
+    """Whether a path has a backslash beside a bracket, for which DuckDB's patterns have no word."""
+    return any(_PATTERN.search(path) and "\\" in path for path in stored.paths)
+
+
 def _without_columns(stored: StoredFiles) -> FileGroup:
     """Files that hold nothing but a number of rows, which DuckDB cannot open."""
-    if stored.pinned_rows is None:
-        raise UnreadableByKernelError(stored.source, "its files have no columns")
-    table = f"range({stored.pinned_rows}) AS stored(c0)"
+    rows = sum(pq.read_metadata(path).num_rows for path in stored.paths)
+    table = f"range({rows}) AS stored(c0)"
     return FileGroup(files=stored.files, table=table, columns={})
 
 

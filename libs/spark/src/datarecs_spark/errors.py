@@ -4,11 +4,9 @@ Java's exceptions end here: a message names source, file and stage, and never a 
 which Spark's own messages often do.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -16,7 +14,6 @@ from pyspark.errors import PySparkException
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.deaths import Exits, cause_of_death
-from datarecs_kernel.refusals import SourceFailedError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """Everything that a Spark action may raise by itself."""
@@ -78,39 +75,19 @@ class _Cause:
 FULL_MEMORY = "Out of Memory Error"
 """The kernel's database."""
 FULL_DISK = "No space left on device"
-UNKNOWN_SOURCE = "?"
-"""Named where a file lies below the directory of no source."""
-_RAISED = "USER_RAISED_EXCEPTION"
 _OVERFLOWS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "NUMERIC_OUT_OF_SUPPORTED_RANGE")
 _MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
 """Classes; Java ends itself by the first, unless Java code throws it."""
-_FILES: Mapping[str, tuple[RunDetail, str]] = {
-    "FAILED_READ_FILE.FILE_NOT_EXIST": (RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"),
-    "PATH_NOT_FOUND": (RunDetail.SNAPSHOT_LOST, "is gone since it was pinned"),
-    "FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH": (
-        RunDetail.SCHEMA_CHANGED,
-        "has other column types than the first file",
-    ),
-    "FAILED_READ_FILE": (RunDetail.CORRUPT_SOURCE, "is no readable Parquet file"),
-    "CANNOT_READ_FILE_FOOTER": (RunDetail.CORRUPT_SOURCE, "is no readable Parquet file"),
-}
-_FILE = re.compile(r"(?:file: ?|Path does not exist: )(?:file:)?/*(/\S+?)[.]?(?:\s|$)")
 
 
-def translated(failure: Exception, stage: str, roots: Mapping[str, str]) -> DatarecsError:
+def translated(failure: Exception, stage: str) -> DatarecsError:
     """What a Spark failure means.
 
     Args:
         failure: what an action raised.
         stage: during which stage.
-        roots: source name by the directory its files lie in.
     """
-    causes = list(_causes(failure))
-    for cause in causes:
-        for condition, (code, what) in _FILES.items():
-            if cause.condition.startswith(condition):
-                return _of_file(cause.message, code, what, roots)
-    code, message = _of_stage(causes, failure)
+    code, message = _of_stage(list(_causes(failure)), failure)
     return ComparisonFailedError(code, stage, message)
 
 
@@ -129,31 +106,15 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
 
 
-def condition_of(failure: Exception) -> str:
-    """Spark's error class of a failure, the innermost that has one; empty without any."""
-    return next((each.condition for each in reversed(list(_causes(failure))) if each.condition), "")
-
-
-def raised(failure: Exception) -> Iterator[str]:
-    """Messages of what our own SQL raised: they hold what that SQL wrote into them."""
-    return (each.message for each in _causes(failure) if each.condition == _RAISED)
+def messages_of(failure: Exception) -> Iterator[str]:
+    """Of every exception in the chain: they hold what tasks wrote into them."""
+    return (each.message for each in _causes(failure))
 
 
 def cause_name(failure: Exception) -> str:
     """The innermost exception by its class; messages quote values of rows."""
     *_, innermost = [type(failure).__name__, *(each.java_class for each in _causes(failure))]
     return innermost.rpartition(".")[2]
-
-
-def _of_file(
-    message: str, code: RunDetail, what: str, roots: Mapping[str, str]
-) -> SourceFailedError:
-    found = _FILE.search(message)
-    path = unquote(found[1]) if found else "a file"
-    for root, source in roots.items():
-        if path.startswith(root):
-            return SourceFailedError(code, source, f"{path[len(root) :].lstrip('/')} {what}")
-    return SourceFailedError(code, UNKNOWN_SOURCE, f"{path} {what}")
 
 
 def _causes(failure: Exception) -> Iterator[_Cause]:

@@ -8,7 +8,7 @@ def explained(layout: Layout, partitions: int | None) -> Explanation:
     """One line per decision; without partitions one task reads the files itself."""
     way = "one task reads the files"
     if partitions is not None:
-        way = f"Spark reads, {partitions} tasks compare"
+        way = f"many tasks read, {partitions} tasks compare"
     stage = layout.stage
     lines = [
         f"{stage.name}: strategy {stage.strategy.chosen}, {way}",

@@ -1,180 +1,169 @@
-"""The kernel over Spark's partitions: Spark reads and prepares, every task compares whole groups.
+"""Many tasks compare a stage: each reads a share, rows of one key meet, each compares whole groups.
 
-Rows of one key of all sources meet in one partition, whose task puts them into the kernel's
-database and compares them there; numbers come back, differences lie in the task's own files.
+Rows travel as messages of Arrow, hundreds or thousands of them in one row of Spark's, which
+carries and stores bytes and knows no type of ours. DuckDB says which partition a key belongs to;
+all executors have the same release of it (`cluster`).
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from pathlib import Path
-from shutil import rmtree
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from datarecs_core.comparison.results.results import BucketSum
-from datarecs_kernel.counted import Counted, read_counted
-from datarecs_kernel.database import Connection, Resources, connected
+from datarecs_kernel.database import BATCH_BYTES, Connection, read_batches
 from datarecs_kernel.fingerprints import seal
-from datarecs_kernel.layout import Field, Layout
-from datarecs_kernel.partials import gives_groups, partial_columns
-from datarecs_kernel.prepared_values import AMBIGUOUS
-from datarecs_kernel.settling import SinkPlan
+from datarecs_kernel.layout import Layout
+from datarecs_kernel.relations import relation_columns
+from datarecs_kernel.scopes import bucket_of
 from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_answer
-from datarecs_spark.fingerprints import bucket
-from datarecs_spark.prepare import SOURCE
-from datarecs_spark.sinking import attempt_name
+from datarecs_spark.reading_tasks import (
+    Step,
+    Work,
+    attempt_database,
+    numbered_tasks,
+    numbers_of,
+    opened_share,
+)
+from datarecs_spark.row_counts import RowCount
+from datarecs_spark.task_failures import understood_failures
 
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
-_ARROW = {
-    "BIGINT": pa.int64(),
-    "INT": pa.int32(),
-    "DOUBLE": pa.float64(),
-    "STRING": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "BINARY": pa.binary(),
-}
-Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
-Act = Callable[[Connection, Sequence[str], str], str]
-"""From the relations of a partition, in the name of an attempt, to numbers as text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWork:
-    """What every task needs to know; travels in a closure."""
-
-    sink: SinkPlan
-    resources: Resources
-    """Of one task; the directory is shared, below it every attempt has its own."""
+READINGS = 3
+"""Of every row: to be sent, to be counted, and to be compared."""
+_MESSAGES = "partition INT, source INT, rows BINARY"
+_MESSAGE_BYTES = 2**21
+"""Of a message, about; Java holds some of them at a time."""
 
 
-def compare_partitions(rows: DataFrame, work: PartitionWork, partitions: int) -> StageAnswer:
-    """Compare prepared and united rows of all sources.
-
-    Args:
-        rows: as `prepare` makes them, or `pushed` where a source gave groups, within their limits.
-        work: of every task.
-        partitions: into which the rows are cut.
+def compare_partitions(session: SparkSession, work: Work, partitions: int) -> StageAnswer:
+    """Compare a stage in so many partitions; without keys there is one group, and one partition.
 
     Raises:
-        PySparkException: a task failed.
+        InvalidTextsError: it must be done again with `check_texts`.
+        DatarecsError: a source cannot be read at its pin.
+        PySparkException: a task failed otherwise.
     """
-    layout = work.sink.layout
-    if layout.hashed is not None:
-        together = [F.expr(bucket(layout.hashed.keys, work.sink.key))]
-    else:
-        together = [F.col(each) for each in layout.key_names]
-    spread = rows.repartition(partitions, *together) if together else rows.repartition(1)
-    step = _step(work, layout, _compared(work))
-    first, *others = (
-        read_answer(row["body"]) for row in spread.mapInArrow(step, "body STRING").collect()
-    )
+    has_keys = bool(work.layout.of_rows.keys)
+    partitions = partitions if has_keys else 1
+    sent = numbered_tasks(session, work).mapInArrow(_sending(work, partitions), _MESSAGES)
+    met = sent.repartitionById(partitions, "partition")
+    with understood_failures(work.layout):
+        rows = met.mapInArrow(_comparing(work), "body STRING").collect()
+    first, *others = (read_answer(row["body"]) for row in rows)
     for each in others:
         first.add(each)
     return first
 
 
-def seal_partitions(rows: DataFrame, work: PartitionWork, layout: Layout) -> tuple[BucketSum, ...]:
-    """`proof: rows` of a stage that compares rows: sums of their fingerprints.
+def _sending(work: Work, partitions: int) -> Step:
+    layout = work.layout.of_rows
 
-    Args:
-        rows: prepared and united, wherever they are.
-        work: of every task.
-        layout: `sealing_layout` of the stage.
+    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            with opened_share(work, number) as (connection, looks, attempt):
+                count = RowCount(work.resources.directory, attempt, readings=READINGS)
+                for source, relation in enumerate(work.relations(connection, layout, looks)):
+                    query = f"SELECT {partition_of(work, partitions)}, * FROM {relation}"  # noqa: S608 - made of this package's names
+                    for batch in read_batches(connection, query):
+                        count.add(batch.num_rows)
+                        yield from messages(batch, source)
 
-    Raises:
-        PySparkException: a task failed.
-    """
-    counted = Counted(len(layout.sources))
-
-    def sealed(connection: Connection, relations: Sequence[str], _attempt: str) -> str:
-        sums = seal(connection, work.sink, layout, relations)
-        return Counted(len(layout.sources), sealed=sums).written()
-
-    step = _step(work, layout, sealed)
-    for row in rows.mapInArrow(step, "body STRING").collect():
-        counted.add(read_counted(row["body"], len(layout.sources)))
-    return counted.sealed
+    return send
 
 
-def _compared(work: PartitionWork) -> Act:
-    def compared(connection: Connection, relations: Sequence[str], attempt: str) -> str:
-        layout = work.sink.layout
-        part = Attempt(name=attempt, is_whole=False)
-        answer = compare_stage(connection, work.sink, relations, part)
-        if layout.stage.seal_rows and not layout.pairs_rows:
-            hashed = layout.hashed or layout
-            answer.counted.sealed = seal(connection, work.sink, hashed, relations)
-        return answer.written()
-
-    return compared
+def partition_of(work: Work, partitions: int) -> str:
+    """SQL of the number of the partition in which all rows of a key meet."""
+    layout = work.layout
+    if layout.hashed is not None:
+        return f"{bucket_of(layout.hashed.keys, work.sink.key)} % {partitions}"
+    if not layout.keys:
+        return "0"
+    # DuckDB's hash of several columns is an XOR with that of the last one.
+    return f"CAST(hash(hash({', '.join(layout.key_names)})) % {partitions} AS INTEGER)"
 
 
-def _step(work: PartitionWork, layout: Layout, act: Act) -> Step:
-    """Do something with the relations of a partition whose rows have this layout."""
+def messages(rows: pa.RecordBatch, source: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a source as messages to the partitions that their first column names."""
+    numbers = rows.column(0).to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    numbers, rows = numbers[order], rows.select(rows.schema.names[1:]).take(pa.array(order))
+    edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
+    for start, end in pairwise(edges):
+        for message in _written(rows.slice(start, end - start)):
+            columns = {
+                "partition": pa.array([numbers[start]], pa.int32()),
+                "source": pa.array([source], pa.int32()),
+                "rows": pa.array([message], pa.binary()),
+            }
+            yield pa.RecordBatch.from_pydict(columns)
 
-    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        attempt = attempt_name()
-        directory = Path(work.resources.directory) / attempt
-        directory.mkdir(parents=True)
-        try:
-            with connected(replace(work.resources, directory=str(directory))) as connection:
-                body = act(connection, _relations(connection, layout, batches), attempt)
-        finally:
-            rmtree(directory, ignore_errors=True)
+
+def _written(rows: pa.RecordBatch) -> Iterator[bytes]:
+    cuts = min(-(-rows.nbytes // _MESSAGE_BYTES) or 1, rows.num_rows)
+    size = -(-rows.num_rows // cuts)
+    for at in range(0, rows.num_rows, size):
+        output = pa.BufferOutputStream()
+        with pa.ipc.new_stream(output, rows.schema) as stream:
+            stream.write_batch(rows.slice(at, size))
+        yield output.getvalue().to_pybytes()
+
+
+def _comparing(work: Work) -> Step:
+    """Compare the groups of a partition."""
+
+    def compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with attempt_database(work.resources) as (connection, attempt):
+            layout = work.layout
+            count = RowCount(work.resources.directory, attempt, readings=READINGS)
+            relations = received(connection, layout.of_rows, batches)
+            part = Attempt(name=attempt, is_whole=False, on_rows=count.add)
+            answer = compare_stage(connection, work.sink, relations, part)
+            if layout.stage.seal_rows and not layout.pairs_rows:
+                hashed = layout.hashed or layout
+                answer.counted.sealed = seal(connection, work.sink, hashed, relations)
+            body = answer.written()
         yield pa.RecordBatch.from_pydict({"body": [body]})
 
-    return step
+    return compare
 
 
-def _relations(
+def received(
     connection: Connection, layout: Layout, batches: Iterable[pa.RecordBatch]
 ) -> list[str]:
-    """All rows of the partition in one table, and of each source as part of it."""
-    incoming = pa.RecordBatchReader.from_batches(
-        _schema(layout), (each.cast(_schema(layout)) for each in batches)
-    )
-    connection.register("incoming", incoming)
-    connection.execute("CREATE TEMP TABLE rows AS FROM incoming")
-    connection.unregister("incoming")
-    return [
-        f"(SELECT {_columns(layout, index)} FROM rows WHERE {SOURCE} = {index})"  # noqa: S608 - made of this package's names
-        for index in layout.sources
-    ]
+    """Tables with the rows of all messages, one per source."""
+    tables = _Tables(connection, layout)
+    for batch in batches:
+        for source, message in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
+            tables.add(source, pa.ipc.open_stream(message.as_buffer()))
+    tables.store()
+    return tables.names
 
 
-def _columns(layout: Layout, source: int) -> str:
-    """What the relation of a source has: values of rows, or partial results of groups."""
-    rows = layout.of_rows
-    if gives_groups(layout.stage, source):
-        fields, partials = rows.keys, [label for label, _ in partial_columns(layout)]
-    else:
-        fields, partials = rows.fields, []
-    return ", ".join([*_labels(fields), AMBIGUOUS, *partials])
+class _Tables:
+    """Tables that take many rows at a time."""
 
+    def __init__(self, connection: Connection, layout: Layout) -> None:
+        self._connection = connection
+        self.names = [f"rows_{source}" for source in layout.sources]
+        self._waiting: list[list[pa.RecordBatch]] = [[] for _ in self.names]
+        self._bytes = 0
+        for source, name in enumerate(self.names):
+            columns = (f"{label} {kind}" for label, kind in relation_columns(layout, source))
+            connection.execute(f"CREATE TEMP TABLE {name} ({', '.join(columns)})")
 
-def _labels(fields: Iterable[Field]) -> list[str]:
-    return [label for field in fields for label, _ in field.columns]
+    def add(self, source: int, rows: Iterable[pa.RecordBatch]) -> None:
+        for batch in rows:
+            self._waiting[source].append(batch)
+            self._bytes += batch.nbytes
+        if self._bytes >= BATCH_BYTES:
+            self.store()
 
-
-def _schema(layout: Layout) -> pa.Schema:
-    """Of the prepared rows of all sources."""
-    columns = chain.from_iterable(field.columns for field in layout.of_rows.fields)
-    partials = partial_columns(layout) if layout.stage.has_groups else ()
-    return pa.schema(
-        [
-            (SOURCE, pa.int32()),
-            *((label, _arrow_type(kind)) for label, kind in columns),
-            (AMBIGUOUS, pa.int32()),
-            *((label, _arrow_type(form.sql_type)) for label, form in partials),
-        ]
-    )
-
-
-def _arrow_type(kind: str) -> pa.DataType:
-    """Of a column of a field, by its type in SQL."""
-    digits = _DECIMAL.fullmatch(kind)
-    return _ARROW[kind] if digits is None else pa.decimal128(int(digits[1]), int(digits[2]))
+    def store(self) -> None:
+        for name, batches in zip(self.names, self._waiting, strict=True):
+            if batches:
+                self._connection.register("incoming", pa.Table.from_batches(batches))
+                self._connection.execute(f"INSERT INTO {name} FROM incoming")
+                self._connection.unregister("incoming")
+                batches.clear()
+        self._bytes = 0

@@ -1,18 +1,11 @@
 """How far a stage has come, told while it works: rows that were read, of those that there are.
 
-Counts are taken where they are kept anyway: by Spark of its tasks, by the kernel of its batches.
-Apart from the engine because nothing here may fail a run, nor decide anything in it.
+Tasks count what they read (`row_counts`). Apart from the engine because nothing here may fail a
+run, nor decide anything in it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
-
-from pyspark import SparkContext
-
-from datarecs_spark.errors import SparkFailure
-
-_OVER = frozenset({"COMPLETE", "FAILED", "SKIPPED"})
 
 
 class RowsTold:
@@ -44,46 +37,3 @@ class RowsTold:
                 self.rows = rows
                 self._tell(rows)
         return True
-
-
-class SparkRows:
-    """Rows that Spark's own readers have read since they were first looked at.
-
-    Args:
-        context: whose jobs are those of one stage alone.
-        readings: how often every row is read.
-    """
-
-    def __init__(self, context: SparkContext, *, readings: int) -> None:
-        self._context, self._readings = context, readings
-        self._over: dict[int, int] = {}
-        """Rows by Spark's number of a stage that does not go on."""
-        self._known = range(0)
-        """Of all its stages so far."""
-
-    def __call__(self) -> int:
-        # The store is there without the page that shows it. Of tasks in this process it knows what
-        # they have read when they are done, heartbeats or not.
-        store: Any = self._context._jsc.sc().statusStore()  # noqa: SLF001 - Python has no other way to it
-        active = store.activeStages()
-        found = [active.apply(at) for at in range(active.size())]
-        running = {int(stage.stageId()): int(stage.inputRecords()) for stage in found}
-        self._learn(sorted(running))
-        for number in self._known:
-            if number not in running and number not in self._over:
-                self._end(store, number)
-        return sum((*running.values(), *self._over.values())) // self._readings
-
-    def _learn(self, running: Sequence[int]) -> None:
-        if running:
-            first = self._known.start if self._known else running[0]
-            self._known = range(first, max(self._known.stop, running[-1] + 1))
-
-    def _end(self, store: Any, number: int) -> None:  # noqa: ANN401 - py4j has no types
-        """What a stage had read when it ended; it may only wait for others."""
-        try:
-            stage = store.lastStageAttempt(number)
-            if str(stage.status()) in _OVER:
-                self._over[number] = int(stage.inputRecords())
-        except SparkFailure:
-            return

@@ -67,7 +67,8 @@ _SETTINGS: Mapping[str, str] = {
     # Small work: its plans are made, run and forgotten quickly.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    # Spark 4.1 measures the whole batch at every row of it: twice the rows take four times as long.
+    # Tasks get messages of megabytes (`partitions`), and Java holds a batch of them.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 
@@ -153,7 +154,7 @@ class SparkRuntime:
         """A SQL session of its own over the one machine, with the settings of every run."""
         return self._session.newSession()
 
-    def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> WatchedEngine:
+    def engine(self, plan: ComparisonPlan, *, key: bytes, directory: Path) -> WatchedEngine:  # noqa: ARG002 - as who makes an engine is asked
         """The engine of one run; it raises JavaEndedError where Java has ended.
 
         Args:
@@ -166,7 +167,6 @@ class SparkRuntime:
         def make() -> SparkEngine:
             return SparkEngine(
                 self.session(),
-                plan=plan,
                 key=key,
                 directory=directory,
                 cancellation=cancellation,

@@ -92,7 +92,7 @@ class SparkBench:
         ready = plan.with_scans(scans)
         engine = self._engine(ready, run / "differences")
         if self.twice:
-            other = partitions_engine(self.runtime, ready, run / "partitions")
+            other = partitions_engine(self.runtime, run / "partitions")
             return AskedTwice(planned=engine, other=other), ready
         return engine, ready
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from datarecs_application.ports.comparing import Engine, Explanation, Progress
-from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
+from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.comparison.results.results import Difference, StageResults
 from datarecs_core.documents import to_document
@@ -18,18 +18,15 @@ from datarecs_spark.session import SparkRuntime
 class PartitionsEngine(SparkEngine):
     """Compares over Spark's partitions also what files alone could answer."""
 
-    def _compare(self, plan: StagePlan) -> StageResults:
-        return self._pass(plan)
+    def _reads_at_once(self, plan: StagePlan) -> bool:
+        return plan.catalogue is not None
 
 
-def partitions_engine(
-    runtime: SparkRuntime, plan: ComparisonPlan, directory: Path
-) -> PartitionsEngine:
+def partitions_engine(runtime: SparkRuntime, directory: Path) -> PartitionsEngine:
     """For one run; nobody cancels it."""
     session = runtime.session()
     return PartitionsEngine(
         session,
-        plan=plan,
         key=COMPARE_KEY,
         directory=directory,
         cancellation=Cancellation(session.sparkContext),

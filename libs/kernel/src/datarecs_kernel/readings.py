@@ -1,0 +1,192 @@
+"""What a stage reads, and its relations: for one task that reads everything, or for a share of it.
+
+One value says which scans there are at each look, what limits their rows, and how texts are read.
+Whoever reads makes relations of it here, so no rule has a second form.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from datarecs_core.comparison.planning.confirming import counted_looks
+from datarecs_core.comparison.planning.plan import ScopePlan, StagePlan
+from datarecs_core.comparison.planning.scan import Scan
+from datarecs_kernel.catalogue import listed_columns
+from datarecs_kernel.database import Connection
+from datarecs_kernel.delivered import Delivered, Share, delivered
+from datarecs_kernel.layout import Field, Layout, PlainColumns, Role, keys_of
+from datarecs_kernel.partials import gives_groups
+from datarecs_kernel.relations import create_relation, rows_behind_filter
+from datarecs_kernel.scopes import Scope
+
+Looks = Sequence[Sequence[Delivered]]
+"""By look and source."""
+Shares = tuple[tuple[Share, ...], ...]
+"""By look and source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The rows of a stage."""
+
+    plan: StagePlan
+    key: bytes
+    """The tenant's, for buckets."""
+    check_texts: bool
+    """Texts of files may be no UTF-8, which takes another way of reading."""
+    scope_files: tuple[str, ...] = ()
+    """Keys of the groups to which the stage is limited."""
+    look_files: tuple[tuple[str, ...], ...] = ()
+    """Keys of the groups that differed before each look."""
+
+    @property
+    def scans(self) -> tuple[tuple[Scan, ...], ...]:
+        """By look and source."""
+        return counted_looks(self.plan)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether rows that a source delivers may be no rows of the stage."""
+        return self.plan.where is not None or self.plan.scope is not None
+
+
+def read_sources(
+    connection: Connection, reading: Reading, shares: Shares | None = None
+) -> list[list[Delivered]]:
+    """The sources at each look.
+
+    Args:
+        connection: in which relations of them will be made.
+        reading: of a stage.
+        shares: what is read of each; None is all.
+
+    Raises:
+        SourceFailedError: a file is gone, damaged, or has other columns than were pinned.
+    """
+    if reading.plan.catalogue is not None:
+        return [listed_columns(reading.plan)]
+    return [
+        [
+            delivered(
+                connection,
+                scan,
+                check_texts=reading.check_texts,
+                share=None if shares is None else shares[look][scan.index],
+            )
+            for scan in scans
+        ]
+        for look, scans in enumerate(reading.scans)
+    ]
+
+
+def columns_of(looks: Looks) -> tuple[PlainColumns, ...]:
+    """How the columns of each source stand in any of its looks."""
+    return tuple(
+        PlainColumns(
+            checked=frozenset().union(*(each.checked for each in reads)),
+            wide=frozenset().union(*(each.wide for each in reads)),
+        )
+        for reads in zip(*looks, strict=True)
+    )
+
+
+def create_relations(
+    connection: Connection,
+    reading: Reading,
+    layout: Layout,
+    looks: Looks,
+    columns: Sequence[PlainColumns],
+) -> list[str]:
+    """What stands after FROM, one per source, in the columns of `relation_columns`.
+
+    Args:
+        connection: of the looks.
+        reading: of the stage.
+        layout: of the rows.
+        looks: as `read_sources` gave them, whole or in shares.
+        columns: of the whole sources.
+    """
+    plan = reading.plan
+    conditions = (plan.where, None if plan.scope is None else plan.scope.where)
+    scopes = _stage_scope(reading, columns)
+    relations = []
+    for index in layout.sources:
+        # What gives groups has judged its rows itself.
+        own = () if gives_groups(plan, index) else conditions
+        parts = [
+            create_relation(
+                connection,
+                layout,
+                sources[index],
+                conditions=own,
+                scopes=(*scopes, *_look_scopes(reading, number, columns)),
+            )
+            for number, sources in enumerate(looks)
+        ]
+        relations.append(parts[0] if len(parts) == 1 else _union(parts))
+    return relations
+
+
+def count_rows(
+    connection: Connection,
+    reading: Reading,
+    looks: Looks,
+    columns: Sequence[PlainColumns],
+) -> list[int]:
+    """Rows of each source before any condition and scope of the stage."""
+    if len(looks) == 1:
+        return [rows_behind_filter(connection, source) for source in looks[0]]
+    layout = Layout(stage=reading.plan, keys=(), measures=())
+    counts = []
+    for index in layout.sources:
+        parts = [
+            create_relation(
+                connection,
+                layout,
+                sources[index],
+                scopes=_look_scopes(reading, number, columns),
+            )
+            for number, sources in enumerate(looks)
+        ]
+        query = f"SELECT count(*) FROM {_union(parts)}"
+        ((rows,),) = connection.execute(query).fetchall()
+        counts.append(rows)
+    return counts
+
+
+def _union(relations: Sequence[str]) -> str:
+    return f"({' UNION ALL '.join(f'FROM {each}' for each in relations)})"
+
+
+def _stage_scope(reading: Reading, columns: Sequence[PlainColumns]) -> tuple[Scope, ...]:
+    scope = reading.plan.scope
+    if scope is None:
+        return ()
+    return (_scope(reading, scope, _group_fields(scope, columns, "z"), reading.scope_files),)
+
+
+def _look_scopes(reading: Reading, look: int, columns: Sequence[PlainColumns]) -> tuple[Scope, ...]:
+    """The groups whose last look this is: they differed before it, and not before the next one."""
+    if len(reading.scans) == 1:
+        return ()
+    groups = reading.plan.groups_of_rows
+    fields = _group_fields(groups, columns, "y")
+    scopes = []
+    if look:
+        scopes.append(_scope(reading, groups, fields, reading.look_files[look - 1]))
+    if look < len(reading.look_files):
+        before_next = _scope(reading, groups, fields, reading.look_files[look])
+        scopes.append(replace(before_next, is_excluded=True))
+    return tuple(scopes)
+
+
+def _group_fields(
+    groups: ScopePlan, columns: Sequence[PlainColumns], prefix: str
+) -> tuple[Field, ...]:
+    role = Role.HASHED if groups.buckets else Role.KEY
+    return keys_of(groups.dimensions, columns, prefix, role=role)
+
+
+def _scope(
+    reading: Reading, groups: ScopePlan, fields: tuple[Field, ...], files: tuple[str, ...]
+) -> Scope:
+    return Scope(fields=fields, files=files, bucket_key=reading.key if groups.buckets else None)

@@ -1,0 +1,85 @@
+"""Shares of a stage's files for tasks: of nearly the same size, every row in exactly one of them.
+
+A file that is larger than a task's part is cut by numbers of its rows, of which DuckDB reads only
+the row groups that hold them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from datarecs_core.comparison.planning.scan import PinnedFile
+from datarecs_kernel.delivered import Delivered, FilePiece, Share
+from datarecs_kernel.readings import Looks, Shares
+
+SMALLEST_BYTES = 2**23
+"""Of a part of a file: less is read sooner than a task begins."""
+_CUT = 2
+_ENDLESS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    look: int
+    source: int
+    size_bytes: int
+    piece: FilePiece
+
+
+def shares_of(looks: Looks, tasks: int) -> tuple[Shares, ...]:
+    """What each task reads; the same files and number give the same shares.
+
+    Args:
+        looks: whole, as `read_sources` gives them.
+        tasks: at most so many, at least one.
+    """
+    total = sum(file.size_bytes for own in looks for each in own for file in _files(each))
+    part = max(total // tasks, SMALLEST_BYTES)
+    pieces = [
+        _Piece(look=look, source=at, size_bytes=size, piece=piece)
+        for look, sources in enumerate(looks)
+        for at, source in enumerate(sources)
+        for size, piece in _pieces(source, part)
+    ]
+    heaps: list[list[_Piece]] = [[] for _ in range(max(1, min(tasks, len(pieces))))]
+    sizes = [0] * len(heaps)
+    for piece in sorted(pieces, key=lambda each: -each.size_bytes):
+        smallest = sizes.index(min(sizes))
+        heaps[smallest].append(piece)
+        sizes[smallest] += piece.size_bytes
+    return tuple(_shares(looks, heap) for heap in heaps)
+
+
+def _files(source: Delivered) -> tuple[PinnedFile, ...]:
+    return () if source.files is None else source.files.files
+
+
+def _pieces(source: Delivered, part: int) -> Iterator[tuple[int, FilePiece]]:
+    """Pieces of the files of a source, with their sizes."""
+    for number, file in enumerate(_files(source)):
+        rows = file.rows or 0
+        cuts = min(-(-file.size_bytes // part), rows)
+        if cuts < _CUT or not source.has_row_numbers:
+            yield file.size_bytes, FilePiece(file=number)
+            continue
+        edges = [rows * at // cuts for at in range(cuts + 1)]
+        # The last one has all that follow, however many rows were pinned.
+        edges[-1] = _ENDLESS
+        for first, after in pairwise(edges):
+            yield file.size_bytes // cuts, FilePiece(file=number, rows=(first, after))
+
+
+def _shares(looks: Looks, pieces: list[_Piece]) -> Shares:
+    return tuple(
+        tuple(
+            Share(
+                pieces=tuple(
+                    each.piece for each in pieces if (each.look, each.source) == (look, at)
+                ),
+                columns=source.columns,
+                wide=source.wide,
+            )
+            for at, source in enumerate(sources)
+        )
+        for look, sources in enumerate(looks)
+    )

@@ -1,0 +1,198 @@
+"""Tasks that read sources by the kernel: one that reads a whole stage, or many with a share each.
+
+Spark schedules them and ends them; every task has a database of its own, and answers once.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from datarecs_core.comparison.results.results import BucketSum
+from datarecs_kernel.counted import Counted, read_counted
+from datarecs_kernel.database import Connection, Resources, connected
+from datarecs_kernel.delivered import Delivered
+from datarecs_kernel.fingerprints import seal
+from datarecs_kernel.layout import Layout, PlainColumns, sealing_layout
+from datarecs_kernel.readings import (
+    Looks,
+    Reading,
+    Shares,
+    count_rows,
+    create_relations,
+    read_sources,
+)
+from datarecs_kernel.settling import SinkPlan
+from datarecs_kernel.spellings import StoredKeys, spelled_layout, write_spellings
+from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_answer
+from datarecs_spark.row_counts import RowCount
+from datarecs_spark.sinking import attempt_name
+from datarecs_spark.task_failures import TaskFailureError, raise_reported, reported_failures
+
+Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+Act = Callable[[Connection, Looks, str], str]
+"""From the sources of a task, in the name of an attempt, to its answer."""
+READINGS = 2
+"""Of every row where one task reads all: to be counted, and to be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the tasks of a stage need to know; travels in a closure."""
+
+    sink: SinkPlan
+    reading: Reading
+    columns: tuple[PlainColumns, ...]
+    """Of the whole sources."""
+    resources: Resources
+    """Of one task; the directory is shared, below it every attempt has its own."""
+    shares: tuple[Shares | None, ...]
+    """One per task; None reads all."""
+
+    @property
+    def layout(self) -> Layout:
+        return self.sink.layout
+
+    def relations(self, connection: Connection, layout: Layout, looks: Looks) -> list[str]:
+        """Of the rows of a layout, which is not always the stage's."""
+        return create_relations(connection, self.reading, layout, looks, self.columns)
+
+
+def compare_at_once(session: SparkSession, work: Work) -> tuple[StageAnswer, list[int] | None]:
+    """Compare a stage in one task; with rows before conditions, where there are any.
+
+    Raises:
+        InvalidTextsError: it must be done again with `check_texts`.
+        DatarecsError: a source cannot be read at its pin.
+        PySparkException: the task failed.
+    """
+
+    def compared(connection: Connection, looks: Looks, attempt: str) -> str:
+        count = RowCount(work.resources.directory, attempt, readings=READINGS)
+        relations = work.relations(connection, work.layout.of_rows, looks)
+        whole = Attempt(name=attempt, on_rows=count.add)
+        answer = compare_stage(connection, work.sink, relations, whole)
+        if work.layout.stage.seal_rows:
+            answer.counted.sealed = _sealed(connection, work, looks, relations)
+        counts = None
+        if work.reading.is_limited:
+            counts = count_rows(connection, work.reading, looks, work.columns)
+        return json.dumps([answer.written(), counts])
+
+    (body,) = _answers(session, work, compared)
+    answer, counts = json.loads(body)
+    return read_answer(answer), counts
+
+
+def _sealed(
+    connection: Connection, work: Work, looks: Looks, relations: Sequence[str]
+) -> tuple[BucketSum, ...]:
+    hashed = work.layout.hashed
+    if hashed is None and not work.layout.stage.collapses:
+        hashed = sealing_layout(work.layout.stage, work.columns)
+        relations = work.relations(connection, hashed, looks)
+    return seal(connection, work.sink, hashed or work.layout, relations)
+
+
+def seal_shares(session: SparkSession, work: Work) -> tuple[BucketSum, ...]:
+    """`proof: rows` of a stage that compares rows: sums of their fingerprints; raises as above."""
+    counted = Counted(len(work.layout.sources))
+
+    def sealed(connection: Connection, looks: Looks, _attempt: str) -> str:
+        sums = _sealed(connection, work, looks, ())
+        return Counted(len(work.layout.sources), sealed=sums).written()
+
+    for body in _answers(session, work, sealed):
+        counted.add(read_counted(body, counted.sources))
+    return counted.sealed
+
+
+def count_shares(session: SparkSession, work: Work) -> list[int]:
+    """Rows of each source before any condition of the stage; raises as above."""
+
+    def counted(connection: Connection, looks: Looks, _attempt: str) -> str:
+        return json.dumps(count_rows(connection, work.reading, looks, work.columns))
+
+    parts = map(json.loads, _answers(session, work, counted))
+    return [sum(rows) for rows in zip(*parts, strict=True)]
+
+
+def spell_shares(session: SparkSession, work: Work, parts: Sequence[str]) -> list[str]:
+    """Files that say how sources write the keys of stored parts; raises as above."""
+    stored = StoredKeys(sink=work.sink, parts=tuple(parts))
+    layout = spelled_layout(work.layout.stage, work.columns)
+
+    def spelled(connection: Connection, looks: Looks, attempt: str) -> str:
+        place = str(Path(work.resources.directory) / f"spellings-{attempt}.parquet")
+        relations = work.relations(connection, layout, looks)
+        write_spellings(connection, stored, layout, relations, place)
+        return place
+
+    return _answers(session, work, spelled)
+
+
+def _answers(session: SparkSession, work: Work, act: Act) -> list[str]:
+    """What the tasks have answered, in any order."""
+
+    def answered(number: int) -> dict[str, object]:
+        try:
+            with opened_share(work, number) as (connection, looks, attempt):
+                return {"outcome": "done", "body": act(connection, looks, attempt)}
+        except TaskFailureError as failure:
+            return dict(failure.document)
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            yield pa.RecordBatch.from_pydict({"body": [json.dumps(answered(number))]})
+
+    rows = numbered_tasks(session, work).mapInArrow(step, "body STRING").collect()
+    documents = [json.loads(row["body"]) for row in rows]
+    for document in documents:
+        if document["outcome"] != "done":
+            raise_reported(document, work.layout)
+    return [document["body"] for document in documents]
+
+
+def numbered_tasks(session: SparkSession, work: Work) -> DataFrame:
+    """One partition per share, with its number."""
+    return session.range(0, len(work.shares), 1, numPartitions=len(work.shares))
+
+
+def numbers_of(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """Of shares, as `numbered_tasks` gives them to a task."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+@contextmanager
+def opened_share(work: Work, number: int) -> Iterator[tuple[Connection, Looks, str]]:
+    """The sources of a share in a database of this attempt, and the name of the attempt.
+
+    Raises:
+        TaskFailureError: a source cannot be read.
+    """
+    with attempt_database(work.resources) as (connection, attempt):
+        sources = list[Delivered]()
+        layout, check_texts = work.layout.of_rows, work.reading.check_texts
+        with reported_failures(connection, layout, sources, check_texts=check_texts):
+            looks = read_sources(connection, work.reading, work.shares[number])
+            sources += [source for own in looks for source in own]
+            yield connection, looks, attempt
+
+
+@contextmanager
+def attempt_database(resources: Resources) -> Iterator[tuple[Connection, str]]:
+    """A database that spills to a folder of this attempt, which is gone afterwards."""
+    attempt = attempt_name()
+    directory = Path(resources.directory) / attempt
+    directory.mkdir(parents=True)
+    try:
+        with connected(replace(resources, directory=str(directory))) as connection:
+            yield connection, attempt
+    finally:
+        rmtree(directory, ignore_errors=True)

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -309,6 +310,30 @@ def test_a_scope_keeps_the_rows_of_its_groups(connection: Connection, tmp_path: 
 
     assert kept([place]) == [(20,), (30,)]
     assert kept([]) == []
+
+
+def test_a_group_of_an_invalid_value_is_none_of_rows_without_one(
+    connection: Connection, tmp_path: Path
+) -> None:
+    """The pass that wrote the groups met texts that are no text, and this one has not; and back."""
+    rows = [("a", 1), (None, 2)]
+    tables = pair("k text, v int", rows, rows)
+    job = a_job(tables, aggregate_by("k", name="before"), rows_by("v"))
+    before, stage = plan_of(job, tables).stages
+    layout, sources = sources_of(connection, stored(stage, tables, tmp_path))
+    groups = {"k0": pa.array(["a", None], pa.string()), "k0x": pa.array([None, b"1"], pa.binary())}
+    fields = keys_of(before.dimensions, sources, "z")
+
+    def kept(names: Sequence[str], *, is_excluded: bool = False) -> list[Any]:
+        place = str(tmp_path / f"part-{len(names)}.parquet")
+        pq.write_table(pa.table({name: groups[name] for name in names}), place)
+        scope = Scope(fields=fields, files=[place], is_excluded=is_excluded)
+        relation = create_relation(connection, layout, sources[0], scopes=[scope])
+        return sorted(connection.execute(f"FROM {relation} SELECT k0").fetchall())
+
+    assert kept(["k0", "k0x"]) == [(1,)]
+    assert kept(["k0", "k0x"], is_excluded=True) == [(2,)]
+    assert kept(["k0"]) == [(1,), (2,)]
 
 
 def test_a_scope_of_buckets_keeps_the_rows_whose_keys_are_in_them(

@@ -183,6 +183,28 @@ def test_paths_are_no_patterns(connection: Connection, tmp_path: Path) -> None:
     assert rows_of(connection, stage) == [(1,)]
 
 
+def test_a_path_with_a_backslash_beside_a_bracket_is_read(
+    connection: Connection, tmp_path: Path
+) -> None:
+    """DuckDB's patterns have no word for it, so Arrow opens such a file."""
+    stage = a_stage("k int, t text", tmp_path, {"a\\[1].parquet": {"k": [1], "t": ["x"]}})
+    assert rows_of(connection, stage) == [(1, "x", None)]
+
+
+def test_columns_whose_names_differ_in_case_alone_may_hold_texts_that_are_no_text(
+    connection: Connection, tmp_path: Path
+) -> None:
+    texts = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    files: Files = {"a.parquet": {"k": [1, 2], "v": texts, "V": ["b", "c"]}}
+    stage = a_stage("k int, v text, V text", tmp_path, files)
+    sources = [delivered(connection, scan, check_texts=True) for scan in stage.scans]
+    relation = create_relation(connection, layout_of(stage, sources), sources[0])
+    names = [each.inputs[0].column for each in stage.measures if each.inputs[0]]
+    at = {name: f"m{number}" for number, name in enumerate(names)}
+    found = connection.execute(f"FROM {relation} SELECT {at['v']}, {at['V']} ORDER BY k0")
+    assert found.fetchall() == [("a", "b"), (None, "c")]
+
+
 def test_a_file_that_is_gone_is_a_lost_snapshot(connection: Connection, tmp_path: Path) -> None:
     stage = a_stage("k int", tmp_path, {"a.parquet": {"k": [1]}})
     (tmp_path / "a.parquet").write_bytes(b"PAR1")

@@ -35,6 +35,7 @@ from datarecs_kernel.stored_files import (
 
 INVALID = "$invalid."
 """Begins the name of a companion column of an extract."""
+_UNSIGNED = "UBIGINT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def delivered(
         column.name
         for column in scan.columns
         for group in groups
-        if _type_of(group, _physical(scan, column.name)) == "UBIGINT"
+        if _type_of(group, _physical(scan, column.name)) == _UNSIGNED
     )
     columns = _folder_columns(scan, stored).union(*(group.columns for group in groups))
     reading = _Reading(connection=connection, scan=scan, stored=stored, columns=columns, wide=wide)
@@ -272,7 +273,13 @@ class _Reading:
         named = self.columns & set(named_columns(scan.filter))
         columns = {
             column.name: TypedBase(
-                type=column.type, base=self._base(group, column.name, column.type)
+                type=column.type,
+                base=self._base(
+                    group,
+                    column.name,
+                    column.type,
+                    wide=_type_of(group, column.name) == _UNSIGNED,
+                ),
             )
             for column in scan.schema.columns
             if column.name in named

@@ -196,7 +196,9 @@ def has_unclear_paths(stored: StoredFiles) -> bool:
 
 def _without_columns(stored: StoredFiles) -> FileGroup:
     """Files that hold nothing but a number of rows, which DuckDB cannot open."""
-    rows = sum(pq.read_metadata(path).num_rows for path in stored.paths)
+    rows = stored.pinned_rows
+    if rows is None:
+        rows = sum(pq.read_metadata(path).num_rows for path in stored.paths)
     table = f"range({rows}) AS stored(c0)"
     return FileGroup(files=stored.files, table=table, columns={})
 

@@ -32,7 +32,7 @@ from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import Breaks, Execution, Results, Stage
 from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_kernel.refusals import SourceFailedError
-from datarecs_spark import engine, reading_tasks, watching
+from datarecs_spark import engine, partitions, reading_tasks, watching
 from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.engine import SparkEngine
 from datarecs_spark.errors import CancelledError, ComparisonFailedError
@@ -153,7 +153,7 @@ def test_spark_brings_keys_together_once_without_floats_lists_or_copies(
         found = compare(bench, a_job(tables, STAGES[kind]), tables)
         assert found.counts().rows_unmatched > 0
         (plan,) = asked.plans
-        assert plan.count("Exchange directshufflepartitionid(partition") == 1
+        assert plan.count("Exchange shufflepartitionidpassthrough(") == 1
         assert "Join" not in plan
         assert not re.search(r"as (?:double|float)\b", plan)
         assert not re.search(r"collect_(?:list|set)|InMemoryTableScan", plan)
@@ -318,7 +318,8 @@ def test_memory_that_holds_no_row_group_is_named_in_the_error(
 def test_a_task_that_is_killed_leaves_no_verdict(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
 ) -> None:
-    monkeypatch.setattr(reading_tasks, "attempt_name", partial(os._exit, 9))
+    way = reading_tasks if at_once else partitions
+    monkeypatch.setattr(way, "attempt_name", partial(os._exit, 9))
     monkeypatch.setattr(engine, "on_one_executor", lambda _: at_once)
     tables = books(rows=40, differing=3)
     with pytest.raises(ComparisonFailedError) as caught:
@@ -356,8 +357,11 @@ def test_a_run_is_cancelled_inside_a_stage_and_before_the_next(
 
 @pytest.mark.case("P60")
 @pytest.mark.parametrize("partitions", [1, 7, 64])
-def test_a_proof_does_not_depend_on_partitions(bench: SparkBench, partitions: int) -> None:
+def test_a_proof_does_not_depend_on_partitions(
+    bench: SparkBench, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
     """Two is what every other test has; `test_other_java` asks again on one core."""
+    monkeypatch.setattr(engine, "on_one_executor", lambda _: False)
     rows = [(k % 29, f"a{k % 7}", D(k % 23) / 4, k) for k in range(90)]
     tables = [
         a_table("one", COLUMNS, *rows, (None, None, None, None)),

@@ -27,6 +27,7 @@ from datarecs_spark.reading_tasks import (
     opened_share,
 )
 from datarecs_spark.row_counts import RowCount
+from datarecs_spark.sinking import attempt_name
 from datarecs_spark.task_failures import understood_failures
 
 READINGS = 3
@@ -61,7 +62,8 @@ def _sending(work: Work, partitions: int) -> Step:
 
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
-            with opened_share(work, number) as (connection, looks, attempt):
+            attempt = attempt_name()
+            with opened_share(work, number, attempt) as (connection, looks):
                 count = RowCount(work.resources.directory, attempt, readings=READINGS)
                 for source, relation in enumerate(work.relations(connection, layout, looks)):
                     query = f"SELECT {partition_of(work, partitions)}, * FROM {relation}"  # noqa: S608 - made of this package's names
@@ -113,7 +115,8 @@ def _comparing(work: Work) -> Step:
     """Compare the groups of a partition."""
 
     def compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with attempt_database(work.resources) as (connection, attempt):
+        attempt = attempt_name()
+        with attempt_database(work.resources, attempt) as connection:
             layout = work.layout
             count = RowCount(work.resources.directory, attempt, readings=READINGS)
             relations = received(connection, layout.of_rows, batches)

@@ -141,7 +141,8 @@ def _answers(session: SparkSession, work: Work, act: Act) -> list[str]:
 
     def answered(number: int) -> dict[str, object]:
         try:
-            with opened_share(work, number) as (connection, looks, attempt):
+            attempt = attempt_name()
+            with opened_share(work, number, attempt) as (connection, looks):
                 return {"outcome": "done", "body": act(connection, looks, attempt)}
         except TaskFailureError as failure:
             return dict(failure.document)
@@ -170,29 +171,28 @@ def numbers_of(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 @contextmanager
-def opened_share(work: Work, number: int) -> Iterator[tuple[Connection, Looks, str]]:
-    """The sources of a share in a database of this attempt, and the name of the attempt.
+def opened_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connection, Looks]]:
+    """The sources of a share in a database of this attempt.
 
     Raises:
         TaskFailureError: a source cannot be read.
     """
-    with attempt_database(work.resources) as (connection, attempt):
+    with attempt_database(work.resources, attempt) as connection:
         sources = list[Delivered]()
         layout, check_texts = work.layout.of_rows, work.reading.check_texts
         with reported_failures(connection, layout, sources, check_texts=check_texts):
             looks = read_sources(connection, work.reading, work.shares[number])
             sources += [source for own in looks for source in own]
-            yield connection, looks, attempt
+            yield connection, looks
 
 
 @contextmanager
-def attempt_database(resources: Resources) -> Iterator[tuple[Connection, str]]:
+def attempt_database(resources: Resources, attempt: str) -> Iterator[Connection]:
     """A database that spills to a folder of this attempt, which is gone afterwards."""
-    attempt = attempt_name()
     directory = Path(resources.directory) / attempt
     directory.mkdir(parents=True)
     try:
         with connected(replace(resources, directory=str(directory))) as connection:
-            yield connection, attempt
+            yield connection
     finally:
         rmtree(directory, ignore_errors=True)

@@ -153,7 +153,7 @@ def missing_modules(text: str) -> Iterator[str]:
     """Modules that the way from file to difference names and no package has."""
     way = text.partition("## From file to difference")[2].partition("\n## ")[0]
     rows = [row.split(" | ")[-1] for row in way.splitlines() if re.match(r"\| \d", row)]
-    named = {"kernel": rows, "spark": re.findall(r"^`datarecs_spark` keeps.*", way, re.MULTILINE)}
+    named = {"kernel": rows, "spark": re.findall(r"^`datarecs_spark` has.*", way, re.MULTILINE)}
     for package, parts in named.items():
         folder = ROOT / f"libs/{package}/src/datarecs_{package}"
         names = {name for part in parts for name in INLINE.findall(part)} - {"core", folder.name}
@@ -163,7 +163,9 @@ def missing_modules(text: str) -> Iterator[str]:
 def test_the_way_from_file_to_difference_names_modules_that_exist() -> None:
     page = (DOCS / "architecture.md").read_text(encoding="utf-8")
     assert list(missing_modules(page)) == []
-    renamed = page.replace("`first_reading`", "`second_reading`").replace("`files`", "`papers`")
+    renamed = page.replace("`first_reading`", "`second_reading`").replace(
+        "`partitions`", "`papers`"
+    )
     assert list(missing_modules(renamed)) == ["second_reading", "papers"]
 
 

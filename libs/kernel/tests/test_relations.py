@@ -223,8 +223,8 @@ def test_a_condition_that_sql_reads_otherwise_keeps_the_rows_that_core_keeps(
 def test_a_relation_reads_the_columns_that_it_needs(connection: Connection, tmp_path: Path) -> None:
     rows = [(1, "a", 2, 3)]
     tables = pair("key int, account text, value int, other int", rows, rows)
-    stage = aggregate_by("account", a_measure("value"))
-    stage = stored(plan_of(a_job(tables, stage), tables).stages[0], tables, tmp_path)
+    job = a_job(tables, aggregate_by("account", a_measure("value")))
+    stage = stored(plan_of(job, tables).stages[0], tables, tmp_path)
     layout, sources = sources_of(connection, stage)
     ((_, plan),) = connection.execute(
         f"EXPLAIN FROM {create_relation(connection, layout, sources[0])}"

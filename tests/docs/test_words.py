@@ -35,7 +35,12 @@ DESCRIBED = (
     *(StageType, ToleranceType, DeliveryState, MailState),
 )
 """The enums whose every member has a row in the glossary."""
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CASES = ROOT / "docs" / "spec" / "cases.md"
+"""Says what later releases will have, too."""
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page != CASES),
+]
 SHIPPED = [
     path
     for path in [*ROOT.glob("libs/*/src/**/*.py"), *ROOT.glob("services/*/src/**/*.py")]
@@ -140,15 +145,7 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-GENERATED = {
-    "cases.md",
-    "errors.md",
-    "events.md",
-    "metrics.md",
-    "settings.md",
-    "database.md",
-    "mutation.md",
-}
+GENERATED = {"errors.md", "events.md", "metrics.md", "settings.md", "database.md", "mutation.md"}
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
 

@@ -7,7 +7,7 @@ from datarecs_core.errors.run import RunDetail
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.refusals import SourceFailedError
 from datarecs_spark.errors import translated
-from datarecs_spark.task_failures import InvalidTextsError, TaskFailureError, understood_failures
+from datarecs_spark.task_failures import InvalidTextsError, TaskFailureError, translate_failures
 from datarecs_testing.comparisons import rows_by
 from datarecs_testing.tables import a_job, pair, plan_of
 
@@ -51,17 +51,17 @@ def a_layout() -> Layout:
 def test_a_source_that_a_task_cannot_read_is_named_with_its_code() -> None:
     reason = "2026-'é\".parquet is gone"
     document = {"outcome": "failed", "code": "SNAPSHOT_LOST", "source": "one", "reason": reason}
-    with pytest.raises(SourceFailedError) as caught, understood_failures(a_layout()):
+    with pytest.raises(SourceFailedError) as caught, translate_failures(a_layout()):
         raise of_a_task(document)
     assert (caught.value.code, caught.value.source) == (RunDetail.SNAPSHOT_LOST, "one")
     assert str(caught.value) == f"source one: {reason}"
 
 
 def test_a_text_that_is_no_text_makes_the_stage_begin_again() -> None:
-    with pytest.raises(InvalidTextsError), understood_failures(a_layout()):
+    with pytest.raises(InvalidTextsError), translate_failures(a_layout()):
         raise of_a_task({"outcome": "texts"})
 
 
 def test_other_failures_of_tasks_stay_what_they_are() -> None:
-    with pytest.raises(PythonException, match="KeyError"), understood_failures(a_layout()):
+    with pytest.raises(PythonException, match="KeyError"), translate_failures(a_layout()):
         raise PythonException("Traceback: KeyError: 7")

@@ -16,7 +16,7 @@ from datarecs_kernel.layout import Layout, layout_of
 from datarecs_kernel.readings import Reading, columns_of, read_sources
 from datarecs_kernel.settling import SinkPlan
 from datarecs_spark import partitions
-from datarecs_spark.partitions import messages, partition_of, received
+from datarecs_spark.partitions import partition_of, receive_rows, write_messages
 from datarecs_spark.reading_tasks import Work
 from datarecs_testing.comparisons import a_measure, digest_by, rows_by
 from datarecs_testing.stored_tables import stored_scan
@@ -86,7 +86,7 @@ def test_every_row_arrives_as_it_was_sent_and_keys_arrive_together(
     for source, relation in enumerate(relations):
         query = f"SELECT {partition_of(work, PARTITIONS)}, * FROM {relation}"  # noqa: S608 - own names
         for batch in connection.sql(query).to_arrow_table().to_batches():
-            for message in messages(batch, source):
+            for message in write_messages(batch, source):
                 by_partition.setdefault(message.column(0)[0].as_py(), []).append(message)
     assert set(by_partition) <= set(range(PARTITIONS))
     assert len(by_partition) > 1
@@ -94,7 +94,7 @@ def test_every_row_arrives_as_it_was_sent_and_keys_arrive_together(
     places: dict[object, int] = {}
     for number, batches in by_partition.items():
         with connected(work.resources) as other:
-            for source, name in enumerate(received(other, layout, batches)):
+            for source, name in enumerate(receive_rows(other, layout, batches)):
                 rows = rows_in(other, name)
                 arrived[source] += rows
                 for key in {row[: len(layout.key_names)] for row in rows}:

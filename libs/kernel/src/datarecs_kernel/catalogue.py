@@ -17,15 +17,15 @@ from datarecs_kernel.forms import form_of
 from datarecs_kernel.stored_files import StoredColumn
 
 
-def listed_columns(stage: StagePlan) -> list[Delivered]:
+def list_columns(stage: StagePlan) -> list[Delivered]:
     """One row per column of each source, in place of the source's rows; nothing is read."""
     return [
-        _listed(scan, rows)
+        _list(scan, rows)
         for scan, rows in zip(over_columns(stage).scans, column_rows(stage), strict=True)
     ]
 
 
-def _listed(scan: Scan, rows: Sequence[tuple[object, ...]]) -> Delivered:
+def _list(scan: Scan, rows: Sequence[tuple[object, ...]]) -> Delivered:
     stored = {
         column.name: StoredColumn(sql=f"c{at}", type=_kind(at))
         for at, column in enumerate(CATALOGUE_COLUMNS)

@@ -1,6 +1,6 @@
 """Values of forms in Python: from Arrow and from texts to canonical values, and back to Arrow.
 
-Only the Arrow steps meet single values: `python_columns` before grouping, `judging` after it, where
+Only steps in Python meet single values: `prepared_values` before grouping, `judging` after it, where
 texts and encodings are made by columns.
 """
 
@@ -32,7 +32,7 @@ from datarecs_kernel.value_texts import number_texts, valid_texts
 
 _ENCODED_NULL = encode(NULL)
 FINER = "a time finer than its column, or none at all"
-"""In the message of a failed step: what no column of Spark holds."""
+"""In the message of a failed step: what no column holds."""
 _NATIVE = {
     "BIGINT": pa.int64(),
     "DOUBLE": pa.float64(),
@@ -43,7 +43,7 @@ _NATIVE = {
 
 
 def native(form: Form) -> pa.DataType:
-    """The Arrow type in which Spark hands over a column of the form."""
+    """The Arrow type of a column of the form."""
     if form.precision:
         return pa.decimal128(form.precision, form.scale)
     return _NATIVE[form.sql_type]

@@ -1,6 +1,6 @@
 """The column types in which sources meet: one per dimension or measure, injective and exact.
 
-Two values of a form are equal in Spark exactly when they are canonically equal, so grouping and
+Two values of a form are equal in SQL exactly when they are canonically equal, so grouping and
 comparing need no encoding. Times are numbers of days or microseconds; numbers whose types share no
 decimal of 38 digits meet as their canonical text.
 """

@@ -46,7 +46,7 @@ _ABSENT = frozenset({TypeKind.INTERVAL})
 _DEEPEST_SCALE = 28
 """Digits after the point that sums can still add up exactly."""
 _SUM_DIGITS = 10
-"""By which Spark widens a sum; as many digits as rows a group may have."""
+"""By which a sum is widened: as many digits as rows a group may have."""
 
 
 class Columns(Protocol):

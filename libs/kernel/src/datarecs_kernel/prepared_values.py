@@ -1,7 +1,7 @@
 """Values that SQL cannot prepare, by columns of Arrow: casts, maps, Unicode, JSON, written floats.
 
 The rules of core are applied to every distinct value once; the columns that come out are those of
-a layout. Spark's step and DuckDB's function both call this.
+a layout. DuckDB's functions call this (`value_functions`).
 """
 
 from dataclasses import dataclass

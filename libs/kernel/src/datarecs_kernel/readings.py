@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datarecs_core.comparison.planning.confirming import counted_looks
 from datarecs_core.comparison.planning.plan import ScopePlan, StagePlan
 from datarecs_core.comparison.planning.scan import Scan
-from datarecs_kernel.catalogue import listed_columns
+from datarecs_kernel.catalogue import list_columns
 from datarecs_kernel.database import Connection
 from datarecs_kernel.delivered import Delivered, Share, delivered
 from datarecs_kernel.layout import Field, Layout, PlainColumns, Role, keys_of
@@ -63,7 +63,7 @@ def read_sources(
         SourceFailedError: a file is gone, damaged, or has other columns than were pinned.
     """
     if reading.plan.catalogue is not None:
-        return [listed_columns(reading.plan)]
+        return [list_columns(reading.plan)]
     return [
         [
             delivered(
@@ -111,13 +111,13 @@ def create_relations(
     relations = []
     for index in layout.sources:
         # What gives groups has judged its rows itself.
-        own = () if gives_groups(plan, index) else conditions
+        where = () if gives_groups(plan, index) else conditions
         parts = [
             create_relation(
                 connection,
                 layout,
                 sources[index],
-                conditions=own,
+                conditions=where,
                 scopes=(*scopes, *_look_scopes(reading, number, columns)),
             )
             for number, sources in enumerate(looks)

@@ -22,7 +22,7 @@ from datarecs_kernel.partials import gives_groups, partial_columns
 from datarecs_kernel.prepared_values import AMBIGUOUS, ColumnInput
 from datarecs_kernel.regular_values import regular_values
 from datarecs_kernel.rules_sql import can_prepare, columns_of, nulls_of
-from datarecs_kernel.scopes import Scope, within
+from datarecs_kernel.scopes import Scope, limit_rows
 from datarecs_kernel.size_limits import limited_base, limited_key
 from datarecs_kernel.value_functions import create_value_function, structure_of
 
@@ -63,7 +63,7 @@ def create_relation(
     inner = " UNION ALL ".join(making.part(part, conditions) for part in source.parts)
     rows = f"({making.columns_of(inner or making.nothing)})"
     for scope in scopes:
-        rows = within(rows, scope)
+        rows = limit_rows(rows, scope)
     columns = {label: label for label, _ in relation_columns(layout, source.scan.index)}
     columns = limited_key(layout, source.scan, columns)
     listed = ", ".join(f"{sql} AS {label}" for label, sql in columns.items())

@@ -39,7 +39,7 @@ def group_files(directory: Path) -> tuple[str, ...]:
     return tuple(map(str, sorted(directory.glob(_PARTS))))
 
 
-def within(rows: str, scope: Scope) -> str:
+def limit_rows(rows: str, scope: Scope) -> str:
     """SQL of the rows whose key is that of a group, NULL and INVALID values included."""
     if not scope.files:
         return rows if scope.is_excluded else f"(FROM {rows} WHERE FALSE)"
@@ -80,7 +80,7 @@ def encoded_key(fields: Sequence[Field], prefix: str = "") -> str:
     return encoded_tuple(parts)
 
 
-def listed_keys(
+def list_keys(
     directory: Path, fields: Sequence[Field], most: int
 ) -> list[tuple[str | None, ...]] | None:
     """The keys that a pass left there, as canonical text, at most so many.

@@ -47,7 +47,7 @@ def spelled_sources(stage: StagePlan) -> frozenset[int]:
     )
 
 
-def spelled_layout(stage: StagePlan, sources: Sequence[Columns]) -> Layout:
+def spelling_layout(stage: StagePlan, sources: Sequence[Columns]) -> Layout:
     """Of rows with their keys alone, each in a form that SQL encodes, beside its delivered text."""
     fields = keys_of(stage.dimensions, sources, "k", role=Role.HASHED)
     keys = tuple(
@@ -86,7 +86,7 @@ def write_spellings(
     Args:
         connection: of the relations.
         stored: keys that matter.
-        layout: `spelled_layout`.
+        layout: `spelling_layout`.
         relations: per source, whole or shares.
         place: of the file.
     """
@@ -118,7 +118,7 @@ def _spellings(hashes: pa.Array, source: int, written: Sequence[pa.Array]) -> pa
     return pa.RecordBatch.from_arrays([hashes.cast(pa.binary()), sources, parts], schema=_SCHEMA)
 
 
-def with_raw_keys(
+def write_raw_keys(
     connection: Connection, sink: SinkPlan, counted: Counted, files: Sequence[str], attempt: str
 ) -> Counted:
     """The same numbers; parts and samples now say how each source writes the key.

@@ -22,10 +22,10 @@ from datarecs_kernel.layout import Field, Layout, check_covered, layout_of
 from datarecs_kernel.pinned_rows import all_rows, check_pinned
 from datarecs_kernel.readings import Looks, Reading, columns_of, read_sources
 from datarecs_kernel.results import stage_results
-from datarecs_kernel.scopes import group_files, listed_keys
+from datarecs_kernel.scopes import group_files, list_keys
 from datarecs_kernel.settling import SinkPlan, settle
 from datarecs_kernel.sharing import shares_of
-from datarecs_kernel.spellings import spelled_sources, with_raw_keys
+from datarecs_kernel.spellings import spelled_sources, write_raw_keys
 from datarecs_kernel.stages import StageAnswer
 from datarecs_spark.accepting import accepted, attempts_of, fresh
 from datarecs_spark.cancelling import Cancellation
@@ -117,7 +117,7 @@ class SparkEngine:
         """How the stage would be compared; reads footers of files, no row."""
         check_covered(plan)
         reading = self._reading(plan, check_texts=False)
-        layout = layout_of(plan, columns_of(_looks(reading, self._resources(plan))))
+        layout = layout_of(plan, columns_of(_read_footers(reading, self._resources(plan))))
         return explained(layout, None if self._reads_at_once(plan) else self._partitions(plan))
 
     def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
@@ -125,7 +125,7 @@ class SparkEngine:
 
         None for more of them, and where one has no canonical form.
         """
-        return listed_keys(self._differing(stage), self._key_fields[stage], most)
+        return list_keys(self._differing(stage), self._key_fields[stage], most)
 
     def _partitions(self, stage: StagePlan) -> int:
         """Into which rows are cut: as the job says, or by the rows of the stage."""
@@ -170,7 +170,7 @@ class SparkEngine:
         """
         resources, reading = self._resources(plan), self._reading(plan, check_texts=check_texts)
         self._rows_told.reads(partial(rows_counted, Path(resources.directory)))
-        looks = _looks(reading, resources)
+        looks = _read_footers(reading, resources)
         columns, at_once = columns_of(looks), self._reads_at_once(plan)
         work = Work(
             sink=self._sink(layout_of(plan, columns)),
@@ -181,7 +181,7 @@ class SparkEngine:
         )
         answer, counts = self._answer(work)
         _check_rows(answer, counts, looks)
-        return self._told(work, answer)
+        return self._store(work, answer)
 
     def _answer(self, work: Work) -> tuple[StageAnswer, list[int] | None]:
         """What the tasks counted; rows before conditions, where there are any."""
@@ -228,7 +228,7 @@ class SparkEngine:
             scope_directory=None if scope is None else str(fresh(attempts_of(scope))),
         )
 
-    def _told(self, work: Work, answer: StageAnswer) -> StageResults:
+    def _store(self, work: Work, answer: StageAnswer) -> StageResults:
         """What the tasks of a pass counted, as results; their files are taken in."""
         sink, plan, counted = work.sink, work.layout.stage, answer.counted
         if plan.keep_scope:
@@ -238,7 +238,7 @@ class SparkEngine:
         if counted.parts and spelled_sources(plan):
             files = spell_shares(self._session, work, counted.parts)
             with connected(work.resources) as connection:
-                counted = with_raw_keys(connection, sink, counted, files, "spelled")
+                counted = write_raw_keys(connection, sink, counted, files, "spelled")
         location = accepted(plan.name, counted.parts, self._directory / plan.name)
         results = stage_results(work.layout, counted, answer.tallies, str(location))
         return replace(results, strategy=plan.strategy)
@@ -272,7 +272,7 @@ def _expected_rows(stage: StagePlan) -> int:
     return found
 
 
-def _looks(reading: Reading, resources: Resources) -> Looks:
+def _read_footers(reading: Reading, resources: Resources) -> Looks:
     """The sources at each look; reads footers of files."""
     with connected(resources) as connection:
         return read_sources(connection, reading)

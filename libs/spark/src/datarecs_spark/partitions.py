@@ -21,14 +21,14 @@ from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_ans
 from datarecs_spark.reading_tasks import (
     Step,
     Work,
-    attempt_database,
-    numbered_tasks,
-    numbers_of,
-    opened_share,
+    create_tasks,
+    open_database,
+    open_share,
+    share_numbers,
 )
 from datarecs_spark.row_counts import RowCount
 from datarecs_spark.sinking import attempt_name
-from datarecs_spark.task_failures import understood_failures
+from datarecs_spark.task_failures import translate_failures
 
 READINGS = 3
 """Of every row: to be sent, to be counted, and to be compared."""
@@ -47,29 +47,29 @@ def compare_partitions(session: SparkSession, work: Work, partitions: int) -> St
     """
     has_keys = bool(work.layout.of_rows.keys)
     partitions = partitions if has_keys else 1
-    sent = numbered_tasks(session, work).mapInArrow(_sending(work, partitions), _MESSAGES)
+    sent = create_tasks(session, work).mapInArrow(_send_step(work, partitions), _MESSAGES)
     met = sent.repartitionById(partitions, "partition")
-    with understood_failures(work.layout):
-        rows = met.mapInArrow(_comparing(work), "body STRING").collect()
+    with translate_failures(work.layout):
+        rows = met.mapInArrow(_compare_step(work), "body STRING").collect()
     first, *others = (read_answer(row["body"]) for row in rows)
     for each in others:
         first.add(each)
     return first
 
 
-def _sending(work: Work, partitions: int) -> Step:
+def _send_step(work: Work, partitions: int) -> Step:
     layout = work.layout.of_rows
 
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers_of(batches):
+        for number in share_numbers(batches):
             attempt = attempt_name()
-            with opened_share(work, number, attempt) as (connection, looks):
+            with open_share(work, number, attempt) as (connection, looks):
                 count = RowCount(work.resources.directory, attempt, readings=READINGS)
                 for source, relation in enumerate(work.relations(connection, layout, looks)):
                     query = f"SELECT {partition_of(work, partitions)}, * FROM {relation}"  # noqa: S608 - made of this package's names
                     for batch in read_batches(connection, query):
                         count.add(batch.num_rows)
-                        yield from messages(batch, source)
+                        yield from write_messages(batch, source)
 
     return send
 
@@ -85,14 +85,14 @@ def partition_of(work: Work, partitions: int) -> str:
     return f"CAST(hash(hash({', '.join(layout.key_names)})) % {partitions} AS INTEGER)"
 
 
-def messages(rows: pa.RecordBatch, source: int) -> Iterator[pa.RecordBatch]:
+def write_messages(rows: pa.RecordBatch, source: int) -> Iterator[pa.RecordBatch]:
     """The rows of a source as messages to the partitions that their first column names."""
     numbers = rows.column(0).to_numpy()
     order = np.argsort(numbers, kind="stable")
     numbers, rows = numbers[order], rows.select(rows.schema.names[1:]).take(pa.array(order))
     edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
     for start, end in pairwise(edges):
-        for message in _written(rows.slice(start, end - start)):
+        for message in _serialize(rows.slice(start, end - start)):
             columns = {
                 "partition": pa.array([numbers[start]], pa.int32()),
                 "source": pa.array([source], pa.int32()),
@@ -101,7 +101,7 @@ def messages(rows: pa.RecordBatch, source: int) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_pydict(columns)
 
 
-def _written(rows: pa.RecordBatch) -> Iterator[bytes]:
+def _serialize(rows: pa.RecordBatch) -> Iterator[bytes]:
     cuts = min(-(-rows.nbytes // _MESSAGE_BYTES) or 1, rows.num_rows)
     size = -(-rows.num_rows // cuts)
     for at in range(0, rows.num_rows, size):
@@ -111,15 +111,15 @@ def _written(rows: pa.RecordBatch) -> Iterator[bytes]:
         yield output.getvalue().to_pybytes()
 
 
-def _comparing(work: Work) -> Step:
+def _compare_step(work: Work) -> Step:
     """Compare the groups of a partition."""
 
     def compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = attempt_name()
-        with attempt_database(work.resources, attempt) as connection:
+        with open_database(work.resources, attempt) as connection:
             layout = work.layout
             count = RowCount(work.resources.directory, attempt, readings=READINGS)
-            relations = received(connection, layout.of_rows, batches)
+            relations = receive_rows(connection, layout.of_rows, batches)
             part = Attempt(name=attempt, is_whole=False, on_rows=count.add)
             answer = compare_stage(connection, work.sink, relations, part)
             if layout.stage.seal_rows and not layout.pairs_rows:
@@ -131,7 +131,7 @@ def _comparing(work: Work) -> Step:
     return compare
 
 
-def received(
+def receive_rows(
     connection: Connection, layout: Layout, batches: Iterable[pa.RecordBatch]
 ) -> list[str]:
     """Tables with the rows of all messages, one per source."""

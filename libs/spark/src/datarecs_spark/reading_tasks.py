@@ -28,11 +28,11 @@ from datarecs_kernel.readings import (
     read_sources,
 )
 from datarecs_kernel.settling import SinkPlan
-from datarecs_kernel.spellings import StoredKeys, spelled_layout, write_spellings
+from datarecs_kernel.spellings import StoredKeys, spelling_layout, write_spellings
 from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_answer
 from datarecs_spark.row_counts import RowCount
 from datarecs_spark.sinking import attempt_name
-from datarecs_spark.task_failures import TaskFailureError, raise_reported, reported_failures
+from datarecs_spark.task_failures import TaskFailureError, raise_failure, report_failures
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 Act = Callable[[Connection, Looks, str], str]
@@ -84,7 +84,7 @@ def compare_at_once(session: SparkSession, work: Work) -> tuple[StageAnswer, lis
             counts = count_rows(connection, work.reading, looks, work.columns)
         return json.dumps([answer.written(), counts])
 
-    (body,) = _answers(session, work, compared)
+    (body,) = _collect(session, work, compared)
     answer, counts = json.loads(body)
     return read_answer(answer), counts
 
@@ -107,7 +107,7 @@ def seal_shares(session: SparkSession, work: Work) -> tuple[BucketSum, ...]:
         sums = _sealed(connection, work, looks, ())
         return Counted(len(work.layout.sources), sealed=sums).written()
 
-    for body in _answers(session, work, sealed):
+    for body in _collect(session, work, sealed):
         counted.add(read_counted(body, counted.sources))
     return counted.sealed
 
@@ -118,14 +118,14 @@ def count_shares(session: SparkSession, work: Work) -> list[int]:
     def counted(connection: Connection, looks: Looks, _attempt: str) -> str:
         return json.dumps(count_rows(connection, work.reading, looks, work.columns))
 
-    parts = map(json.loads, _answers(session, work, counted))
+    parts = map(json.loads, _collect(session, work, counted))
     return [sum(rows) for rows in zip(*parts, strict=True)]
 
 
 def spell_shares(session: SparkSession, work: Work, parts: Sequence[str]) -> list[str]:
     """Files that say how sources write the keys of stored parts; raises as above."""
     stored = StoredKeys(sink=work.sink, parts=tuple(parts))
-    layout = spelled_layout(work.layout.stage, work.columns)
+    layout = spelling_layout(work.layout.stage, work.columns)
 
     def spelled(connection: Connection, looks: Looks, attempt: str) -> str:
         place = str(Path(work.resources.directory) / f"spellings-{attempt}.parquet")
@@ -133,61 +133,61 @@ def spell_shares(session: SparkSession, work: Work, parts: Sequence[str]) -> lis
         write_spellings(connection, stored, layout, relations, place)
         return place
 
-    return _answers(session, work, spelled)
+    return _collect(session, work, spelled)
 
 
-def _answers(session: SparkSession, work: Work, act: Act) -> list[str]:
+def _collect(session: SparkSession, work: Work, act: Act) -> list[str]:
     """What the tasks have answered, in any order."""
 
     def answered(number: int) -> dict[str, object]:
         try:
             attempt = attempt_name()
-            with opened_share(work, number, attempt) as (connection, looks):
+            with open_share(work, number, attempt) as (connection, looks):
                 return {"outcome": "done", "body": act(connection, looks, attempt)}
         except TaskFailureError as failure:
             return dict(failure.document)
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in numbers_of(batches):
+        for number in share_numbers(batches):
             yield pa.RecordBatch.from_pydict({"body": [json.dumps(answered(number))]})
 
-    rows = numbered_tasks(session, work).mapInArrow(step, "body STRING").collect()
+    rows = create_tasks(session, work).mapInArrow(step, "body STRING").collect()
     documents = [json.loads(row["body"]) for row in rows]
     for document in documents:
         if document["outcome"] != "done":
-            raise_reported(document, work.layout)
+            raise_failure(document, work.layout)
     return [document["body"] for document in documents]
 
 
-def numbered_tasks(session: SparkSession, work: Work) -> DataFrame:
+def create_tasks(session: SparkSession, work: Work) -> DataFrame:
     """One partition per share, with its number."""
     return session.range(0, len(work.shares), 1, numPartitions=len(work.shares))
 
 
-def numbers_of(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Of shares, as `numbered_tasks` gives them to a task."""
+def share_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """Of shares, as `create_tasks` gives them to a task."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
 @contextmanager
-def opened_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connection, Looks]]:
+def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connection, Looks]]:
     """The sources of a share in a database of this attempt.
 
     Raises:
         TaskFailureError: a source cannot be read.
     """
-    with attempt_database(work.resources, attempt) as connection:
+    with open_database(work.resources, attempt) as connection:
         sources = list[Delivered]()
         layout, check_texts = work.layout.of_rows, work.reading.check_texts
-        with reported_failures(connection, layout, sources, check_texts=check_texts):
+        with report_failures(connection, layout, sources, check_texts=check_texts):
             looks = read_sources(connection, work.reading, work.shares[number])
             sources += [source for own in looks for source in own]
             yield connection, looks
 
 
 @contextmanager
-def attempt_database(resources: Resources, attempt: str) -> Iterator[Connection]:
+def open_database(resources: Resources, attempt: str) -> Iterator[Connection]:
     """A database that spills to a folder of this attempt, which is gone afterwards."""
     directory = Path(resources.directory) / attempt
     directory.mkdir(parents=True)

@@ -250,8 +250,7 @@ def _major(java_home: str | None) -> int:
 def _configuration(settings: SparkSettings) -> Mapping[str, str]:
     java = (
         # Spark's classes outgrow Java's first guess, which would collect garbage at every step.
-        # Its planner calls itself for every column: 2,000 of them need more than the usual 1 MiB.
-        "-Xss16m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
+        "-XX:+UseParallelGC -XX:MetaspaceSize=256m"
         " -XX:+ExitOnOutOfMemoryError -XX:-UsePerfData"
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     )

@@ -34,7 +34,7 @@ class TaskFailureError(Exception):
 
 
 @contextmanager
-def reported_failures(
+def report_failures(
     connection: Connection, layout: Layout, sources: Sequence[Delivered], *, check_texts: bool
 ) -> Iterator[None]:
     """Failures of reading the sources are raised as TaskFailureError.
@@ -66,7 +66,7 @@ def _failed(failure: SourceFailedError) -> dict[str, str]:
     return {"outcome": "failed", "code": code, "source": failure.source, "reason": reason}
 
 
-def raise_reported(document: Mapping[str, str], layout: Layout) -> None:
+def raise_failure(document: Mapping[str, str], layout: Layout) -> None:
     """Raise what a task has reported.
 
     Raises:
@@ -84,7 +84,7 @@ def raise_reported(document: Mapping[str, str], layout: Layout) -> None:
 
 
 @contextmanager
-def understood_failures(layout: Layout) -> Iterator[None]:
+def translate_failures(layout: Layout) -> Iterator[None]:
     """Failures of Spark that a task has caused are raised as what it reported."""
     try:
         yield
@@ -92,5 +92,5 @@ def understood_failures(layout: Layout) -> Iterator[None]:
         for message in messages_of(failure):
             marked = _MARKED.search(message)
             if marked is not None:
-                raise_reported(json.loads(bytes.fromhex(marked[1])), layout)
+                raise_failure(json.loads(bytes.fromhex(marked[1])), layout)
         raise

@@ -1,7 +1,7 @@
 """Values of forms in Python: from Arrow and from texts to canonical values, and back to Arrow.
 
-Only steps in Python meet single values: `prepared_values` before grouping, `judging` after it, where
-texts and encodings are made by columns.
+Single values are met in two places: `prepared_values` before grouping, and `judging`
+after it, where texts and encodings are made by columns.
 """
 
 from collections.abc import Callable

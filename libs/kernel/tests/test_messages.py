@@ -11,13 +11,11 @@ import pytest
 
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.jobs.definition import Stage
+from datarecs_kernel import messages
 from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.layout import Layout, layout_of
-from datarecs_kernel.readings import Reading, columns_of, read_sources
-from datarecs_kernel.settling import SinkPlan
-from datarecs_spark import partitions
-from datarecs_spark.partitions import partition_of, receive_rows, write_messages
-from datarecs_spark.reading_tasks import Work
+from datarecs_kernel.messages import partition_of, receive_rows, write_messages
+from datarecs_kernel.readings import Reading, columns_of, create_relations, read_sources
 from datarecs_testing.comparisons import a_measure, digest_by, rows_by
 from datarecs_testing.stored_tables import stored_scan
 from datarecs_testing.tables import a_job, a_table, plan_of
@@ -47,22 +45,17 @@ def a_kernel(folder: Path) -> Resources:
     )
 
 
-def work_of(connection: Connection, stage: Stage, folder: Path) -> Work:
+def relations_of(connection: Connection, stage: Stage, folder: Path) -> tuple[Layout, list[str]]:
+    """The layout of the stage, and its sources."""
     tables = [a_table(name, COLUMNS, *ROWS) for name in ("one", "two")]
     plan = plan_of(a_job(tables, stage), tables).stages[0]
     scans = [stored_scan(scan, tables[scan.index], folder / f"{scan.index}") for scan in plan.scans]
     plan = replace(plan, scans=tuple(scans))
     reading = Reading(plan=plan, key=COMPARE_KEY, check_texts=False)
-    columns = columns_of(read_sources(connection, reading))
-    sink = SinkPlan(
-        layout=layout_of(plan, columns),
-        key=COMPARE_KEY,
-        directory=str(folder),
-        scope_directory=None,
-    )
-    return Work(
-        sink=sink, reading=reading, columns=columns, resources=a_kernel(folder), shares=(None,)
-    )
+    looks = read_sources(connection, reading)
+    columns = columns_of(looks)
+    layout = layout_of(plan, columns)
+    return layout, create_relations(connection, reading, layout.of_rows, looks, columns)
 
 
 def rows_in(connection: Connection, relation: str) -> Counter[tuple[object, ...]]:
@@ -78,13 +71,13 @@ def test_every_row_arrives_as_it_was_sent_and_keys_arrive_together(
     kind: str,
     message_bytes: int,
 ) -> None:
-    monkeypatch.setattr(partitions, "_MESSAGE_BYTES", message_bytes)
-    work = work_of(connection, STAGES[kind], tmp_path)
-    layout: Layout = work.layout.of_rows
-    relations = work.relations(connection, layout, read_sources(connection, work.reading))
+    monkeypatch.setattr(messages, "MESSAGE_BYTES", message_bytes)
+    stage_layout, relations = relations_of(connection, STAGES[kind], tmp_path)
+    layout = stage_layout.of_rows
+    place = partition_of(stage_layout, COMPARE_KEY, PARTITIONS)
     by_partition = dict[int, list[pa.RecordBatch]]()
     for source, relation in enumerate(relations):
-        query = f"SELECT {partition_of(work, PARTITIONS)}, * FROM {relation}"  # noqa: S608 - own names
+        query = f"SELECT {place}, * FROM {relation}"
         for batch in connection.sql(query).to_arrow_table().to_batches():
             for message in write_messages(batch, source):
                 by_partition.setdefault(message.column(0)[0].as_py(), []).append(message)
@@ -93,7 +86,7 @@ def test_every_row_arrives_as_it_was_sent_and_keys_arrive_together(
     arrived = [Counter[tuple[object, ...]]() for _ in relations]
     places: dict[object, int] = {}
     for number, batches in by_partition.items():
-        with connected(work.resources) as other:
+        with connected(a_kernel(tmp_path)) as other:
             for source, name in enumerate(receive_rows(other, layout, batches)):
                 rows = rows_in(other, name)
                 arrived[source] += rows

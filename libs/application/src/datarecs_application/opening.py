@@ -46,8 +46,7 @@ def opened_sources(
         connect: opens the connection of one.
         known: pins that somebody else holds, by source.
         open_things: closes connections and pins.
-        whole: wait for everything that pins tell. Without it only sources that may have the same
-            files are waited for, which an engine reads once.
+        whole: wait for everything that pins tell, such as hashes of files.
 
     Raises:
         ExtractionFailedError: the first source at fault.
@@ -59,16 +58,15 @@ def opened_sources(
             open_things.callback(connector.close)
             connected.append((source, connector))
     pinned = _pinned(connected, known, open_things)
-    pins = [known[source.name] if held is None else held.pin for source, _, held in pinned]
-    whole = whole or _may_be_alike(pins)
     opened = []
-    for index, ((source, connector, held), pin) in enumerate(zip(pinned, pins, strict=True)):
+    for index, (source, connector, held) in enumerate(pinned):
         with Extraction(index, source):
-            told = whole_pin(held) if whole and held is not None else pin
-            schema = connector.describe(source, told)
-        opened.append(
-            Opened(source=source, connector=connector, pin=told, held=held, schema=schema)
-        )
+            if held is None:
+                pin = known[source.name]
+            else:
+                pin = whole_pin(held) if whole else held.pin
+            schema = connector.describe(source, pin)
+        opened.append(Opened(source=source, connector=connector, pin=pin, held=held, schema=schema))
     return tuple(opened)
 
 
@@ -94,14 +92,6 @@ def _pinned(
 def whole_pin(held: HeldPin) -> Pin:
     """With hashes of files, for which it waits; others know everything when they are taken."""
     return held.check() if isinstance(held.pin, FileList) else held.pin
-
-
-def _may_be_alike(pins: Sequence[Pin]) -> bool:
-    """Sources whose files have the same sizes."""
-    sizes = [
-        sorted(file.size_bytes for file in pin.files) for pin in pins if isinstance(pin, FileList)
-    ]
-    return len(sizes) == len(pins) and sizes.count(sizes[0]) == len(pins)
 
 
 class Extraction:

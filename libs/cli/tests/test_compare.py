@@ -564,7 +564,7 @@ def test_cells_are_counted_where_every_source_says_its_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_gib", "heap"), [(0.5, "512m"), (0.75, "512m"), (2, "1024m"), (8, "4096m")]
+    ("memory_gib", "heap"), [(1, "512m"), (1.5, "768m"), (2, "1024m"), (8, "4096m")]
 )
 def test_java_gets_half_of_a_runs_memory(memory_gib: float, heap: str) -> None:
     assert heap_of(int(memory_gib * 2**30)) == heap

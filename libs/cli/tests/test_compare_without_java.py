@@ -106,9 +106,9 @@ def test_a_heap_that_is_too_small_is_one_line_that_names_the_setting(
     ends_clearly(told.replace("Terminating due to java.lang.OutOfMemoryError", "Java"), "DR3016")
 
 
-@pytest.mark.parametrize("size", ["1KiB", "much", "1TiB"])
+@pytest.mark.parametrize("size", ["1KiB", "1023MiB", "much", "1TiB"])
 def test_a_memory_that_is_no_usable_size_is_a_wrong_flag(
     size: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["compare", "one.csv", "two.csv", "--key", "id", "--memory", size]) == 2
-    assert "512MiB to 256GiB" in capsys.readouterr().err
+    assert "1GiB to 256GiB" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import pytest
 from pyspark.errors import PySparkException, PythonException
 
 from datarecs_core.errors.run import RunDetail
+from datarecs_kernel.database import FULL_MEMORY, SpillLimitError
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.refusals import SourceFailedError
 from datarecs_spark.errors import translated
@@ -27,6 +28,9 @@ class Told(PySparkException):
     ("failure", "code"),
     [
         (PythonException("OSError: [Errno 28] No space left on device"), "SPILL_EXHAUSTED"),
+        (PythonException(f"SpillLimitError: {SpillLimitError()}"), "SPILL_EXHAUSTED"),
+        (PythonException(f"MemoryError: {FULL_MEMORY}"), "OUT_OF_MEMORY"),
+        (PythonException("pyarrow.lib.ArrowMemoryError: malloc failed"), "OUT_OF_MEMORY"),
         (Told("ARITHMETIC_OVERFLOW", "too large"), "OVERFLOW"),
         (ConnectionRefusedError(), "DRIVER_LOST"),
     ],

@@ -97,7 +97,7 @@ def test_every_field_has_a_description() -> None:
 def test_a_default_is_shown() -> None:
     (memory,) = explain(Kind.RECONCILIATION_JOB, ("spec", "execution", "memory"))
     assert memory["default"] == "2GiB"
-    assert "512MiB to 256GiB" in str(memory["description"])
+    assert "1GiB to 256GiB" in str(memory["description"])
 
 
 def test_a_field_inside_lists_and_variants_is_found_once() -> None:

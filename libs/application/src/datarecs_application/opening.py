@@ -61,10 +61,9 @@ def opened_sources(
     opened = []
     for index, (source, connector, held) in enumerate(pinned):
         with Extraction(index, source):
-            if held is None:
-                pin = known[source.name]
-            else:
-                pin = whole_pin(held) if whole else held.pin
+            pin = known[source.name] if held is None else held.pin
+            if whole and held is not None:
+                pin = whole_pin(held)
             schema = connector.describe(source, pin)
         opened.append(Opened(source=source, connector=connector, pin=pin, held=held, schema=schema))
     return tuple(opened)

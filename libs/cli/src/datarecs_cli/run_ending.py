@@ -13,7 +13,7 @@ from datarecs_cli.exit_codes import ExitCode, Gate, exit_code_of_run
 from datarecs_cli.invocation import Invocation, Output
 from datarecs_cli.output import Words, print_json
 from datarecs_cli.refusals import RefusedError
-from datarecs_cli.verdict_view import ending_lines, verdict_lines
+from datarecs_cli.verdict_view import ending_lines, verdict_lines, warning_lines
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.model import RunFacts
 
@@ -101,7 +101,8 @@ def print_ending(command: str, ending: Ending, words: Words, invocation: Invocat
             print(f"::{level} title={job}::{annotation_text(chr(10).join(lines))}")
         case _:
             print("\n".join(lines))
-    for line in _next_steps(ending):
+    warnings = warning_lines(ending.facts) if ending.facts is not None else []
+    for line in (*warnings, *_next_steps(ending)):
         invocation.say(line)
 
 

@@ -19,6 +19,7 @@ from datarecs_reports.words import missing_words, presence_words, short_toleranc
 
 Row = Mapping[str, object]
 _INDENT = " " * 9
+_MOST_WARNINGS = 10
 
 
 def headline(outcome: str, words: Words, invocation: Invocation) -> str:
@@ -43,6 +44,17 @@ def verdict_lines(
         lines += _stage_lines(stage, facts, words)
     if largest is not None:
         lines.append(f"{_INDENT}{_largest(facts, largest, words)}")
+    return lines
+
+
+def warning_lines(facts: RunFacts) -> list[str]:
+    """What the run warns of, one line each; of many the first."""
+    lines = []
+    for each in facts.warnings[:_MOST_WARNINGS]:
+        place = f" ({', '.join(map(cell, each.where))})" if each.where else ""
+        lines.append(f"warning      {each.code} {cell(each.message)}{place}")
+    if len(facts.warnings) > _MOST_WARNINGS:
+        lines.append(f"             and {count(len(facts.warnings) - _MOST_WARNINGS)} more")
     return lines
 
 

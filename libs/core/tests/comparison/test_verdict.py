@@ -247,7 +247,7 @@ def test_only_a_grand_total_may_have_more_groups_than_rows() -> None:
     assert broken_rule(a_stage(type=StageType.AGGREGATE), results(one, equal)) == "F07"
     assert broken_rule(a_stage(dimensions=()), results(one, equal)) == "F07"
     outcome = judge_stage(total, results(one, equal))
-    assert outcome.warnings == ()
+    assert [each.message for each in outcome.warnings] == ["one has no rows"]
 
 
 def test_one_measure_outside_is_enough() -> None:
@@ -293,6 +293,43 @@ def test_empty_sources_match_with_a_warning() -> None:
     assert outcome.verdict is MATCHED
     assert outcome.warnings == (warned("EMPTY_SOURCES", "every source is empty"),)
     quiet = judge_stage(a_stage(empty=EmptyPolicy.OK), results(EMPTY, NOTHING))
+    assert quiet.warnings == ()
+
+
+@pytest.mark.case("P28")
+@pytest.mark.parametrize(
+    ("extracted", "scan", "message"),
+    [
+        (0, {}, "two has no rows"),
+        (0, {"filter": "v > 3"}, "two has no rows that pass its `filter`"),
+        (40, {}, "none of the 40 rows of two passes `where`"),
+    ],
+    ids=["empty", "filtered", "outside-where"],
+)
+def test_a_source_without_rows_beside_others_is_named_in_a_warning(
+    extracted: int, scan: dict[str, str], message: str
+) -> None:
+    counts = replace(
+        EMPTY,
+        source_row_counts=(3, 0),
+        groups_by_source=(3, 0),
+        unmatched_by_source=(3, 0),
+        missing_by_source=(0, 3),
+        presence=((1, 3),),
+        rows_compared=3,
+        rows_unmatched=3,
+    )
+    closure = (
+        Closure(extracted=3, grouped=3, excluded=0, out_of_scope=0),
+        Closure(extracted=extracted, grouped=0, excluded=0, out_of_scope=extracted),
+    )
+    stage = a_stage()
+    stage = replace(stage, scans=(stage.scans[0], replace(stage.scans[1], **scan)))
+    found = results(counts, NOTHING, closure=closure)
+    outcome = judge_stage(stage, found)
+    assert outcome.verdict is UNMATCHED
+    assert outcome.warnings == (warned("EMPTY_SOURCES", message, source="two"),)
+    quiet = judge_stage(replace(stage, empty=EmptyPolicy.OK), found)
     assert quiet.warnings == ()
 
 

@@ -16,8 +16,11 @@ BATCH_BYTES = 2**26
 """Of a batch, about."""
 _VECTOR_ROWS = 2048
 """On which DuckDB works at a time; it gives no fewer."""
-_FULL_DISK = ("No space left on device", "max_temp_directory_size")
-"""What DuckDB says of a disk that is full, and of one that its spill would fill."""
+FULL_MEMORY = "Out of Memory Error"
+"""In what DuckDB says where the memory limit is too small."""
+_FULL_DISK = "No space left on device"
+_SPILL_LIMIT = "max_temp_directory_size"
+"""In what DuckDB says where its spill would outgrow the limit; it calls that memory, too."""
 _AHEAD = "16MiB"
 """Of a result that DuckDB prepares while Python works on the batches before it."""
 
@@ -34,12 +37,21 @@ class Resources:
     """Of disk."""
 
 
+class SpillLimitError(Exception):
+    """What memory does not hold needs more disk than the job allows."""
+
+    def __init__(self) -> None:
+        super().__init__("intermediate data need more disk than execution.spill allows")
+
+
 @contextmanager
 def connected(resources: Resources) -> Iterator[Connection]:
     """A database in memory that spills to the directory and loads no extension.
 
     Raises:
-        OSError: the disk, or the part of it that may be filled, is full.
+        SpillLimitError: the part of the disk that may be filled is full.
+        MemoryError: the memory does not hold what has to be there at once.
+        OSError: the disk is full.
     """
     settings: dict[str, str | bool | int | float | list[str]] = {
         "threads": resources.threads,
@@ -58,7 +70,7 @@ def connected(resources: Resources) -> Iterator[Connection]:
         try:
             yield connection
         except duckdb.Error as failure:
-            _check_disk(failure)
+            _check_room(failure)
             raise
 
 
@@ -74,7 +86,7 @@ def read_batches(connection: Connection, query: str) -> Iterator[pa.RecordBatch]
     waiting: list[pa.RecordBatch] = []
     values, size = 0, 0
     with connection.sql(query).to_arrow_reader(_VECTOR_ROWS) as reader:
-        for batch in reader:
+        for batch in _raising_as_duckdb(reader):
             waiting.append(batch)
             values, size = values + batch.num_rows * batch.num_columns, size + batch.nbytes
             if values >= BATCH_VALUES or size >= BATCH_BYTES:
@@ -84,14 +96,31 @@ def read_batches(connection: Connection, query: str) -> Iterator[pa.RecordBatch]
         yield pa.concat_batches(waiting)
 
 
-def _check_disk(failure: BaseException) -> None:
-    """Raise what a full disk is called everywhere.
+def _raising_as_duckdb(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Its batches: Arrow raises DuckDB's failures as its own, with DuckDB's message.
 
     Raises:
-        OSError: DuckDB failed because the disk, or the part of it that it may fill, is full.
+        duckdb.Error: the query fails.
     """
-    if any(sign in str(failure) for sign in _FULL_DISK):
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as failure:
+        raise duckdb.Error(str(failure)) from failure
+
+
+def _check_room(failure: BaseException) -> None:
+    """Raise what is missing: disk or memory.
+
+    Raises:
+        SpillLimitError, MemoryError, OSError: as `connected` does.
+    """
+    message = str(failure)
+    if _SPILL_LIMIT in message:
+        raise SpillLimitError from None
+    if _FULL_DISK in message:
         raise OSError(ENOSPC, strerror(ENOSPC)) from None
+    if FULL_MEMORY in message:
+        raise MemoryError(FULL_MEMORY) from None
 
 
 def quoted(name: str) -> str:

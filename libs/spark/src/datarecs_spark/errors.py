@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.deaths import Exits, cause_of_death
+from datarecs_kernel.database import FULL_MEMORY, SpillLimitError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """Everything that a Spark action may raise by itself."""
@@ -72,8 +73,9 @@ class _Cause:
     message: str
 
 
-FULL_MEMORY = "Out of Memory Error"
-"""The kernel's database."""
+_KERNEL_MEMORY = (FULL_MEMORY, "ArrowMemoryError", "MemoryError")
+"""In what Spark says of a task whose kernel lacks memory."""
+_SPILL_LIMIT = str(SpillLimitError())
 FULL_DISK = "No space left on device"
 _OVERFLOWS = ("ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "NUMERIC_OUT_OF_SUPPORTED_RANGE")
 _MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
@@ -95,8 +97,12 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     told = " ".join(cause.message for cause in causes)
     if any(cause.condition.startswith(_OVERFLOWS) for cause in causes):
         return RunDetail.OVERFLOW, "a number has more than 38 digits; cast the column to fewer"
-    if any(cause.java_class in _MEMORY for cause in causes) or FULL_MEMORY in told:
-        return RunDetail.OUT_OF_MEMORY, "Spark ran out of memory"
+    if any(cause.java_class in _MEMORY for cause in causes):
+        return RunDetail.OUT_OF_MEMORY, "Java's heap ran out of memory"
+    if any(sign in told for sign in _KERNEL_MEMORY):
+        return RunDetail.OUT_OF_MEMORY, "the rows need more memory at once than a task has"
+    if _SPILL_LIMIT in told:
+        return RunDetail.SPILL_EXHAUSTED, _SPILL_LIMIT
     if FULL_DISK in told:
         return RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"
     if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):

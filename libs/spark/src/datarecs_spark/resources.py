@@ -3,7 +3,8 @@
 from pyspark.sql import SparkSession
 
 _KERNEL_OF_HEAP = 25 / 35
-"""Share of a run's memory for the kernel, by the heap's."""
+"""Memory of the kernel, by the heap's: a half of a run's memory is the heap, five fourteenths are
+the kernel's, and the rest is Python's."""
 _DEFAULT_HEAP = 2**30
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -20,7 +21,12 @@ def kernel_memory(session: SparkSession) -> int:
     written = conf.get("spark.executor.memory", None) or conf.get("spark.driver.memory", None) or ""
     size, unit = written[:-1], written[-1:].lower()
     heap = int(size) * _UNITS[unit] if size.isdigit() and unit in _UNITS else _DEFAULT_HEAP
-    return int(heap * _KERNEL_OF_HEAP)
+    return kernel_of(heap)
+
+
+def kernel_of(heap_bytes: int) -> int:
+    """Bytes for the kernel beside a heap of this size."""
+    return int(heap_bytes * _KERNEL_OF_HEAP)
 
 
 def cores_of_one(session: SparkSession) -> int:

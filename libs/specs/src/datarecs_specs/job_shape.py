@@ -12,6 +12,8 @@ from datarecs_core.errors.faults import Fault, Gap, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
 from datarecs_core.jobs.definition import (
+    LEAST_MEMORY,
+    MOST_MEMORY,
     Breaks,
     ColumnRules,
     Execution,
@@ -73,7 +75,7 @@ from datarecs_specs.shapes import (
 )
 
 MAX_PARAMETERS = 50
-_MIB, _GIB, _TIB = 1024**2, 1024**3, 1024**4
+_MIB, _TIB = 1024**2, 1024**4
 _LIST_OF = re.compile(r"list<([a-z]+)>")
 
 
@@ -287,7 +289,7 @@ EXECUTION = Record(
         Field(name="extract", shape=Word(words=ExtractMode), doc="whether sources are copied"),
         Field(
             name="memory",
-            shape=Size(least=512 * _MIB, most=256 * _GIB),
+            shape=Size(least=LEAST_MEMORY, most=MOST_MEMORY),
             doc="of a local run; workers have theirs",
         ),
         Field(name="spill", shape=Size(least=_MIB, most=_TIB), doc="disk of the run"),

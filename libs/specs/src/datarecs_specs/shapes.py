@@ -332,7 +332,7 @@ class Size(Single):
         text = text_of(node)
         value = parse_size(text) if text is not None else None
         if value is None:
-            return wrong_type(node, at, reading, "a size such as 512MiB or 2GiB")
+            return wrong_type(node, at, reading, "a size such as 2GiB or 512MiB")
         if not self.least <= value <= self.most:
             message = f"{size_text(self.least)} to {size_text(self.most)} are allowed"
             return reading.fault(Fault(code=SpecCode.NOT_IN_ENUM, path=at, message=message))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
 ENGINES = "auto, spark or reference"
-_LEAST_MEMORY, _MOST_MEMORY = 512 * 1024**2, 256 * 1024**3
-"""As a job's execution.memory."""
 
 
 Sources = Annotated[
@@ -140,12 +138,17 @@ def _errored(job: str, error: DatarecsError, junit: Path | None) -> None:
 
 
 def _memory_bytes(text: str) -> int:
-    from datarecs_core.notation import parse_size
+    from datarecs_core.jobs.definition import LEAST_MEMORY, MOST_MEMORY
+    from datarecs_core.notation import parse_size, size_text
 
-    found = parse_size(text)
-    if found is None or not _LEAST_MEMORY <= found <= _MOST_MEMORY:
-        raise UsageFault(f"--memory {text}: a size from 512MiB to 256GiB is needed, such as 4GiB")
-    return found
+    size = parse_size(text)
+    if size is None or not LEAST_MEMORY <= size <= MOST_MEMORY:
+        allowed = f"{size_text(LEAST_MEMORY)} to {size_text(MOST_MEMORY)}"
+        raise UsageFault(
+            f"--memory {text}: a size from {allowed} is needed, such as 4GiB; with less, Java and "
+            "the join do not fit beside each other"
+        )
+    return size
 
 
 def _engine(name: str) -> "EngineChoice":

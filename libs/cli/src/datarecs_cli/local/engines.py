@@ -37,7 +37,7 @@ MAX_CELLS = 150_000
 QUICK_CELLS = 5_000_000
 """Up to which Java's quick compiler alone is quicker: the thorough one costs more than it saves."""
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-_MIB, _LEAST_HEAP_MIB = 1024**2, 512
+_MIB = 1024**2
 
 
 class EngineChoice(StrEnum):
@@ -102,7 +102,7 @@ class Engines:
         code = RunDetail.OUT_OF_MEMORY if is_killed else cause.code
         if isinstance(cause, ComparisonFailedError) and code is not RunDetail.OUT_OF_MEMORY:
             return None
-        return SparkEndedError(cause, code, heap_of(self.memory_bytes))
+        return SparkEndedError(cause, code, self.memory_bytes)
 
     def _store(self, stage: StagePlan, rows: Sequence[Difference]) -> str:
         with self.out.storing():
@@ -137,11 +137,11 @@ class Engines:
 
 
 def heap_of(memory_bytes: int) -> str:
-    """Java's share of a run's memory; the kernel, Python and Java itself take about as much.
+    """Java's share of a run's memory, of which the kernel's follows.
 
-    Spark starts with no less than 512 MiB.
+    The rest is for Python and for Java itself; ADR 0109 has the rule, and a test adds it up.
     """
-    return f"{max(_LEAST_HEAP_MIB, memory_bytes // 2 // _MIB)}m"
+    return f"{memory_bytes // 2 // _MIB}m"
 
 
 def oracle_versions() -> Mapping[str, str]:

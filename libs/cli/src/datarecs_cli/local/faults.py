@@ -8,6 +8,7 @@ from typing import NamedTuple
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
+from datarecs_core.notation import size_text
 
 
 class Told(NamedTuple):
@@ -70,16 +71,17 @@ class TooLittleMemoryError(DatarecsError):
 
 
 class SparkEndedError(DatarecsError):
-    """Spark's Java process ended before the comparison did."""
+    """Spark's Java process ended before the comparison did, or a task lacked memory."""
 
-    def __init__(self, cause: DatarecsError, code: ErrorCode, heap: str) -> None:
-        super().__init__(f"{cause}; its heap was {heap}")
+    def __init__(self, cause: DatarecsError, code: ErrorCode, memory_bytes: int) -> None:
+        super().__init__(f"{cause}; the run had {size_text(memory_bytes)} of memory")
         self.code = code
         self.fix = _MORE_MEMORY if code is RunDetail.OUT_OF_MEMORY else _WHO_KILLED
 
 
 _MORE_MEMORY = (
-    "raise execution.memory in the job (--memory on the command line); half of it is Java's heap"
+    "raise execution.memory in the job (--memory on the command line); half of it is Java's heap, "
+    "a third is for joining rows"
 )
 _WHO_KILLED = (
     "run again; if the system ended it for lack of memory (see its log), lower execution.memory "

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from datarecs_cli.invocation import Output, current
 from datarecs_cli.local.folder import OutFolder
 from datarecs_cli.output import cell, print_json, stdout_words
-from datarecs_cli.verdict_view import verdict_lines
+from datarecs_cli.verdict_view import verdict_lines, warning_lines
 from datarecs_reports.figures import count
 from datarecs_reports.model import Executed, RunFacts
 from datarecs_reports.tables import largest_first
 from datarecs_runtime.environment import process_environment
 
-_MOST_COLUMNS, _MOST_WARNINGS = 8, 10
+_MOST_COLUMNS = 8
 
 
 def print_result(
@@ -85,9 +85,4 @@ def _notes(facts: RunFacts, not_compared: tuple[str, ...]) -> list[str]:
         shown = ", ".join(map(cell, not_compared[:_MOST_COLUMNS]))
         more = len(not_compared) - _MOST_COLUMNS
         lines.append(f"not compared {shown}" + (f" and {count(more)} more" if more > 0 else ""))
-    for each in facts.warnings[:_MOST_WARNINGS]:
-        place = f" ({', '.join(map(cell, each.where))})" if each.where else ""
-        lines.append(f"warning      {each.code} {cell(each.message)}{place}")
-    if len(facts.warnings) > _MOST_WARNINGS:
-        lines.append(f"             and {count(len(facts.warnings) - _MOST_WARNINGS)} more")
-    return lines
+    return [*lines, *warning_lines(facts)]

@@ -357,6 +357,12 @@ class Results:
     reports: tuple[ReportFormat, ...] = (ReportFormat.HTML, ReportFormat.JSON)
 
 
+LEAST_MEMORY = GIB
+"""Of a run: half is Java's heap, which Spark starts with no less of, and the kernel's part joins
+rows of any width with one thread."""
+MOST_MEMORY = 256 * GIB
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """How, never what: no field here changes a number, so none is part of the spec hash."""
@@ -366,7 +372,7 @@ class Execution:
     strategy: Strategy = Strategy.AUTO
     extract: ExtractMode = ExtractMode.AUTO
     memory: int = 2 * GIB
-    """Bytes; 512 MiB to 256 GiB."""
+    """Bytes; `LEAST_MEMORY` to `MOST_MEMORY`."""
     spill: int = 20 * GIB
     """Bytes; at most 1 TiB."""
     partitions: int | Literal["auto"] = "auto"

@@ -4,7 +4,7 @@ Engines count, this module judges; nothing else says MATCHED. Counts that contra
 rows that do not add up, end the run instead of becoming a verdict.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -24,6 +24,7 @@ from datarecs_core.jobs.vocabulary import EmptyPolicy, NullKeys, OnUnmatched
 from datarecs_core.values import EXACT, HUNDRED
 
 BREAKS_TRUNCATED = "BREAKS_TRUNCATED"
+EMPTY_SOURCES = "EMPTY_SOURCES"
 """Warning that says how many of how many differences of a stage are stored."""
 
 
@@ -312,9 +313,8 @@ def count_warnings(plan: StagePlan, results: StageResults) -> tuple[Warn, ...]:
     """Warnings that follow from the counts alone; percentages are of rows_compared."""
     counts = results.counts
     found: list[Warn] = []
-    empty = not any(counts.source_row_counts)
-    if empty and plan.empty is not EmptyPolicy.OK and plan.scope is None:
-        found.append(_warn(plan, "EMPTY_SOURCES", "every source is empty"))
+    if plan.empty is not EmptyPolicy.OK and plan.scope is None:
+        found.extend(_empty_sources(plan, results))
     by_source = (
         ("INVALID_VALUES", counts.invalid_values_by_source, "values without a canonical form"),
         ("NULL_KEYS_PRESENT", counts.null_keys_by_source, "rows with NULL in a dimension"),
@@ -334,6 +334,24 @@ def count_warnings(plan: StagePlan, results: StageResults) -> tuple[Warn, ...]:
         shares = f"{results.differences.rows} of {results.breaks + within} differences are stored"
         found.append(_warn(plan, BREAKS_TRUNCATED, shares))
     return (*found, *_declared_warnings(plan, results))
+
+
+def _empty_sources(plan: StagePlan, results: StageResults) -> Iterator[Warn]:
+    """Sources without a row in the stage by name, or all at once where none has any."""
+    extracted = [each.extracted for each in results.closure]
+    if not any(extracted):
+        yield _warn(plan, EMPTY_SOURCES, "every source is empty")
+        return
+    counts = results.counts.source_row_counts
+    for scan, rows, before in zip(plan.scans, counts, extracted, strict=True):
+        if rows:
+            continue
+        message = f"{scan.source} has no rows"
+        if before:
+            message = f"none of the {before} rows of {scan.source} passes `where`"
+        elif scan.filter is not None:
+            message = f"{scan.source} has no rows that pass its `filter`"
+        yield Warn(code=EMPTY_SOURCES, message=message, stage=plan.name, source=scan.source)
 
 
 def _declared_warnings(plan: StagePlan, results: StageResults) -> list[Warn]:

@@ -18,7 +18,7 @@ import pytest
 
 from datarecs_cli.exit_codes import ExitCode, exit_code_of
 from datarecs_cli.invocation import Invocation
-from datarecs_cli.local.deadline import ends_after
+from datarecs_cli.local.deadline import ended_by_sigterm, ends_after
 from datarecs_cli.local.engines import EngineChoice
 from datarecs_cli.local.faults import DeadlineExceededError
 from datarecs_cli.local.folder import OutFolder
@@ -26,6 +26,7 @@ from datarecs_cli.local.question import Flags, asked
 from datarecs_cli.local.running import Local, compare_locally
 from datarecs_cli.local.telling import LocalTold
 from datarecs_runtime.clock import SystemClock
+from datarecs_runtime.environment import process_environment
 from datarecs_testing.stack import PostgresServer
 
 AT_ONCE = timedelta(milliseconds=10)
@@ -165,17 +166,39 @@ def test_a_comparison_that_waits_for_a_second_look_ends_at_its_deadline(place: P
     ended_at_its_deadline(place, JOB)
 
 
-def test_a_comparison_that_is_interrupted_says_so_in_one_line(place: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+def test_a_comparison_that_is_ended_by_a_signal_says_so_and_leaves_nothing(
+    place: Path, number: signal.Signals, code: int, word: str
+) -> None:
     Path("job.yaml").write_text(JOB)
     told = [sys.executable, "-m", "datarecs_cli", "compare", "job.yaml", "-v", "--out", "out"]
-    with subprocess.Popen(told, stderr=subprocess.PIPE, text=True) as comparing:
+    scratch = {**process_environment(), "TMPDIR": str(place / "scratch")}
+    with subprocess.Popen(told, stderr=subprocess.PIPE, text=True, env=scratch) as comparing:
         assert comparing.stderr is not None
         assert "read two: 1 row\n" in comparing.stderr
-        comparing.send_signal(signal.SIGINT)
+        assert list((place / "scratch").iterdir())
+        comparing.send_signal(number)
         said = comparing.stderr.read().splitlines()
-        assert comparing.wait(10) == ExitCode.INTERRUPTED
-    assert said[-1:] == ["interrupted  there is no verdict"]
+        assert comparing.wait(10) == code
+    assert [line.split() for line in said[-1:]] == [[word, "there", "is", "no", "verdict"]]
     assert not (place / "out" / "run.json").exists()
+    assert list((place / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_outside_the_deadline_closes_what_was_opened(number: signal.Signals) -> None:
+    """As while the report is written."""
+    closed = []
+    with pytest.raises(KeyboardInterrupt), ended_by_sigterm():
+        try:
+            signal.raise_signal(number)
+        finally:
+            closed.append(number)
+    assert closed == [number]
 
 
 @pytest.mark.integration

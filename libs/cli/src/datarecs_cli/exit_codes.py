@@ -19,7 +19,13 @@ class ExitCode(IntEnum):
     SERVER = 5
     """Server or authentication."""
     INTERRUPTED = 130
-    """Ctrl-C; a run itself goes on."""
+    """Ctrl-C; a run of a server goes on, a local comparison ends."""
+    TERMINATED = 143
+    """SIGTERM; the same."""
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM: whoever cleans up after Ctrl-C does so after this, too."""
 
 
 class Gate(StrEnum):

@@ -97,6 +97,18 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     told = " ".join(cause.message for cause in causes)
     if any(cause.condition.startswith(_OVERFLOWS) for cause in causes):
         return RunDetail.OVERFLOW, "a number has more than 38 digits; cast the column to fewer"
+    missing = _missing_room(causes, told)
+    if missing is not None:
+        return missing
+    if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):
+        return RunDetail.DRIVER_LOST, "the Java machine ended"
+    conditions = [cause.condition for cause in causes if cause.condition]
+    named = conditions[-1] if conditions else (causes[-1].java_class if causes else "Spark")
+    return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
+
+
+def _missing_room(causes: list[_Cause], told: str) -> tuple[RunDetail, str] | None:
+    """Memory or disk that a stage lacks; None for other failures."""
     if any(cause.java_class in _MEMORY for cause in causes):
         return RunDetail.OUT_OF_MEMORY, "Java's heap ran out of memory"
     if any(sign in told for sign in _KERNEL_MEMORY):
@@ -105,11 +117,7 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
         return RunDetail.SPILL_EXHAUSTED, _SPILL_LIMIT
     if FULL_DISK in told:
         return RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"
-    if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):
-        return RunDetail.DRIVER_LOST, "the Java machine ended"
-    conditions = [cause.condition for cause in causes if cause.condition]
-    named = conditions[-1] if conditions else (causes[-1].java_class if causes else "Spark")
-    return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
+    return None
 
 
 def messages_of(failure: Exception) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datarecs_cli.exit_codes import ExitCode, Gate, exit_code_of_run
+from datarecs_cli.exit_codes import ExitCode, Gate, TerminatedError, exit_code_of_run
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 from datarecs_cli.local.folder import DEFAULT, OutFolder
 from datarecs_cli.parameters import named_values
@@ -61,7 +61,9 @@ def compare(
         Path | None, typer.Option(help="also write the verdict as JUnit XML, for pipelines")
     ] = None,
 ) -> ExitCode:
-    """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored."""
+    """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored, 130 Ctrl-C,
+    143 SIGTERM."""
+    from datarecs_cli.local.deadline import ended_by_sigterm
     from datarecs_cli.local.question import asked
     from datarecs_cli.local.running import Local, compare_locally
     from datarecs_cli.local.telling import LocalTold
@@ -85,10 +87,14 @@ def compare(
         clock=clock,
     )
     try:
-        document = compare_locally(found, local)
+        with ended_by_sigterm():
+            document = compare_locally(found, local)
     except DatarecsError as error:
         _errored(found.question.job.name, error, junit)
         raise
+    except TerminatedError:
+        told.keep("terminated   there is no verdict")
+        return ExitCode.TERMINATED
     except KeyboardInterrupt:
         told.keep("interrupted  there is no verdict")
         raise

@@ -2,7 +2,7 @@
 
 Its own module because it alone interrupts what others do. Whatever waits in the main thread waits
 for a signal, too, so an alarm ends a read of a slow source, a pause before a second look and a
-query alike; Ctrl-C goes the same way.
+query alike; Ctrl-C and SIGTERM go the same way.
 """
 
 import signal
@@ -10,15 +10,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from datarecs_cli.exit_codes import TerminatedError
 from datarecs_cli.local.faults import DeadlineExceededError
 
 _AGAIN_S = 10.0
 """Until the next alarm, for who took this one for an error of his own and went on."""
-_HEARD = (signal.SIGALRM, signal.SIGINT)
+_ENDING = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)
 
 
 class _StoppedError(KeyboardInterrupt):
     """Goes through whoever handles errors; who knows of Ctrl-C, as psycopg does, cancels first."""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM inside raises TerminatedError, so that what was opened is closed; main thread only.
+
+    Raises:
+        TerminatedError: somebody asked the process to end.
+    """
+
+    def end(_number: int, _frame: object) -> None:
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -32,7 +51,8 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
 
     Raises:
         DeadlineExceededError: it did not end by itself.
-        KeyboardInterrupt: the user did not wait for it.
+        KeyboardInterrupt: Ctrl-C.
+        TerminatedError: SIGTERM.
     """
     heard: list[int] = []
 
@@ -42,7 +62,7 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         abandon()
         raise _StoppedError
 
-    before = {number: signal.signal(number, stop) for number in _HEARD}
+    before = {number: signal.signal(number, stop) for number in _ENDING}
     try:
         signal.setitimer(signal.ITIMER_REAL, limit.total_seconds())
         try:
@@ -63,4 +83,10 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
 
 
 def _told(number: int, limit: timedelta) -> BaseException:
-    return KeyboardInterrupt() if number == signal.SIGINT else DeadlineExceededError(limit)
+    match number:
+        case signal.SIGINT:
+            return KeyboardInterrupt()
+        case signal.SIGTERM:
+            return TerminatedError()
+        case _:
+            return DeadlineExceededError(limit)

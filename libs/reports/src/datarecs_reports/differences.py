@@ -18,9 +18,11 @@ from datarecs_core.comparison.results.results import DifferenceClass, Outcome
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
 from datarecs_reports.difference_file import with_text_keys
+from datarecs_reports.stored_batches import stored_batches
 from datarecs_reports.unreadable import with_text
 
 _BATCH_ROWS = 10_000
+_RANKED_ROWS = 1_000_000
 _MAPS = ("values", "raw_values", "deltas", "delta_percent", "locator", "raw_keys")
 _PLAIN = ("break_id", "stage", "measure", "outcome", "class", "presence", "odd_one_out")
 _TYPE_CLASSES = (DifferenceClass.INVALID.value, DifferenceClass.NOT_COMPARABLE.value)
@@ -76,8 +78,9 @@ def read_differences(
     """
     best: list[dict[str, object]] = []
     for part in parts:
-        found = _wanted(_table(part), where)
-        best = sorted([*best, *map(_row, _candidates(found, limit).to_pylist())], key=_rank)[:limit]
+        for table in _tables(part):
+            rows = _candidates(_wanted(table, where), limit).to_pylist()
+            best = sorted([*best, *map(_row, rows)], key=_rank)[:limit]
     return best
 
 
@@ -90,7 +93,7 @@ def all_differences(parts: Iterable[Path], where: DifferenceFilter) -> Iterator[
     for part in parts:
         try:
             with pq.ParquetFile(part) as file:
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                for batch in stored_batches(file, most=_BATCH_ROWS):
                     table = with_text_keys(pa.Table.from_batches([batch]))
                     found = _wanted(table, where)
                     yield from map(_row, found.to_pylist())
@@ -98,9 +101,11 @@ def all_differences(parts: Iterable[Path], where: DifferenceFilter) -> Iterator[
             raise DocumentUnreadableError(place=part.name, wanted="a difference file") from cause
 
 
-def _table(part: bytes) -> pa.Table:
+def _tables(part: bytes) -> Iterator[pa.Table]:
     try:
-        return with_text_keys(pq.read_table(pa.BufferReader(part), partitioning=None))
+        with pq.ParquetFile(pa.BufferReader(part)) as file:
+            for batch in stored_batches(file, most=_RANKED_ROWS):
+                yield with_text_keys(pa.Table.from_batches([batch]))
     except (pa.ArrowException, OSError) as cause:
         raise DocumentUnreadableError(place="a part", wanted="a difference file") from cause
 

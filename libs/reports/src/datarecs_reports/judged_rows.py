@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from datarecs_core.comparison.insight.rejudging import StoredRow
 from datarecs_core.comparison.results.results import Outcome
+from datarecs_reports.stored_batches import stored_batches
 from datarecs_reports.stored_rows import DifferencesUnreadableError
 
 _COLUMNS = ("measure", "class", "outcome", "key_hash", "values", "deltas")
@@ -27,7 +28,7 @@ def judged_rows(parts: Iterable[Path]) -> Iterator[StoredRow]:
     for path in parts:
         try:
             with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(_COLUMNS)):
+                for batch in stored_batches(file, most=_BATCH_ROWS, columns=_COLUMNS):
                     yield from _rows(batch)
         except (pa.ArrowException, OSError, KeyError) as cause:
             raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause

@@ -22,8 +22,10 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.storage import StorageCode
 from datarecs_core.jobs.types import CanonicalType
 from datarecs_reports.difference_file import difference_schema, text_scalar, with_text_keys
+from datarecs_reports.stored_batches import stored_batches, with_short_texts
 
 _BATCH_ROWS = 10_000
+_TEXT_MAPS = ("values", "raw_values")
 _COLUMNS = frozenset(difference_schema(()).names) - {"sort_delta"}
 
 
@@ -76,7 +78,8 @@ def smallest_breaks(
 ) -> Iterator[Difference]:
     """Of every measure, and file, the breaks with the smallest ids, at most so many.
 
-    By Arrow, so that a million stored rows take a second.
+    By Arrow, so that a million stored rows take a second. Long texts are cut, and marked: rows are
+    compared with each other here, and never stored or exported.
 
     Raises:
         DifferencesUnreadableError: a file that is damaged or none of ours.
@@ -97,8 +100,8 @@ def smallest_breaks(
 def _smallest(file: pq.ParquetFile, most: int) -> pa.Table:
     """Per measure, over the batches of one file; the rest is forgotten on the way."""
     kept: dict[str, pa.Table] = {}
-    for batch in file.iter_batches(batch_size=10 * _BATCH_ROWS):
-        table = with_text_keys(pa.Table.from_batches([batch]))
+    for batch in stored_batches(file, most=10 * _BATCH_ROWS):
+        table = with_short_texts(with_text_keys(pa.Table.from_batches([batch])), _TEXT_MAPS)
         breaks = table.filter(pc.equal(table["outcome"], text_scalar(Outcome.BREAK.value)))
         for named in pc.unique(breaks["measure"]):
             own, measure = breaks.filter(pc.equal(breaks["measure"], named)), named.as_py()
@@ -116,7 +119,7 @@ def _records(path: Path) -> Iterator[tuple[Mapping[str, object], object]]:
         absent = _COLUMNS - set(file.schema_arrow.names)
         if absent:
             raise ValueError(f"it has no column {min(absent)}")
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+        for batch in stored_batches(file, most=_BATCH_ROWS):
             table = with_text_keys(pa.Table.from_batches([batch]))
             yield from zip(table.to_pylist(), _typed(batch), strict=True)
 

@@ -207,3 +207,17 @@ def test_a_key_of_a_server_is_looked_up_among_its_largest_differences(
 def test_a_run_without_a_verdict_has_nothing_to_explain(server: ScriptedApi) -> None:
     server.on("GET", f"/runs/{RUN_ID}", says(a_run_view(status="ERRORED")))
     assert run(["explain", RUN_ID]) == 2
+
+
+@pytest.mark.parametrize("command", [["diff"], ["explain"], ["export", "--format", "jsonl"]])
+@pytest.mark.usefixtures("kept")
+def test_rows_that_are_cut_by_the_limit_are_counted_wherever_rows_are_listed(
+    command: list[str], capsys: Shown
+) -> None:
+    limited = JOB + "  results: {breaks: {max_rows: 3}}\n"
+    Path("limited.yaml").write_text(limited)
+    assert run(["compare", "limited.yaml", "--out", "few"]) == 1
+    capsys.readouterr()
+    name, *words = command
+    run([name, "few", *words])
+    assert "stage rows: 3 of 9 differences are stored" in capsys.readouterr().err

@@ -44,7 +44,7 @@ def test_a_value_of_16_mib_works_and_one_byte_more_is_refused(
 ) -> None:
     most = DEFAULT_LIMITS.max_value_bytes
     assert written(tmp_path, pa.array(["x" * most, None], kind)) == 2
-    with pytest.raises(ValueTooLargeError, match="a value of 'v' has more than 16777216 bytes"):
+    with pytest.raises(ValueTooLargeError, match="a value of 'v' has more than 16,777,216 bytes"):
         written(tmp_path, pa.array(["x", "x" * (most + 1)], kind))
 
 

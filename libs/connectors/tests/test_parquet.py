@@ -67,6 +67,14 @@ def test_files_with_other_columns_are_refused_by_name(open_files: Open, tmp_path
         open_files(PARQUET, "*.parquet")
 
 
+def test_another_type_is_named_in_the_words_of_a_job(open_files: Open, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1], "v": ["a"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"n": [1], "v": [1.5]}), tmp_path / "b.parquet")
+    with pytest.raises(SchemaChangedError, match="'v' is text, then float64") as caught:
+        open_files(PARQUET, "*.parquet")
+    assert "pyarrow" not in str(caught.value)
+
+
 MERGED = {"merge_schema": True}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -300,6 +301,32 @@ def test_a_file_whose_pages_are_damaged_is_named_in_the_error(
     with pytest.raises(SourceFailedError, match=r"damaged\.parquet") as caught:
         asked_engine.compare(plan.stages[0], lambda _: None)
     assert caught.value.code.name == "CORRUPT_SOURCE"
+
+
+@pytest.mark.slow
+@pytest.mark.case("P65")
+def test_wide_rows_that_two_threads_cannot_join_are_joined_by_one(
+    bench: SparkBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key is in both sources; two threads need more than twice this memory."""
+    monkeypatch.setattr(engine, "kernel_memory", lambda _: 2**28)
+    rows, pins = 300_000, []
+    tables = [a_table(name, "k text, v text", ("a", "b")) for name in ("one", "two")]
+    for name in ("one", "two"):
+        path, value = tmp_path / f"{name}.parquet", "repeat(md5(i::TEXT), 16)"
+        duckdb.sql(
+            f"COPY (SELECT '{name}' || md5(i::TEXT) AS k, {value} AS v FROM range({rows}) t(i))"  # noqa: S608  made here
+            f" TO '{path}' (COMPRESSION zstd)"
+        )
+        file = PinnedFile(path=path.name, size_bytes=path.stat().st_size, rows=rows)
+        pins.append(FileList(root=str(tmp_path), files=(file,), taken_at=NOON))
+    job = a_job(tables, rows_by("k", a_measure("v")), execution=Execution(strategy=Strategy.FULL))
+    asked_engine, plan = bench.prepare(plan_of(job, tables), tables)
+    plan = plan.with_scans(
+        tuple(replace(scan, pin=pin) for scan, pin in zip(plan.scans, pins, strict=True))
+    )
+    counts = asked_engine.compare(plan.stages[0], lambda _: None).counts
+    assert counts.unmatched_by_source == (rows, rows)
 
 
 @pytest.mark.case("P65")

@@ -63,6 +63,7 @@ spec:
         - {name: neg, tolerances: [{type: ABSOLUTE, value: -1}]}
     - {type: row, scope: {from_stage: balance-chek}}
 """
+NEGATIVE = "negative, and only zero or more is allowed"
 NOT_A_DECIMAL = "not a decimal of at most 38 digits, 18 after the point"
 TWELVE_PLACES = [
     "3:18 DR1013 metadata.name",
@@ -127,13 +128,19 @@ def test_three_faults_are_three_lines_with_suggestion_and_code() -> None:
     assert [line.split(";")[0] for line in found] == [
         "job.yaml:8:14 DR1021 spec.reference: no source has this name",
         "job.yaml:13:39 DR1004 spec.stages[0].measures[0]: unknown field 'funktion'",
-        f"job.yaml:13:107 DR1040 spec.stages[0].measures[0].tolerances[0].value: {NOT_A_DECIMAL}",
+        f"job.yaml:13:107 DR1040 spec.stages[0].measures[0].tolerances[0].value: {NEGATIVE}",
     ]
     assert [line.split("; ")[-1] for line in found] == [
         "did you mean 'ledger'?",
         "did you mean 'function'?",
-        "write digits with a point, such as 0.01",
+        "leave the sign out: a tolerance allows differences up and down alike",
     ]
+
+
+def test_a_tolerance_that_is_no_decimal_is_refused_with_an_example() -> None:
+    (fault,) = one(changed("0.01", "1e-3")).findings
+    assert NOT_A_DECIMAL in headline(fault, "job.yaml")
+    assert "write digits with a point, such as 0.01" in headline(fault, "job.yaml")
 
 
 def test_a_caret_stands_under_the_word() -> None:

@@ -96,12 +96,18 @@ def one_schema(source: str, files: Sequence[FileSchema], *, merged: bool) -> tup
             known, first = found.setdefault(field.name, (field, file.path))
             common = common_type(known.type, field.type)
             if common is None and field.name not in repeated:
-                raise _changed(source, (first, file.path), f"{known}; {field}", merged=merged)
+                types = f"{field.name!r} is {_type_name(known)}, then {_type_name(field)}"
+                raise _changed(source, (first, file.path), types, merged=merged)
             may_be_null = known.nullable or field.nullable or field.name not in everywhere
             made = pa.field(field.name, common or known.type, may_be_null)
             found[field.name] = (made, first)
     fields = [field for field, _ in found.values()]
     return (*(each for field in fields for each in [field] * (1 + (field.name in repeated))),)
+
+
+def _type_name(field: pa.Field) -> str:
+    kind = canonical_type(field.type)
+    return "of a type that is not compared" if kind is None else str(kind)
 
 
 def _changed(

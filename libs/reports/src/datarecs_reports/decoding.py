@@ -29,9 +29,11 @@ from datarecs_core.comparison.results.results import (
     Outcome,
     StageResults,
 )
+from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
 from datarecs_core.comparison.values.rereading import type_of
 from datarecs_core.comparison.values.unreadable import Unreadable
 from datarecs_core.documents import decimal_text, to_document
+from datarecs_reports.figures import visible
 from datarecs_reports.model import (
     ConfirmedFacts,
     DifferenceFacts,
@@ -312,3 +314,18 @@ def difference_facts(part: Part) -> DifferenceFacts:
         delta_percent=part.pairs("delta_percent"),
         raw_keys=part.pairs("raw_keys"),
     )
+
+
+def incomplete_stages(document: Mapping[str, object], stage: str | None = None) -> list[str]:
+    """A line for each stage of which not all differences are stored: how many of how many are.
+
+    Args:
+        document: a run.json.
+        stage: of this one alone.
+    """
+    warnings = whole(document).maybe_part("proof").maybe_parts("warnings")
+    return [
+        f"stage {visible(each.maybe('stage') or '')}: {visible(each.text('message'))}"
+        for each in warnings
+        if each.maybe("code") == BREAKS_TRUNCATED and stage in {None, each.maybe("stage")}
+    ]

@@ -245,20 +245,21 @@ class ExactDecimal(Single):
     most: Decimal | None = None
     signed: bool = False
 
+    def _no_decimal(self, text: str, at: Path) -> Fault:
+        message = "not a decimal of at most 38 digits, 18 after the point"
+        hint = "write digits with a point, such as 0.01"
+        if not self.signed and parse_decimal(text, signed=True) is not None:
+            message = "negative, and only zero or more is allowed"
+            hint = "leave the sign out: a tolerance allows differences up and down alike"
+        return Fault(code=SpecCode.BAD_TOLERANCE_VALUE, path=at, message=message, hint=hint)
+
     def read(self, node: Node, at: Path, reading: Reading) -> Decimal | Gap:
         text = number_text(node)
         if text is None:
             return wrong_type(node, at, reading, "a decimal")
         value = parse_decimal(text, signed=self.signed)
         if value is None:
-            return reading.fault(
-                Fault(
-                    code=SpecCode.BAD_TOLERANCE_VALUE,
-                    path=at,
-                    message="not a decimal of at most 38 digits, 18 after the point",
-                    hint="write digits with a point, such as 0.01",
-                )
-            )
+            return reading.fault(self._no_decimal(text, at))
         if self.most is not None and value > self.most:
             message = f"above {self.most}"
             return reading.fault(

@@ -44,6 +44,7 @@ def explain(
     stages = [each for each in found.stages if each.results and stage in (None, each.name)]
     if not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
+    _print_incomplete(found, stages)
     if key:
         rows = [(each, _rows(found, folder, each)) for each in stages]
         return _print_key(found, rows, key)
@@ -59,11 +60,22 @@ def _of_server(name: str, key: "Sequence[str]", stage: str | None) -> ExitCode:
     stages = [each for each in found.sealed.stages if each.results and stage in (None, each.name)]
     if not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
+    _print_incomplete(found.sealed, stages)
     if not key:
         _print_hints([(each.name, found.hints(each.name)) for each in stages])
         return ExitCode.DONE
     rows = [(each, found.rows(each)) for each in stages]
     return _print_key(found.sealed, rows, key, incomplete=found.incomplete)
+
+
+def _print_incomplete(run: "SealedRun", stages: "Sequence[SealedStage]") -> None:
+    """Say of which stages not all differences are stored, so not all are looked at."""
+    from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
+
+    names = {each.name for each in stages}
+    for warning in run.warnings:
+        if warning.code == BREAKS_TRUNCATED and warning.stage in names:
+            current().say(f"stage {warning.stage}: {warning.message}")
 
 
 def _rows(run: "SealedRun", folder: Path, stage: "SealedStage") -> "Iterator[Difference]":

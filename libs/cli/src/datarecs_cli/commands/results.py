@@ -67,8 +67,9 @@ def diff(
         return _changes(earlier, run, where, limit)
     if Path(run).exists():
         rows, names = _of_folder(Path(run), where, limit)
+        incomplete = _incomplete(Path(run), stage)
     else:
-        run, rows, names = _of_server(run, where, limit)
+        run, rows, names, incomplete = _of_server(run, where, limit)
     if sort is Sort.KEY:
         rows = sorted(rows, key=by_key)
     if invocation.output in (Output.JSON, Output.JSONL, Output.YAML):
@@ -77,6 +78,8 @@ def diff(
         machine = invocation.output is Output.CSV
         shown = rows_for_machines(rows) if machine else rows_for_people(rows, names)
         print_list("diff", columns_of(rows, names), shown, invocation)
+    for line in incomplete:
+        invocation.say(line)
     _tell_more(run, len(rows), limit=limit)
     return ExitCode.DIFFERENT if rows else ExitCode.DONE
 
@@ -100,7 +103,7 @@ def _finished(name: str, where: "Mapping[str, str]") -> "Finished":
     if Path(name).exists():
         wanted = DifferenceFilter(measure=where.get("measure"), only=where.get("only"))
         return of_folder(Path(name), wanted, where.get("stage"))
-    run_id, rows, _ = _of_server(name, where, MOST_ROWS)
+    run_id, rows, *_ = _of_server(name, where, MOST_ROWS)
     if len(rows) == MOST_ROWS:
         raise UsageFault(
             f"run {run_id} has more differences than the {MOST_ROWS} that a server lists; narrow "
@@ -131,10 +134,19 @@ def _of_folder(
     return list(read_differences(parts, wanted, limit=limit)), run.sources
 
 
+def _incomplete(place: Path, stage: str | None) -> list[str]:
+    """Stages of a folder of which not all differences are stored."""
+    from datarecs_cli.evidence import evidence_at
+    from datarecs_reports.decoding import incomplete_stages
+
+    document = evidence_at(place).document
+    return incomplete_stages(document, stage) if isinstance(document, dict) else []
+
+
 def _of_server(
     name: str, where: "Mapping[str, str]", limit: int
-) -> "tuple[str, list[Json], tuple[str, ...]]":
-    """The run's id, the largest rows, and the names of its sources."""
+) -> "tuple[str, list[Json], tuple[str, ...], list[str]]":
+    """The run's id, the largest rows, its sources, and stages of which not all rows are stored."""
     from datarecs_cli.client import connect
     from datarecs_cli.run_names import run_named
     from datarecs_cli.triggering import source_names
@@ -147,7 +159,9 @@ def _of_server(
         answer = api.get("runs", run_id, "mismatches", limit=str(limit), **where)
         items = answer.get("items")
         rows = items if isinstance(items, list) else []
-        return run_id, rows, source_names(api, found) if rows else ()
+        lines = answer.get("incomplete")
+        incomplete = [str(each) for each in lines] if isinstance(lines, list) else []
+        return run_id, rows, source_names(api, found) if rows else (), incomplete
 
 
 def _tell_more(run_id: str, rows: int, *, limit: int) -> None:

@@ -220,7 +220,7 @@ class SpecCode(ErrorCode):
         docs_id="DR1040",
         meaning="The tolerance is not a decimal of zero or more that is held exactly.",
         causes="A sign, an exponent, a comma, more than 38 digits, more than 18 after the point.",
-        remedy="Write digits with a point, quoted or not, such as `0.01`.",
+        remedy="Write zero or more as digits with a point and without a sign, such as `0.01`.",
     )
     PERCENTAGE_ABOVE_100 = Entry(
         docs_id="DR1041",

@@ -27,6 +27,7 @@ from datarecs_core_api.problems import not_found
 from datarecs_core_api.published_types import RunIdPath, StageName
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import run_view
+from datarecs_reports.decoding import incomplete_stages
 from datarecs_reports.differences import DifferenceFilter, read_differences
 from datarecs_reports.html import error_report, run_report
 
@@ -72,6 +73,13 @@ def stage(run_id: RunIdPath, stage: StageName, caller: Reader, use: Using) -> Js
     raise not_found("stage")
 
 
+class MismatchPage(Page[JsonObject]):
+    """Differences of a run, and of which stages not all are stored."""
+
+    incomplete: list[str]
+    """A line for each such stage, with how many of how many are stored."""
+
+
 @router.get("/runs/{run_id}/mismatches", operation_id="list_mismatches")
 def mismatches(
     run_id: RunIdPath,
@@ -82,11 +90,12 @@ def mismatches(
     measure: Annotated[str | None, Query(max_length=128)] = None,
     only: Annotated[str | None, Query(pattern=ONLY)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_DIFFERENCES)] = DEFAULT_LIMIT,
-) -> Page[JsonObject]:
+) -> MismatchPage:
     """Stored differences, largest first, with the values of every source side by side."""
     run = known_run(use, caller, run_id)
     blobs = use.blobs.of(caller.tenant_id)
-    names = [str(one["name"]) for one in _stages_of(_document(blobs, run))]
+    document = _document(blobs, run)
+    names = [str(one["name"]) for one in _stages_of(document)]
     parts = (
         blobs.get(info.key)
         for name in names
@@ -96,7 +105,7 @@ def mismatches(
     where = DifferenceFilter(measure=measure, only=only)
     found = read_differences(parts, where, limit=limit)
     _note_samples(use, caller, request, run)
-    return Page(items=list(found))
+    return MismatchPage(items=list(found), incomplete=incomplete_stages(document, stage))
 
 
 @router.get(

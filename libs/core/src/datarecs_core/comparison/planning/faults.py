@@ -147,11 +147,12 @@ class ValueTooLargeError(DatarecsError):
     """A single value that no task should have to hold."""
 
     code = RunDetail.SOURCE_LIMIT
+    fix = "leave the column out (except), filter the row, or compare a hash of the value"
 
     def __init__(self, *, source: str, column: str, limit: int) -> None:
         super().__init__(
-            f"source {source}: a value of {column!r} has more than {limit} bytes; leave the column "
-            "out, filter the row, or compare a hash of it"
+            f"source {source}: a value of {column!r} has more than {limit:,} bytes, and at most so "
+            f"many are allowed; {self.fix}"
         )
         self.source, self.column, self.limit = source, column, limit
 
@@ -160,11 +161,12 @@ class KeyTooLargeError(DatarecsError):
     """Keys are carried, sorted and stored whole."""
 
     code = RunDetail.SOURCE_LIMIT
+    fix = "take shorter columns as the key, or a hash of long ones"
 
     def __init__(self, *, source: str, limit: int) -> None:
         super().__init__(
-            f"source {source}: the texts and binaries of a key have more than {limit} bytes "
-            "together; group by shorter columns, or by a hash of long ones"
+            f"source {source}: a key has more than {limit:,} bytes of text and binary values, and "
+            f"at most so many are allowed; {self.fix}"
         )
         self.source, self.limit = source, limit
 

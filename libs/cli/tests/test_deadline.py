@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -193,11 +193,9 @@ def test_a_comparison_that_is_ended_by_a_signal_says_so_and_leaves_nothing(
 def test_a_signal_outside_the_deadline_closes_what_was_opened(number: signal.Signals) -> None:
     """As while the report is written."""
     closed = []
-    with pytest.raises(KeyboardInterrupt), ended_by_sigterm():
-        try:
-            signal.raise_signal(number)
-        finally:
-            closed.append(number)
+    with pytest.raises(KeyboardInterrupt), ended_by_sigterm(), ExitStack() as open_things:
+        open_things.callback(closed.append, number)
+        signal.raise_signal(number)
     assert closed == [number]
 
 

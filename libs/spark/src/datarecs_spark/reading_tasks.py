@@ -139,17 +139,11 @@ def spell_shares(session: SparkSession, work: Work, parts: Sequence[str]) -> lis
 def _collect(session: SparkSession, work: Work, act: Act) -> list[str]:
     """What the tasks have answered, in any order."""
 
-    def answered(number: int) -> dict[str, object]:
-        try:
-            attempt = attempt_name()
-            with open_share(work, number, attempt) as (connection, looks):
-                return {"outcome": "done", "body": act(connection, looks, attempt)}
-        except TaskFailureError as failure:
-            return dict(failure.document)
-
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in share_numbers(batches):
-            yield pa.RecordBatch.from_pydict({"body": [json.dumps(answered(number))]})
+            yield pa.RecordBatch.from_pydict(
+                {"body": [json.dumps(_answer_within_memory(work, number, act))]}
+            )
 
     rows = create_tasks(session, work).mapInArrow(step, "body STRING").collect()
     documents = [json.loads(row["body"]) for row in rows]
@@ -157,6 +151,30 @@ def _collect(session: SparkSession, work: Work, act: Act) -> list[str]:
         if document["outcome"] != "done":
             raise_failure(document, work.layout)
     return [document["body"] for document in documents]
+
+
+def _answer_within_memory(work: Work, number: int, act: Act) -> dict[str, object]:
+    """An answer; with one thread where several need more memory, since each joins its own rows.
+
+    Raises:
+        MemoryError: one thread lacks memory, too.
+    """
+    try:
+        return _answer_of(work, number, act)
+    except MemoryError:
+        if work.resources.threads == 1:
+            raise
+    return _answer_of(replace(work, resources=replace(work.resources, threads=1)), number, act)
+
+
+def _answer_of(work: Work, number: int, act: Act) -> dict[str, object]:
+    """What the task did with its share, or what is wrong with a source."""
+    attempt = attempt_name()
+    try:
+        with open_share(work, number, attempt) as (connection, looks):
+            return {"outcome": "done", "body": act(connection, looks, attempt)}
+    except TaskFailureError as failure:
+        return dict(failure.document)
 
 
 def create_tasks(session: SparkSession, work: Work) -> DataFrame:

@@ -61,8 +61,10 @@ def compare(
         Path | None, typer.Option(help="also write the verdict as JUnit XML, for pipelines")
     ] = None,
 ) -> ExitCode:
-    """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored, 130 Ctrl-C,
-    143 SIGTERM."""
+    """Compare files without a server: exit 0 matched, 1 unmatched, 2 usage, 3 errored.
+
+    Ctrl-C ends with 130, SIGTERM with 143.
+    """
     from datarecs_cli.local.deadline import ended_by_sigterm
     from datarecs_cli.local.question import asked
     from datarecs_cli.local.running import Local, compare_locally
@@ -92,17 +94,20 @@ def compare(
     except DatarecsError as error:
         _errored(found.question.job.name, error, junit)
         raise
-    except TerminatedError:
-        told.keep("terminated   there is no verdict")
-        return ExitCode.TERMINATED
-    except KeyboardInterrupt:
-        told.keep("interrupted  there is no verdict")
-        raise
+    except KeyboardInterrupt as ended:
+        return _ended_early(ended, told)
     finally:
         told.done()
     if junit is not None:
         _save_junit(document, junit)
     return _print(document, local.out, told, gate)
+
+
+def _ended_early(ended: KeyboardInterrupt, told: "LocalTold") -> ExitCode:
+    """Say that there is no verdict."""
+    is_terminated = isinstance(ended, TerminatedError)
+    told.keep(f"{'terminated ' if is_terminated else 'interrupted'}  there is no verdict")
+    return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
 
 
 def flags_of(

@@ -258,7 +258,7 @@ def test_the_types_of_an_option_are_text_in_their_canonical_form(kind: str) -> N
 def test_options_are_stored_complete() -> None:
     (decoded,) = decode_yaml(text().encode())
     declared, _ = decoded.require()
-    assert str(declared.spec).count("'delimiter': ','") == 2
+    assert str(declared.spec).count("'escape': '\"'") == 2
 
 
 def test_columns_casts_and_partitions_read_in_their_short_forms() -> None:
@@ -476,3 +476,35 @@ def test_no_mapped_text_holds_an_invisible_character(key: str) -> None:
         stage="{name: s, type: row, measures: [{name: m, map: {one: {a: " + f'"{key}"' + "}}}]}"
     )
     assert [fault.split()[0] for fault in faults] == ["DR1015"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            (
+                "{decimal: ',', thousands: ., date_format: '%d.%m.%Y', null_words: [n/a],"
+                " timestamp_format: '%d.%m.%Y %H:%M', formats: {day: '%Y%m%d'},"
+                " encoding: windows-1252, skip: {first: 1, last: 1, prefixes: ['#']}}"
+            ),
+            [],
+        ),
+        ("{thousands: .}", ["DR1034 spec.sources[0].options.thousands"]),
+        ("{thousands: x}", ["DR1012 spec.sources[0].options.thousands"]),
+        ("{date_format: '%d.%m'}", ["DR1034 spec.sources[0].options.date_format"]),
+        ("{date_format: '%H:%M'}", ["DR1034 spec.sources[0].options.date_format"]),
+        ("{timestamp_format: '%Y%m%d'}", ["DR1034 spec.sources[0].options.timestamp_format"]),
+        ("{formats: {a: '%Q'}}", ["DR1034 spec.sources[0].options.formats.a"]),
+        (
+            "{schema: {a: date}, formats: {a: '%Y%m%d'}}",
+            ["DR1005 spec.sources[0].options.formats"],
+        ),
+        ("{skip: {middle: 1}}", ["DR1004 spec.sources[0].options.skip"]),
+        ("{encoding: ebcdic}", ["DR1012 spec.sources[0].options.encoding"]),
+    ],
+)
+def test_options_of_csv_files_are_checked_before_a_file_is_read(
+    options: str, expected: list[str]
+) -> None:
+    written = f"{{name: a, kind: csv, connection: f, path: x, options: {options}}}"
+    assert told(source=written) == expected

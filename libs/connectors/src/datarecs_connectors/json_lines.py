@@ -36,6 +36,7 @@ from datarecs_connectors.json_values import (
     reader_of,
 )
 from datarecs_connectors.probing import probe_files
+from datarecs_connectors.recoding import Encoding
 from datarecs_connectors.text_files import UnpackedBytes, nul_error, open_text
 from datarecs_connectors.typed_text import table_of
 from datarecs_core.comparison.planning.scan import FileList, Pin, PinnedFile, Scan, SourceSchema
@@ -51,9 +52,9 @@ _BOM, _BLANK = b"\xef\xbb\xbf", b" \t\r\n"
 class JsonOptions(BaseModel):
     """`options` of a json source."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    encoding: Literal["utf-8"] = "utf-8"
+    encoding: Encoding = Encoding.UTF_8
     declared: Annotated[dict[str, str], Field(alias="schema", default_factory=dict)]
     infer: Literal["strict"] = "strict"
 
@@ -126,7 +127,7 @@ class JsonConnector:
     def _lines(self, file: PinnedFile, unpacked: UnpackedBytes) -> Iterator[_Line]:
         """Lines end with LF, or CR LF; blank ones hold no row."""
         path = file.path
-        with open_text(self.tree, file, unpacked) as text:
+        with open_text(self.tree, file, unpacked, self.options.encoding) as text:
             number = 0
             while raw := text.readline(MAX_LINE_BYTES + 1):
                 number += 1

@@ -97,7 +97,8 @@ def open_connector(
             tree = _tree(source, connection, surroundings)
             return QueriedFiles(ParquetConnector(tree=tree, options=options), stop)
         case SourceKind.CSV:
-            from datarecs_connectors.csv import CsvConnector, CsvOptions
+            from datarecs_connectors.csv import CsvConnector
+            from datarecs_connectors.csv_options import CsvOptions
 
             text = _options(source, CsvOptions)
             tree = _tree(source, connection, surroundings)

@@ -20,6 +20,8 @@ from datarecs_connectors.errors import (
     SourceUnsupportedError,
 )
 from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.recoding import Encoding, as_utf8, encoding_of
+from datarecs_connectors.text_stream import stream_of
 from datarecs_core.comparison.planning.scan import PinnedFile
 
 CHUNK_BYTES = 1024 * 1024
@@ -88,15 +90,18 @@ class TextMarks:
         return self.lines + chunk.count(b"\n", 0, at) + 1
 
 
-def open_text(tree: FileTree, file: PinnedFile, unpacked: UnpackedBytes) -> BinaryIO:
-    """The text of a pinned file; the caller closes it.
+def open_text(
+    tree: FileTree, file: PinnedFile, unpacked: UnpackedBytes, encoding: Encoding = Encoding.UTF_8
+) -> BinaryIO:
+    """The text of a pinned file in UTF-8; the caller closes it.
 
-    `fileno` answers for a file that is not compressed alone.
+    `fileno` answers for a file alone that is neither compressed nor in another encoding.
 
     Raises:
         SnapshotLostError: the file is another one than at its pin.
         SourceUnsupportedError: it is an archive, or a format that holds no lines of text.
-        CorruptSourceError: suffix and content differ, or it is UTF-16.
+        CorruptSourceError: suffix and content differ, or it has another encoding; on reading, a
+            byte is no letter of the encoding.
         SourceLimitError: on reading, more comes out than `unpacked` or `MAX_RATIO` allow.
     """
     opened = tree.open_pinned(file)
@@ -110,6 +115,14 @@ def open_text(tree: FileTree, file: PinnedFile, unpacked: UnpackedBytes) -> Bina
             text = io.BufferedReader(raw, CHUNK_BYTES)
             head = text.peek(_HEAD_BYTES)[:_HEAD_BYTES]
         _check_is_text(tree.source, file.path, head)
+
+        def fail(fault: str) -> CorruptSourceError:
+            return CorruptSourceError(tree.source, f"{file.path} {fault}")
+
+        written = encoding_of(head, encoding, fail)
+        if written is not Encoding.UTF_8:
+            recoded = as_utf8(chunks_of(text), written, fail)
+            text = stream_of(recoded, text, CHUNK_BYTES)
     except BaseException:
         text.close()
         raise
@@ -162,13 +175,6 @@ def _check_is_text(source: str, path: str, head: bytes) -> None:
     kind = _format_of(head)
     if kind is not None:
         raise SourceUnsupportedError(source, f"{path} is {kind}; {_UNPACK}")
-    encoding = _wide_encoding(head)
-    if encoding is not None:
-        raise CorruptSourceError(
-            source,
-            f"{path} is encoded in {encoding}, and only UTF-8 is read; convert it: "
-            f"iconv -f {encoding} -t UTF-8",
-        )
 
 
 def _format_of(head: bytes) -> str | None:
@@ -183,21 +189,6 @@ def _format_of(head: bytes) -> str | None:
         return "a bzip2 file"
     if head[:1] == b"\x80" and head[1:2] and head[1] in _PICKLE_PROTOCOLS:
         return "a Python pickle"
-    return None
-
-
-def _wide_encoding(head: bytes) -> str | None:
-    """UTF-16 and UTF-32, by their mark or by the zero half of nearly every letter."""
-    if head.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        return "UTF-32"
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "UTF-16"
-    pairs = len(head) // 2
-    even, odd = head[0 : 2 * pairs : 2].count(0), head[1 : 2 * pairs : 2].count(0)
-    if pairs and not even and 3 * odd > pairs:
-        return "UTF-16LE"
-    if pairs and not odd and 3 * even > pairs:
-        return "UTF-16BE"
     return None
 
 

@@ -68,6 +68,7 @@ def run_facts(document: Mapping[str, object], *, values: bool = True) -> RunFact
     root = whole(document)
     sealed, run = sealed_run(document), root.maybe_part("run")
     places = {place.text("name"): place for place in run.maybe_parts("sources")}
+    notes = root.maybe_part("notes") if values else Part(place="", content={})
     execution = run.maybe_part("execution")
     outside = _Outside(
         samples=root.maybe_part("samples"),
@@ -87,7 +88,7 @@ def run_facts(document: Mapping[str, object], *, values: bool = True) -> RunFact
         versions=sealed.versions,
         parameters=sealed.parameters,
         warnings=tuple(map(_warning, sealed.warnings)),
-        sources=tuple(_source(each, places.get(each.name)) for each in sealed.inputs),
+        sources=tuple(_source(each, places.get(each.name), notes) for each in sealed.inputs),
         stages=tuple(_stage(sealed, each, outside) for each in sealed.stages),
         samples_cut="samples_cut" in document,
         merkle_root=None if sealed.digests is None else sealed.digests.merkle_root,
@@ -113,7 +114,8 @@ def _warning(warning: Warn) -> WarningFacts:
     )
 
 
-def _source(source: SealedSource, place: Part | None) -> SourceFacts:
+def _source(source: SealedSource, place: Part | None, notes: Part) -> SourceFacts:
+    told = place or Part(place="", content={})
     return SourceFacts(
         name=source.name,
         kind=source.kind.value,
@@ -122,7 +124,15 @@ def _source(source: SealedSource, place: Part | None) -> SourceFacts:
         columns=tuple((name, str(kind)) for name, kind in source.columns),
         read=source.closure,
         changes=source.changes,
+        read_as=_lines(told, "read_as"),
+        notes=_lines(notes, source.name),
     )
+
+
+def _lines(part: Part, name: str) -> tuple[str, ...]:
+    if name not in part.content:
+        return ()
+    return tuple(text for text in part.texts(name) if text is not None)
 
 
 def _pin(part: Part) -> PinFacts:

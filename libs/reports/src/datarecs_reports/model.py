@@ -55,6 +55,10 @@ class SourceFacts:
     """Name and type of everything that was read."""
     read: Closure
     changes: tuple[SealedChange, ...]
+    read_as: tuple[str, ...] = ()
+    """What was recognised in text files, or left out of them."""
+    notes: tuple[str, ...] = ()
+    """Why columns are text or values INVALID, with a value; empty for readers without values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

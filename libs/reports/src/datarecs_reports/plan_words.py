@@ -23,6 +23,7 @@ from datarecs_core.comparison.planning.scan import (
     Pin,
     Ranges,
     Scan,
+    SourceColumn,
     TableSnapshot,
 )
 from datarecs_core.jobs.definition import Limits
@@ -96,6 +97,7 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
     yield "expected", _expected(scan)
     for line in _columns(scan):
         yield "columns", line
+    yield from _read_as(scan)
     if scan.filter is not None:
         yield "filter", visible(scan.filter, most=1000)
     if scan.only is not None and scan.only.where is not None:
@@ -106,6 +108,14 @@ def _source(scan: Scan, statement: str | None) -> Iterator[tuple[str, str]]:
         yield "sql", visible(statement, most=4000)
         yield "parallel", _readers(scan.schema.ranges)
     yield "limits", limit_words(scan.limits)
+
+
+def _read_as(scan: Scan) -> Iterator[tuple[str, str]]:
+    """What was recognised in text files, and values that decide the type of a column."""
+    for line in scan.schema.read_as:
+        yield "as", visible(line, most=400)
+    for note in scan.schema.notes:
+        yield "note", visible(f"{note.message}; {note.hint}", most=600)
 
 
 def _readers(ranges: Ranges | None) -> str:
@@ -141,7 +151,7 @@ def _expected(scan: Scan) -> str:
 
 def _columns(scan: Scan) -> Iterator[str]:
     """Only those that some stage needs."""
-    natives = {each.name: each.native_type for each in scan.schema.columns}
+    natives = {each.name: _written(each) for each in scan.schema.columns}
     for column in scan.columns[:_SHOWN_COLUMNS]:
         native = natives.get(column.physical or "", "")
         kind = str(column.type) if native in ("", str(column.type)) else f"{native} → {column.type}"
@@ -152,6 +162,12 @@ def _columns(scan: Scan) -> Iterator[str]:
         yield f"{visible(column.name)}{named}{made}: {kind}"
     if len(scan.columns) > _SHOWN_COLUMNS:
         yield f"and {count(len(scan.columns) - _SHOWN_COLUMNS)} more"
+
+
+def _written(column: SourceColumn) -> str:
+    """The source's word for the type, with the declared format of dates."""
+    written = column.date_format
+    return f"{column.native_type} {written}" if written else column.native_type
 
 
 def limit_words(limits: Limits) -> str:

@@ -41,6 +41,8 @@ def source_page(facts: RunFacts, source: SourceFacts) -> SourcePage:
         read_from=(
             ("kind", source.kind),
             *((label, _on_one_line(text)) for label, text in source.place.items()),
+            *(("read as", visible(line, most=MAX_SQL)) for line in source.read_as),
+            *(("note", visible(line, most=MAX_SQL)) for line in source.notes),
         ),
         pin=tuple(_pin(source)),
         columns=_columns(source),

@@ -28,7 +28,6 @@ from datarecs_specs.nodes import Form, ListNode, MapNode, Node, Scalar
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, MapOf, Record, tagged
 from datarecs_specs.shapes import (
-    FLAG,
     IDENT,
     NAME_TEXT,
     SQL,
@@ -43,8 +42,8 @@ from datarecs_specs.shapes import (
     Zone,
     wrong_type,
 )
+from datarecs_specs.source_options import MAX_COLUMNS, OPTIONS, options_of
 
-MAX_COLUMNS = 2_000
 MAX_SOURCES = 32
 _KIB, _TIB = 1024, 1024**4
 _INT64 = 2**63 - 1
@@ -116,7 +115,6 @@ FILE_PATH = Checked(
     fault_of=_path_problem,
     examples=("exports/*.parquet",),
 )
-_ONE_CHARACTER = Text(most=1, lines=True)
 
 COLUMN = Record(
     title="a column",
@@ -221,85 +219,6 @@ _SNAPSHOT_FIELDS: Mapping[SourceKind, tuple[Field, ...]] = {
         Field(name="as_of", shape=MOMENT, doc="newest snapshot at this time"),
     ),
 }
-
-
-class TypeText(Single):
-    """A canonical type, kept as text: what options hold is for connectors to read."""
-
-    __slots__ = ()
-
-    def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
-        found = TypeName().read(node, at, reading)
-        return found if isinstance(found, Gap) else str(found)
-
-    def schema(self) -> JsonSchema:
-        return TypeName().schema()
-
-
-_SCHEMA = Field(
-    name="schema",
-    shape=MapOf(key=IDENT, value=TypeText(), most=MAX_COLUMNS),
-    doc="column to canonical type; others are inferred",
-)
-_INFER = Field(
-    name="infer", shape=Word(words=("strict",)), doc="types from every value", default="strict"
-)
-_ENCODING = Field(
-    name="encoding", shape=Word(words=("utf-8",)), doc="of the file's bytes", default="utf-8"
-)
-_FETCH = Field(
-    name="fetch_size",
-    shape=Whole(least=1, most=1_000_000),
-    doc="rows of a batch",
-    default=10_000,
-)
-_OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
-    SourceKind.POSTGRES: (
-        _FETCH,
-        Field(name="verify_count", shape=FLAG, doc="count again after a partitioned read"),
-    ),
-    SourceKind.PARQUET: (
-        Field(
-            name="hive_partitions",
-            shape=FLAG,
-            doc="folders `key=value` are columns",
-            default=True,
-        ),
-        Field(name="merge_schema", shape=FLAG, doc="missing columns are NULL", default=False),
-    ),
-    SourceKind.CSV: (
-        Field(name="delimiter", shape=_ONE_CHARACTER, doc="between fields", default=","),
-        Field(name="quote", shape=_ONE_CHARACTER, doc="around fields", default='"'),
-        Field(name="escape", shape=_ONE_CHARACTER, doc="before a quote", default='"'),
-        Field(name="header", shape=FLAG, doc="the first line names the columns", default=True),
-        Field(
-            name="null",
-            shape=Text(least=0, most=64),
-            doc="unquoted text that stands for NULL",
-            default="",
-        ),
-        Field(name="multiline", shape=FLAG, doc="fields may hold line breaks", default=False),
-        _ENCODING,
-        _SCHEMA,
-        _INFER,
-    ),
-    SourceKind.JSON: (_ENCODING, _SCHEMA, _INFER),
-}
-
-
-def _options(kind: SourceKind) -> Record:
-    mine = _OPTIONS.get(kind, ())
-    names = {one.name for one in mine}
-    owners: dict[str, list[str]] = {}
-    for other, fields in _OPTIONS.items():
-        for one in fields:
-            owners.setdefault(one.name, []).append(other)
-    foreign = {
-        name: (SpecCode.FIELD_OF_ANOTHER_KIND, f"it is an option of kind {', '.join(others)}")
-        for name, others in owners.items()
-        if name not in names
-    }
-    return Record(title=f"options of {kind}", model=dict, fields=mine, misplaced=foreign)
 
 
 RELATION = Field(
@@ -426,7 +345,7 @@ def _fields(kind: SourceKind) -> tuple[Field, ...]:
             aliases=("partition_by",),
         ),
         *((Field(name="snapshot", shape=_snapshot(*snapshot), doc="the pin"),) if snapshot else ()),
-        Field(name="options", shape=_options(kind), doc=f"options of {kind}"),
+        Field(name="options", shape=options_of(kind), doc=f"options of {kind}"),
         Field(name="limits", shape=LIMITS, doc="what the source may cost"),
     )
 
@@ -460,7 +379,7 @@ def _general() -> Record:
 
 def _source(**given: Any) -> Source:  # noqa: ANN401  the model's fields by keyword, just read
     """The source without options at their default, so that equal jobs are equal."""
-    defaults = {one.name: one.default for one in _OPTIONS.get(given["kind"], ())}
+    defaults = {one.name: one.default for one in OPTIONS.get(given["kind"], ())}
     options = {
         name: value
         for name, value in given.get("options", {}).items()

@@ -12,6 +12,7 @@ from datarecs_reports.tables import largest_first
 from datarecs_runtime.environment import process_environment
 
 _MOST_COLUMNS = 8
+_MOST_NOTES = 10
 
 
 def print_result(
@@ -85,4 +86,7 @@ def _notes(facts: RunFacts, not_compared: tuple[str, ...]) -> list[str]:
         shown = ", ".join(map(cell, not_compared[:_MOST_COLUMNS]))
         more = len(not_compared) - _MOST_COLUMNS
         lines.append(f"not compared {shown}" + (f" and {count(more)} more" if more > 0 else ""))
+    for source in facts.sources:
+        notes = [*source.read_as, *source.notes][:_MOST_NOTES]
+        lines.extend(f"note         {cell(source.name)}: {cell(line)}" for line in notes)
     return [*lines, *warning_lines(facts)]

@@ -139,7 +139,8 @@ def report(
         _note_samples(use, caller, request, run)
     if format == "json":
         # Hints are made of values, as samples are.
-        shown = document if samples else {**document, "samples": {}, "hints": {}, "unreadable": {}}
+        hidden = ("samples", "hints", "unreadable", "notes")
+        shown = document if samples else {**document, **{name: {} for name in hidden}}
         return _download(run, json.dumps(shown, ensure_ascii=False), "json")
     page = run_report(document, run_view(run).model_dump(mode="json"), samples=samples)
     return _download(run, page, "html")

@@ -162,5 +162,16 @@ def _mismatch(
         code=SpecCode.INCOMPATIBLE_TYPES,
         path=use.path,
         message=f"{use.column} is {seen}: these do not compare",
-        hint="declare a `cast` in one of the sources, or a `map` of the measure",
+        hint=text_hint(sources, use.column)
+        or "declare a `cast` in one of the sources, or a `map` of the measure",
+    )
+
+
+def text_hint(sources: Sequence[LogicalSource], column: str) -> str:
+    """Which value made a column of a text file text, and what to declare; empty where none did."""
+    return "; ".join(
+        f"source {source.name}: {note.message}; {note.hint}"
+        for source in sources
+        if (note := source.note_of(column)) is not None
+        and source.type_of(column).kind is TypeKind.TEXT
     )

@@ -5,13 +5,13 @@ the same name.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from datarecs_core.comparison.expressions.condition import is_plain
 from datarecs_core.comparison.expressions.syntax import parse_expression
-from datarecs_core.comparison.expressions.tree import ExpressionError, Name, nodes_of
+from datarecs_core.comparison.expressions.tree import ExpressionError, Name, columns_of, nodes_of
 from datarecs_core.comparison.expressions.typing import (
     UnknownNameError,
     check_comparisons,
@@ -19,7 +19,14 @@ from datarecs_core.comparison.expressions.typing import (
 )
 from datarecs_core.comparison.planning.computing import computed_column, types_of
 from datarecs_core.comparison.planning.header_names import names_for_messages
-from datarecs_core.comparison.planning.scan import Pin, Scan, ScanColumn, SourceColumn, SourceSchema
+from datarecs_core.comparison.planning.scan import (
+    ColumnNote,
+    Pin,
+    Scan,
+    ScanColumn,
+    SourceColumn,
+    SourceSchema,
+)
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.jobs import types
@@ -121,6 +128,21 @@ class LogicalSource:
     def _width(self, column: str) -> tuple[bool, str]:
         return self.type_of(column).kind in _WIDE, column
 
+    def notes_of(self, names: Collection[str]) -> tuple[ColumnNote, ...]:
+        """Of logical columns, by themselves or within an expression."""
+        named: set[str] = set()
+        for column in (self.columns[name] for name in names if name in self.columns):
+            if column.physical is not None:
+                named.add(column.physical)
+            elif column.expression is not None:
+                named |= columns_of(parse_expression(column.expression))
+        return tuple(each for each in self.schema.notes if each.column in named)
+
+    def note_of(self, column: str) -> ColumnNote | None:
+        """Why a logical column is text, where its source says."""
+        physical = self.columns[column].physical if column in self.columns else None
+        return next((each for each in self.schema.notes if each.column == physical), None)
+
     def scan(
         self, pin: Pin, wanted: frozenset[str], conditions: Mapping[str, str] | None = None
     ) -> Scan:
@@ -150,7 +172,11 @@ class LogicalSource:
             query=source.query,
             path=source.path,
             columns=(*tests, *(self.columns[name] for name in names)),
-            schema=replace(schema, expressions=(*schema.expressions, *computed)),
+            schema=replace(
+                schema,
+                expressions=(*schema.expressions, *computed),
+                notes=self.notes_of(names),
+            ),
             filter=source.filter,
             timezone=source.timezone,
             partition=source.partition,

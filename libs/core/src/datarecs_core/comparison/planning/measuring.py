@@ -4,9 +4,15 @@ The planner's fourth step, for one stage. `"*"` is written out here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from datarecs_core.comparison.planning.alignment import NO_MAPS, Alignment, ColumnUse, align
+from datarecs_core.comparison.planning.alignment import (
+    NO_MAPS,
+    Alignment,
+    ColumnUse,
+    align,
+    text_hint,
+)
 from datarecs_core.comparison.planning.logical import LogicalSource
 from datarecs_core.comparison.planning.plan import DimensionPlan, InputPlan, MeasurePlan, Warn
 from datarecs_core.comparison.planning.relaxing import (
@@ -124,6 +130,8 @@ class StageDraft:
         if not found.inputs or (found.faults and function not in COUNTING):
             return None
         misfits = _misfits(declared, function, found.inputs, path)
+        if misfits and (hint := text_hint(self.sources, column)):
+            misfits = [replace(each, hint=hint) for each in misfits]
         imprecise = None if function is Function.COUNT else self._imprecise(column, path)
         misfits += [] if imprecise is None else [imprecise]
         self.faults.extend(misfits)

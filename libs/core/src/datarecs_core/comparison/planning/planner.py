@@ -66,7 +66,7 @@ from datarecs_core.documents import from_document, to_document
 from datarecs_core.errors.faults import Fault, Path, did_you_mean
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue, canonical_json, sha256_hex
-from datarecs_core.jobs.definition import ReconciliationJob, Stage
+from datarecs_core.jobs.definition import ReconciliationJob, Source, Stage
 from datarecs_core.jobs.stage_rules import STAR_STAGES
 from datarecs_core.jobs.types import BOOL
 from datarecs_core.jobs.vocabulary import (
@@ -105,7 +105,7 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
             zones that are missing, and what this release does not have.
     """
     named = [
-        logical_source(source, index, request.schemas[source.name])
+        logical_source(source, index, _unmasked_schema(source, request))
         for index, source in enumerate(request.job.sources)
     ]
     sources = with_partner_types(named)
@@ -124,14 +124,39 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
         warnings=tuple(planning.warnings),
     )
     scans = tuple(
-        source.scan(
-            request.pins[source.name],
-            _wanted_columns(source, stages),
-            planning.conditions(source),
+        _with_notes(
+            source.scan(
+                request.pins[source.name],
+                _wanted_columns(source, stages),
+                planning.conditions(source),
+            ),
+            source,
+            stages,
         )
         for source in sources
     )
     return _with_strategies(plan.with_scans(scans), request.job.execution.strategy)
+
+
+def _with_notes(scan: Scan, source: LogicalSource, stages: Sequence[StagePlan]) -> Scan:
+    """Notes of what is read, and of columns that a stage wanted and cannot compare."""
+    measures = (each for stage in stages for each in stage.row_measures if not each.comparable)
+    named = {found.column for each in measures if (found := each.inputs[source.index]) is not None}
+    notes = dict.fromkeys((*scan.schema.notes, *source.notes_of(named)))
+    return replace(scan, schema=replace(scan.schema, notes=tuple(notes)))
+
+
+def _unmasked_schema(source: Source, request: PlanRequest) -> SourceSchema:
+    """The schema of a source without notes that would show a value of a masked column."""
+    schema, masked = request.schemas[source.name], request.job.results.breaks.mask
+    if not masked or not schema.notes:
+        return schema
+    physical = {
+        mapping.column for name, mapping in source.columns.items() if name in masked
+    } | masked.keys()
+    is_computed = any(source.columns[name].expr for name in masked if name in source.columns)
+    shown = () if is_computed else schema.notes
+    return replace(schema, notes=tuple(each for each in shown if each.column not in physical))
 
 
 def _with_strategies(plan: ComparisonPlan, requested: Strategy) -> ComparisonPlan:
@@ -185,7 +210,15 @@ def _placed(scans: tuple[Scan, ...]) -> tuple[Scan, ...]:
 def _certain(schema: SourceSchema) -> SourceSchema:
     """Without what statistics guess, and what follows: they change while the question does not."""
     columns = tuple(replace(column, distinct=None) for column in schema.columns)
-    return replace(schema, columns=columns, estimated_rows=None, estimated_bytes=None, ranges=None)
+    return replace(
+        schema,
+        columns=columns,
+        estimated_rows=None,
+        estimated_bytes=None,
+        ranges=None,
+        read_as=(),
+        notes=(),
+    )
 
 
 def _lasting(pin: Pin) -> Pin:

@@ -35,6 +35,8 @@ class SourceColumn:
     """Its times have digits that its writers fill differently: a job declares which ones count."""
     distinct: int | None = None
     """How many values the source's statistics expect; None where they say nothing."""
+    date_format: str = ""
+    """How a text file writes the dates or times of the column; empty for ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,18 @@ class Ranges:
     """A physical column; None = the places where rows are stored."""
     reason: str = ""
     """Why no more of them, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnNote:
+    """The first value of a text file that decided against a better type, or that is INVALID."""
+
+    column: str
+    """Physical name."""
+    message: str
+    """Names value, file and line; left out for masked columns."""
+    hint: str
+    """What to declare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +81,9 @@ class SourceSchema:
     estimated_bytes: int | None = None
     ranges: Ranges | None = None
     """How many readers bring the rows; None where engines or connectors read files."""
+    read_as: tuple[str, ...] = ()
+    """What was recognised or left out while a text file was read, for plans and reports."""
+    notes: tuple[ColumnNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ def run_document(
         "proof": proof,
         "samples": {},
         **_unreadable(outcome),
+        **_notes(plan),
     }
     most = max((len(rows) for rows in _samples(outcome).values()), default=0)
     while most:
@@ -124,13 +125,14 @@ def strategy_document(stage: str, choice: StrategyChoice) -> Document:
 
 def placeless(plan: ComparisonPlan) -> ComparisonPlan:
     """The plan without files and folders of one machine: whoever repeats it says where they lie."""
-    scans = tuple(
-        replace(scan, extract=None, pin=replace(scan.pin, root="", files=()))
-        if isinstance(scan.pin, FileList)
-        else replace(scan, extract=None)
-        for scan in plan.scans
-    )
-    return plan.with_scans(scans)
+    return plan.with_scans(tuple(map(_placeless, plan.scans)))
+
+
+def _placeless(scan: Scan) -> Scan:
+    pin = scan.pin
+    if isinstance(pin, FileList):
+        pin = replace(pin, root="", files=())
+    return replace(scan, extract=None, pin=pin, schema=replace(scan.schema, notes=()))
 
 
 def proof_hash(proof: JsonValue) -> str:
@@ -203,6 +205,16 @@ def _unreadable(outcome: RunOutcome) -> Document:
     return {"unreadable": found} if found else {}
 
 
+def _notes(plan: ComparisonPlan) -> Document:
+    """Why columns of text files are text, by source: values, so beside the proof."""
+    found: Document = {
+        scan.source: [f"{each.message}; {each.hint}" for each in scan.schema.notes]
+        for scan in plan.scans
+        if scan.schema.notes
+    }
+    return {"notes": found} if found else {}
+
+
 def _place(scan: Scan) -> Document:
     """Where a source was read: true for this run, not part of what it proves."""
     given: Document = {
@@ -215,7 +227,10 @@ def _place(scan: Scan) -> Document:
         "filter": scan.filter,
         "only": None if scan.only is None else scan.only.where,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    told: Document = {name: value for name, value in given.items() if value is not None}
+    if scan.schema.read_as:
+        told["read_as"] = list(scan.schema.read_as)
+    return told
 
 
 def _source(plan: ComparisonPlan, scan: Scan, closure: Closure) -> Document:

@@ -1,0 +1,65 @@
+"""The options of a csv source, and the rule by which lines are left out.
+
+Apart from the reader because the shape of jobs, the reader and `datarecs init` use the same names.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from datarecs_connectors.recoding import Encoding
+from datarecs_core.comparison.values.value_formats import DateFormat
+
+OneCharacter = Annotated[str, Field(min_length=1, max_length=1)]
+MAX_SKIPPED_FIRST, MAX_SKIPPED_LAST = 1_000, 100
+
+
+class SkipOptions(BaseModel):
+    """Lines that hold no row. A line inside a quoted field is never one of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first: Annotated[int, Field(ge=0, le=MAX_SKIPPED_FIRST)] = 0
+    """Lines before the header, whatever they hold."""
+    last: Annotated[int, Field(ge=0, le=MAX_SKIPPED_LAST)] = 0
+    """Records at the end, blank lines not counted; a quoted one may span lines."""
+    prefixes: Sequence[str] = ()
+    """Lines that begin with one of these, with or without a quote before it."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.first or self.last or self.prefixes)
+
+
+class CsvOptions(BaseModel):
+    """`options` of a csv source."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    delimiter: OneCharacter | None = None
+    """None: recognised from the first lines of the first file."""
+    quote: OneCharacter = '"'
+    escape: OneCharacter = '"'
+    header: bool = True
+    encoding: Encoding = Encoding.UTF_8
+    null: str = ""
+    null_words: Sequence[str] = ()
+    multiline: bool = False
+    decimal: Literal[".", ","] = "."
+    thousands: str = ""
+    date_format: str = ""
+    timestamp_format: str = ""
+    formats: Annotated[Mapping[str, str], Field(default_factory=dict)]
+    skip: SkipOptions = SkipOptions()
+    declared: Annotated[dict[str, str], Field(alias="schema", default_factory=dict)]
+    infer: Literal["strict"] = "strict"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.thousands == self.decimal:
+            raise ValueError("decimal and thousands are the same mark")
+        for text in (self.date_format, self.timestamp_format, *self.formats.values()):
+            if text:
+                DateFormat.of(text)
+        return self

@@ -1,0 +1,222 @@
+"""The shape of `options` of a source: one set of fields for each kind.
+
+Apart from the source because text files have many, and each format adds its own.
+"""
+
+from collections.abc import Mapping
+
+from datarecs_core.comparison.values.value_formats import THOUSANDS_MARKS, DateFormat
+from datarecs_core.errors.faults import Fault, Gap, Path, Place
+from datarecs_core.errors.spec import SpecCode
+from datarecs_core.jobs import types
+from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_specs.nodes import Node
+from datarecs_specs.reading import JsonSchema, Reading
+from datarecs_specs.records import Field, ListOf, MapOf, Record
+from datarecs_specs.shapes import FLAG, IDENT, Checked, Single, Text, TypeName, Whole, Word
+
+MAX_COLUMNS = 2_000
+_ONE_CHARACTER = Text(most=1, lines=True)
+
+
+class TypeText(Single):
+    """A canonical type, kept as text: what options hold is for connectors to read."""
+
+    __slots__ = ()
+
+    def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
+        found = TypeName().read(node, at, reading)
+        return found if isinstance(found, Gap) else str(found)
+
+    def schema(self) -> JsonSchema:
+        return TypeName().schema()
+
+
+_SCHEMA = Field(
+    name="schema",
+    shape=MapOf(key=IDENT, value=TypeText(), most=MAX_COLUMNS),
+    doc="column to canonical type; others are inferred",
+)
+_INFER = Field(
+    name="infer", shape=Word(words=("strict",)), doc="types from every value", default="strict"
+)
+_ENCODING = Field(
+    name="encoding",
+    shape=Word(
+        words=("utf-8", "utf-16", "utf-16le", "utf-16be", "iso-8859-1", "windows-1252"),
+    ),
+    doc="of the file's bytes; the byte order mark of UTF-16 counts as declared",
+    default="utf-8",
+)
+
+
+def _format_of(*kinds: CanonicalType) -> Checked:
+    """A format of strptime; of these types, or of any."""
+
+    def problem(text: str, _reading: Reading) -> str | None:
+        try:
+            kind = DateFormat.of(text).kind
+        except ValueError as cause:
+            return str(cause)
+        fits = not kinds or kind in kinds
+        return None if fits else f"a format of {kind}; {' or '.join(map(str, kinds))} is needed"
+
+    return Checked(
+        text=Text(most=64, normal=False),
+        code=SpecCode.VALUE_NOT_CONVERTIBLE,
+        fault_of=problem,
+        examples=("%d.%m.%Y",),
+    )
+
+
+def _thousands_problem(mark: str, _reading: Reading) -> str | None:
+    return None if mark in THOUSANDS_MARKS else "not a comma, point, blank, apostrophe or _"
+
+
+_THOUSANDS = Checked(
+    text=Text(least=0, most=1, normal=False),
+    code=SpecCode.NOT_IN_ENUM,
+    fault_of=_thousands_problem,
+    examples=(",", "."),
+)
+_SKIP = Record(
+    title="skip",
+    model=dict,
+    fields=(
+        Field(
+            name="first", shape=Whole(least=0, most=1_000), doc="lines before the header", default=0
+        ),
+        Field(
+            name="last",
+            shape=Whole(least=0, most=100),
+            doc="records at the end, blank lines not counted",
+            default=0,
+        ),
+        Field(
+            name="prefixes",
+            shape=ListOf(item=Text(most=64, normal=False), most=20),
+            doc="lines that begin so, with or without a quote before it",
+        ),
+    ),
+)
+_FETCH = Field(
+    name="fetch_size",
+    shape=Whole(least=1, most=1_000_000),
+    doc="rows of a batch",
+    default=10_000,
+)
+OPTIONS: Mapping[SourceKind, tuple[Field, ...]] = {
+    SourceKind.POSTGRES: (
+        _FETCH,
+        Field(name="verify_count", shape=FLAG, doc="count again after a partitioned read"),
+    ),
+    SourceKind.PARQUET: (
+        Field(
+            name="hive_partitions",
+            shape=FLAG,
+            doc="folders `key=value` are columns",
+            default=True,
+        ),
+        Field(name="merge_schema", shape=FLAG, doc="missing columns are NULL", default=False),
+    ),
+    SourceKind.CSV: (
+        Field(
+            name="delimiter",
+            shape=_ONE_CHARACTER,
+            doc="between fields; recognised from the first lines where it is not given",
+        ),
+        Field(name="quote", shape=_ONE_CHARACTER, doc="around fields", default='"'),
+        Field(name="escape", shape=_ONE_CHARACTER, doc="before a quote", default='"'),
+        Field(name="header", shape=FLAG, doc="the first line names the columns", default=True),
+        Field(
+            name="null",
+            shape=Text(least=0, most=64),
+            doc="unquoted text that stands for NULL",
+            default="",
+        ),
+        Field(
+            name="null_words",
+            shape=ListOf(item=Text(most=64, normal=False), most=20),
+            doc="further unquoted texts that stand for NULL, such as n/a",
+        ),
+        Field(name="multiline", shape=FLAG, doc="fields may hold line breaks", default=False),
+        Field(
+            name="decimal", shape=Word(words=(".", ",")), doc="decimal mark of numbers", default="."
+        ),
+        Field(
+            name="thousands",
+            shape=_THOUSANDS,
+            doc="mark between groups of three digits",
+            default="",
+        ),
+        Field(
+            name="date_format",
+            shape=_format_of(types.DATE),
+            doc="how dates are written, such as %d.%m.%Y; else ISO 8601",
+        ),
+        Field(
+            name="timestamp_format",
+            shape=_format_of(types.LOCAL_TIMESTAMP, types.INSTANT),
+            doc="how times with a date are written, such as %d.%m.%Y %H:%M; else ISO 8601",
+        ),
+        Field(
+            name="formats",
+            shape=MapOf(key=IDENT, value=_format_of(), most=MAX_COLUMNS),
+            doc="column to the format of its dates or times, which is its type too",
+        ),
+        Field(name="skip", shape=_SKIP, doc="lines that hold no row"),
+        _ENCODING,
+        _SCHEMA,
+        _INFER,
+    ),
+    SourceKind.JSON: (_ENCODING, _SCHEMA, _INFER),
+}
+
+
+def options_of(kind: SourceKind) -> Record:
+    mine = OPTIONS.get(kind, ())
+    names = {one.name for one in mine}
+    owners: dict[str, list[str]] = {}
+    for other, fields in OPTIONS.items():
+        for one in fields:
+            owners.setdefault(one.name, []).append(other)
+    foreign = {
+        name: (SpecCode.FIELD_OF_ANOTHER_KIND, f"it is an option of kind {', '.join(others)}")
+        for name, others in owners.items()
+        if name not in names
+    }
+    return Record(
+        title=f"options of {kind}",
+        model=dict,
+        fields=mine,
+        misplaced=foreign,
+        check=_check_csv if kind is SourceKind.CSV else None,
+    )
+
+
+def _check_csv(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+    """Marks differ, and a column has one type."""
+    if given.get("thousands") == given.get("decimal", "."):
+        message = "the mark of thousands is the decimal mark"
+        reading.fault(
+            Fault(
+                code=SpecCode.VALUE_NOT_CONVERTIBLE,
+                path=(*at, "thousands"),
+                message=message,
+                hint="declare options.decimal too",
+            )
+        )
+    schema, formats = given.get("schema"), given.get("formats")
+    if isinstance(schema, Mapping) and isinstance(formats, Mapping):
+        for name in (each for each in formats if each in schema):
+            reading.fault(
+                Fault(
+                    code=SpecCode.FIELD_GIVEN_TWICE,
+                    path=(*at, "formats", name),
+                    others=((*at, "schema", name),),
+                    message=f"column {name!r} has a type and a format",
+                    hint="keep the format: it is the type",
+                    place=Place.KEY,
+                )
+            )

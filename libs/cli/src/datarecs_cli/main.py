@@ -34,6 +34,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("down", "datarecs_cli.commands.up:down", "stop it; --reset deletes its data"),
     Command("status", "datarecs_cli.commands.up:status", "which parts run and answer"),
     Command("demo", "datarecs_cli.commands.demo:demo", "two runs on real parts, from nothing"),
+    Command("init", "datarecs_cli.commands.init:init", "write a job for two files or tables"),
     Command("apply", "datarecs_cli.commands.resources:apply", "create or replace declarations"),
     Command("get", "datarecs_cli.commands.resources:get", "list objects and runs, or show one"),
     Command("delete", "datarecs_cli.commands.resources:delete", "delete an object"),

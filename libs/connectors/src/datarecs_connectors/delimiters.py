@@ -5,6 +5,7 @@ header, and the header most fields. A comma comes last among equals: numbers and
 """
 
 import csv
+import io
 from collections.abc import Sequence
 
 SAMPLE_BYTES = 64 * 1024
@@ -19,7 +20,7 @@ def recognise_delimiter(sample: str, quote: str) -> str:
         sample: the first lines, header or first row included; a cut last line is left out.
         quote: around fields.
     """
-    lines = sample.splitlines(keepends=True)
+    lines = list(io.StringIO(sample, newline=""))
     if len(sample) >= SAMPLE_BYTES and len(lines) > 1:
         lines = lines[:-1]
     fits = {mark: _fit(lines, mark, quote) for mark in _MARKS}

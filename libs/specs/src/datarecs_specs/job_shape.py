@@ -52,7 +52,7 @@ from datarecs_core.jobs.vocabulary import (
     Trim,
     UnicodeForm,
 )
-from datarecs_specs.job_sources import FREE, LITERAL, MAX_COLUMNS, MAX_SOURCES, SOURCE
+from datarecs_specs.job_sources import FREE, LITERAL, MAX_SOURCES, SOURCE
 from datarecs_specs.job_stages import MAX_STAGES, STAGE
 from datarecs_specs.nodes import Node
 from datarecs_specs.reading import JsonSchema, Reading
@@ -73,6 +73,7 @@ from datarecs_specs.shapes import (
     text_of,
     wrong_type,
 )
+from datarecs_specs.source_options import MAX_COLUMNS
 
 MAX_PARAMETERS = 50
 _MIB, _TIB = 1024**2, 1024**4

@@ -37,7 +37,7 @@ from datarecs_core.jobs.vocabulary import (
 )
 from datarecs_core.notation import parse_decimal
 from datarecs_core.values import EXACT, HUNDRED
-from datarecs_specs.job_sources import LITERAL, MAX_COLUMNS, MAX_SOURCES
+from datarecs_specs.job_sources import LITERAL, MAX_SOURCES
 from datarecs_specs.nodes import Form, MapNode, Node, Scalar
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import REQUIRED, Field, ListOf, ListOrWord, MapOf, Record, tagged
@@ -56,6 +56,7 @@ from datarecs_specs.shapes import (
     Word,
     wrong_type,
 )
+from datarecs_specs.source_options import MAX_COLUMNS
 
 MAX_STAGES = 50
 MAX_DIMENSIONS = 32

@@ -37,7 +37,9 @@ class LocalSources:
             now=self._clock.now,
             any_path=True,
         )
-        opened = open_connector(source, connection, _secrets(connection), surroundings=surroundings)
+        opened = open_connector(
+            source, connection, connection_secrets(connection), surroundings=surroundings
+        )
         self._opened[source.name] = opened
         return opened
 
@@ -46,7 +48,7 @@ class LocalSources:
         return rows_of(self._opened[scan.source], scan)
 
 
-def _secrets(connection: Connection | None) -> dict[str, str]:
+def connection_secrets(connection: Connection | None) -> dict[str, str]:
     """The values behind a connection's references: variables and files of whoever asks."""
     found = {}
     environment = process_environment()

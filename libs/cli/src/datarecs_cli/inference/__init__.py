@@ -1,0 +1,1 @@
+"""`datarecs init A B`: from two samples to a job that a person then corrects."""

@@ -1,0 +1,266 @@
+"""Which column of one source is which of the other: by names, by common values, by rows.
+
+Names decide where they are equal. Where they only look alike, or do not, values have to agree:
+first as sets, and once a key is known row by row, which tells two columns of amounts apart.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from difflib import SequenceMatcher
+from itertools import combinations
+
+from datarecs_cli.inference.samples import Sample, SampleColumn
+from datarecs_core.jobs.types import CanonicalType, TypeKind, comparable
+
+_ALIKE, _OVERLAP, _AGREEMENT = 0.72, 0.5, 0.5
+_LEAST_DISTINCT = 4
+_MOST_KEY_COLUMNS = 12
+_NEARLY_UNIQUE = Decimal("0.98")
+_KEY_NAME = re.compile(r"(^|[^a-z])(id|ids|no|nr|num|number|key|ref|reference|isin|code)($|[^a-z])")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NO_KEYS = frozenset({TypeKind.FLOAT64, TypeKind.FLOAT32, TypeKind.BOOL, TypeKind.NULL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A column of the first source and the one of the second that it is compared with."""
+
+    left: SampleColumn
+    right: SampleColumn
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """Columns that name one row on both sides."""
+
+    pairs: tuple[Pair, ...]
+    common: int
+    """Keys of the samples that both have."""
+    smaller: int
+    """Keys of the side with fewer."""
+    repeated: int
+    """Rows of both sides beyond the first of their key."""
+    others: tuple[str, ...] = ()
+    """Further candidates, in words."""
+
+
+def pairs_by_names(left: Sample, right: Sample) -> list[Pair]:
+    """Every column at most once, equal names first; types must compare."""
+    scored: list[tuple[float, int, int, str]] = []
+    for at, one in enumerate(left.columns):
+        for other_at, other in enumerate(right.columns):
+            if not types_meet(one, other):
+                continue
+            score, reason = _score(one, other)
+            if reason:
+                scored.append((-score, at, other_at, reason))
+    found: list[Pair] = []
+    taken: tuple[set[int], set[int]] = (set(), set())
+    for _, at, other_at, reason in sorted(scored):
+        if at not in taken[0] and other_at not in taken[1]:
+            taken[0].add(at)
+            taken[1].add(other_at)
+            found.append(Pair(left=left.columns[at], right=right.columns[other_at], reason=reason))
+    return sorted(found, key=lambda each: left.columns.index(each.left))
+
+
+def _score(one: SampleColumn, other: SampleColumn) -> tuple[float, str]:
+    shared = overlap(one.filled, other.filled)
+    alike = likeness(one.name, other.name)
+    if one.name == other.name:
+        return 4 + shared, "same name"
+    if alike == 1:
+        return 3 + shared, "same name but for case and marks"
+    if alike >= _ALIKE and (shared > 0 or one.type.is_number):
+        return 2 * alike + shared, f"similar name, {_share(shared)} of values in common"
+    if shared >= _OVERLAP and min(one.distinct, other.distinct) >= _LEAST_DISTINCT:
+        return 2 * shared + alike, f"{_share(shared)} of values in common"
+    return 0.0, ""
+
+
+def _share(share: float) -> str:
+    return f"{int(share * 100)} %"
+
+
+def types_meet(one: SampleColumn, other: SampleColumn) -> bool:
+    return comparable(one.type, other.type) or _needs_day(one.type, other.type) is not None
+
+
+def _needs_day(one: CanonicalType, other: CanonicalType) -> int | None:
+    """Which of two types is a time whose day meets the other, a date: 0 or 1."""
+    for at, (time, day) in enumerate(((one, other), (other, one))):
+        if time.kind is TypeKind.LOCAL_TIMESTAMP and day.kind is TypeKind.DATE:
+            return at
+    return None
+
+
+def day_side(pair: Pair) -> int | None:
+    """The side whose times are compared by their day."""
+    return _needs_day(pair.left.type, pair.right.type)
+
+
+def likeness(one: str, other: str) -> float:
+    """1 for names of the same letters and digits, else how alike they are."""
+    words = [re.findall(r"[^\W_]+", _CAMEL.sub(" ", each).lower()) for each in (one, other)]
+    plain = ["".join(each) for each in words]
+    if plain[0] == plain[1]:
+        return 1.0
+    sets = [set(each) for each in words]
+    if sets[0] and sets[1] and (sets[0] <= sets[1] or sets[1] <= sets[0]):
+        return 0.9 if sets[0] != sets[1] else 0.95
+    return SequenceMatcher(None, plain[0], plain[1]).ratio()
+
+
+def overlap(one: Iterable[object], other: Iterable[object]) -> float:
+    """Share of the smaller set that the other has as well."""
+    sets = ({_plain(each) for each in one}, {_plain(each) for each in other})
+    smaller = min(map(len, sets))
+    return len(sets[0] & sets[1]) / smaller if smaller else 0.0
+
+
+def _plain(value: object) -> object:
+    """Equal numbers of any type are one; nested values by their text."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+def key_of(pairs: Sequence[Pair]) -> Key | None:
+    """The best key of one column, else of two; None where nothing names a row on both sides."""
+    usable = [each for each in pairs if _may_be_key(each)]
+    single = _ranked([(each,) for each in usable])
+    if single and single[0].repeated == 0:
+        return _with_others(single)
+    double = _ranked(list(combinations(usable[:_MOST_KEY_COLUMNS], 2)))
+    exact = [each for each in double if each.repeated == 0]
+    ranked = exact or single or double
+    return _with_others(ranked) if ranked else None
+
+
+def _may_be_key(pair: Pair) -> bool:
+    kinds = {pair.left.type.kind, pair.right.type.kind}
+    scales = {each.type.scale or 0 for each in (pair.left, pair.right)}
+    is_plain = not kinds & _NO_KEYS and scales == {0} and day_side(pair) is None
+    is_filled = None not in pair.left.values and None not in pair.right.values
+    return is_plain and is_filled and not pair.left.type.members
+
+
+def _ranked(candidates: Sequence[tuple[Pair, ...]]) -> list[Key]:
+    found = [key for each in candidates if (key := _judged(each)) is not None]
+    return sorted(found, key=_rank)
+
+
+def _judged(pairs: tuple[Pair, ...]) -> Key | None:
+    """The key, unless too many rows share one or no key is on both sides."""
+    sides = [key_values([each.left for each in pairs]), key_values([each.right for each in pairs])]
+    sets = [set(each) for each in sides]
+    for rows, keys in zip(sides, sets, strict=True):
+        if not rows or len(keys) < _NEARLY_UNIQUE * len(rows):
+            return None
+    common = len(sets[0] & sets[1])
+    repeated = sum(len(rows) - len(keys) for rows, keys in zip(sides, sets, strict=True))
+    smaller = min(map(len, sets))
+    return Key(pairs=pairs, common=common, smaller=smaller, repeated=repeated) if common else None
+
+
+def key_values(columns: Sequence[SampleColumn]) -> list[tuple[object, ...]]:
+    """By row."""
+    return list(zip(*([_plain(each) for each in column.values] for column in columns), strict=True))
+
+
+def _rank(key: Key) -> tuple[object, ...]:
+    names = [_CAMEL.sub(" ", each.left.name).lower() for each in key.pairs]
+    named = all(_KEY_NAME.search(name) is not None for name in names)
+    times = any(each.left.type.is_time for each in key.pairs)
+    return key.repeated > 0, -round(key.common / key.smaller, 1), not named, times, -key.common
+
+
+def _with_others(ranked: Sequence[Key]) -> Key:
+    first, *rest = ranked
+    others = tuple(" and ".join(each.left.name for each in key.pairs) for key in rest[:3])
+    return Key(
+        pairs=first.pairs,
+        common=first.common,
+        smaller=first.smaller,
+        repeated=first.repeated,
+        others=others,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Rows of both samples that have one key, by their places."""
+
+    places: tuple[tuple[int, int], ...]
+
+    def values(self, left: SampleColumn, right: SampleColumn) -> list[tuple[object, object]]:
+        return [(left.values[one], right.values[other]) for one, other in self.places]
+
+
+def meeting_of(key: Key) -> Meeting:
+    """The first row of each key of either side."""
+    sides: list[dict[tuple[object, ...], int]] = []
+    for columns in ([each.left for each in key.pairs], [each.right for each in key.pairs]):
+        first: dict[tuple[object, ...], int] = {}
+        for place, value in enumerate(key_values(columns)):
+            first.setdefault(value, place)
+        sides.append(first)
+    return Meeting(
+        places=tuple((at, sides[1][value]) for value, at in sides[0].items() if value in sides[1])
+    )
+
+
+def agreement(pairs: Iterable[tuple[object, object]]) -> float:
+    """Share of rows whose values are equal, or numbers that are equal when rounded to units."""
+    rows = [each for each in pairs if each != (None, None)]
+    if not rows:
+        return 0.0
+    return sum(_is_close(one, other) for one, other in rows) / len(rows)
+
+
+def _is_close(one: object, other: object) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float | Decimal) and isinstance(other, int | float | Decimal):
+        gap = abs(float(one) - float(other))
+        return gap <= max(abs(float(one)), abs(float(other))) / 1000
+    if isinstance(one, str) and isinstance(other, str):
+        return one.strip().casefold() == other.strip().casefold()
+    return one == other
+
+
+def pairs_by_rows(
+    left: Sample, right: Sample, meeting: Meeting, paired: Sequence[Pair]
+) -> list[Pair]:
+    """Pairs of columns without one, where most rows of a key agree."""
+    taken: tuple[Collection[str], Collection[str]] = (
+        {each.left.name for each in paired},
+        {each.right.name for each in paired},
+    )
+    scored = []
+    for one in (each for each in left.columns if each.name not in taken[0]):
+        for other in (each for each in right.columns if each.name not in taken[1]):
+            if comparable(one.type, other.type) and one.distinct > 1:
+                share = agreement(meeting.values(one, other))
+                if share >= _AGREEMENT:
+                    scored.append((share + likeness(one.name, other.name), one, other, share))
+    found: dict[str, Pair] = {}
+    used: set[str] = set()
+    for _, one, other, share in sorted(scored, key=lambda each: -each[0]):
+        if one.name not in found and other.name not in used:
+            used.add(other.name)
+            reason = f"{_share(share)} of rows with the same key agree"
+            found[one.name] = Pair(left=one, right=other, reason=reason)
+    return list(found.values())
+
+
+def renamed(pairs: Sequence[Pair]) -> Mapping[str, str]:
+    """Logical name, that of the first source, to the name in the second, where they differ."""
+    return {each.left.name: each.right.name for each in pairs if each.left.name != each.right.name}

@@ -1,0 +1,274 @@
+"""A sample of one source: columns with types and values, read within bounds.
+
+Text files are read here and not by their connectors, which look at every value of a file to settle
+types; databases and Parquet files are read by theirs, up to the last row of the sample.
+"""
+
+import io
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from datarecs_application.ports.comparing import Connector
+from datarecs_cli.inference.csv_form import CsvForm, csv_form_of
+from datarecs_cli.invocation import UsageFault
+from datarecs_cli.local.places import kind_of, located
+from datarecs_connectors.column_inference import ColumnInference
+from datarecs_connectors.csv_options import CsvOptions
+from datarecs_connectors.csv_values import ColumnValues, column_rules
+from datarecs_connectors.errors import CorruptSourceError
+from datarecs_connectors.file_tree import FileTree
+from datarecs_connectors.recoding import Encoding
+from datarecs_connectors.registry import Surroundings, open_connector
+from datarecs_connectors.text_files import UnpackedBytes, open_text
+from datarecs_core.comparison.planning.scan import PinnedFile, Scan, ScanColumn
+from datarecs_core.comparison.values.value_formats import NumberFormat, strict_reader
+from datarecs_core.egress.addresses import Policy, Profile, Purpose
+from datarecs_core.jobs.definition import Source
+from datarecs_core.jobs.types import CanonicalType
+from datarecs_core.jobs.vocabulary import SourceKind
+from datarecs_core.resources.connection import Connection
+from datarecs_runtime.clock import SystemClock
+
+MAX_ROWS, MAX_BYTES = 50_000, 32 * 1024 * 1024
+_LIMIT = 2**40
+_STATEMENT = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleColumn:
+    name: str
+    type: CanonicalType
+    values: tuple[object, ...]
+    """By row; None is NULL."""
+
+    @property
+    def distinct(self) -> int:
+        return len(set(self.filled))
+
+    @property
+    def filled(self) -> list[object]:
+        return [each for each in self.values if each is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What was read of one source."""
+
+    source: Source
+    columns: tuple[SampleColumn, ...]
+    rows: int
+    is_whole: bool
+    form: CsvForm | None = None
+    files: int = 1
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = field(default=())
+    """Columns whose type cannot be compared, or whose name stands twice."""
+
+
+def sample_of(
+    place: str, source: Source, connection: Connection | None, secrets: dict[str, str]
+) -> Sample:
+    """Read a sample.
+
+    Raises:
+        UsageFault: there is nothing to compare, such as an empty file.
+        DatarecsError: it cannot be read.
+    """
+    if source.kind is SourceKind.CSV:
+        return _of_csv(place, source)
+    connector = open_connector(
+        source, connection, secrets, surroundings=_surroundings(located(place, Path.cwd())[0])
+    )
+    with closing(connector):
+        if source.kind is SourceKind.JSON:
+            return _of_json(place, source)
+        return _of_connector(source, connector, place)
+
+
+def source_of(place: str, name: str) -> Source:
+    """A file source of a path, as `compare` takes it.
+
+    Raises UsageFault where nothing is there, or nothing that can be compared.
+    """
+    return Source(name=name, kind=kind_of(place), path=located(place, Path.cwd())[1])
+
+
+def _surroundings(root: Path) -> Surroundings:
+    return Surroundings(
+        roots=(root,),
+        policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
+        now=SystemClock().now,
+        any_path=True,
+    )
+
+
+def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
+    held = connector.pin(source)
+    with closing(held):
+        schema = connector.describe(source, held.pin)
+        names = [each.name for each in schema.columns]
+        single = [each for each in schema.columns if names.count(each.name) == 1]
+        repeated = {each for each in names if names.count(each) > 1}
+        undelivered = {name for name, _ in schema.undelivered}
+        columns = [each for each in single if each.name not in undelivered]
+        if not columns:
+            raise UsageFault(f"{place}: it has no column that can be compared")
+        scan = Scan(
+            source=source.name,
+            index=0,
+            kind=source.kind,
+            connection=source.connection,
+            relation=source.relation,
+            path=source.path,
+            columns=tuple(
+                ScanColumn(name=each.name, physical=each.name, type=each.type) for each in columns
+            ),
+            schema=schema,
+            pin=held.pin,
+            limits=source.limits,
+        )
+        rows = list(islice(connector.rows(scan), MAX_ROWS + 1))
+    return Sample(
+        source=source,
+        columns=tuple(
+            SampleColumn(
+                name=each.name, type=each.type, values=tuple(row[at] for row in rows[:MAX_ROWS])
+            )
+            for at, each in enumerate(columns)
+        ),
+        rows=min(len(rows), MAX_ROWS),
+        is_whole=len(rows) <= MAX_ROWS,
+        left_out=tuple(sorted(repeated | undelivered)),
+    )
+
+
+def _of_json(place: str, source: Source) -> Sample:
+    """The first lines as a file of its own, whose every line its reader may look at."""
+    (first, *more), tree = _files(place, source.name)
+    with (
+        open_text(tree, first, UnpackedBytes(limit=_LIMIT)) as text,
+        NamedTemporaryFile(suffix=".jsonl") as copy,
+    ):
+        is_whole = not more
+        for count, line in enumerate(iter(lambda: text.readline(MAX_BYTES), b"")):
+            if count == MAX_ROWS or copy.tell() > MAX_BYTES:
+                is_whole = False
+                break
+            copy.write(line)
+        copy.flush()
+        one = Source(name=source.name, kind=source.kind, path=copy.name)
+        connector = open_connector(one, None, {}, surroundings=_surroundings(Path("/")))
+        found = _of_connector(one, connector, place)
+    return Sample(
+        source=source,
+        columns=found.columns,
+        rows=found.rows,
+        is_whole=is_whole and found.is_whole,
+        files=1 + len(more),
+        left_out=found.left_out,
+    )
+
+
+def _files(place: str, name: str) -> tuple[tuple[PinnedFile, ...], FileTree]:
+    root, below = located(place, Path.cwd())
+    tree = FileTree(source=name, root=root, now=SystemClock().now, any_path=True)
+    files = []
+    for path in tree.find(below):
+        with tree.open(path) as opened:
+            files.append(PinnedFile(path=path, size_bytes=opened.seek(0, io.SEEK_END)))
+    return tuple(files), tree
+
+
+def _of_csv(place: str, source: Source) -> Sample:
+    (first, *more), tree = _files(place, source.name)
+    encoding, lines, is_all = _lines(tree, first)
+    form = csv_form_of(lines, is_whole=is_all)
+    if encoding is not Encoding.UTF_8:
+        form.choose("encoding", encoding.value, "its bytes are not UTF-8")
+    if not form.names or not any(form.names):
+        raise UsageFault(f"{place}: the file is empty; write a header line, or name another file")
+    names = form.names
+    values = {
+        name: [row[at] if at < len(row) else "" for row in form.rows]
+        for at, name in enumerate(names)
+        if names.count(name) == 1
+    }
+    if not values:
+        raise UsageFault(f"{place}: every column has the same name; correct the header")
+    options = CsvOptions.model_validate(form.options)
+    return Sample(
+        source=source,
+        columns=tuple(_typed(name, texts, options) for name, texts in values.items()),
+        rows=len(form.rows),
+        is_whole=is_all and not more,
+        form=form,
+        files=1 + len(more),
+        left_out=tuple(sorted({name for name in names if names.count(name) > 1})),
+    )
+
+
+def _typed(name: str, texts: Sequence[str], options: CsvOptions) -> SampleColumn:
+    nulls = {"", *options.null_words}
+    inference = ColumnInference(rules=column_rules(options, name, None))
+    seen: set[str] = set()
+    for row, text in enumerate(texts):
+        if text not in nulls and text not in seen:
+            seen.add(text)
+            inference.see(text, row)
+    column = inference.column()
+    numbers = NumberFormat(options.decimal, options.thousands)
+    reader = ColumnValues(
+        kind=column.type, strict=strict_reader(column.type, numbers, column.date_format)
+    )
+    values = {text: reader.value(text.encode().decode("latin-1")) for text in seen}
+    return SampleColumn(
+        name=name, type=column.type, values=tuple(values.get(text) for text in texts)
+    )
+
+
+def _lines(tree: FileTree, file: PinnedFile) -> tuple[Encoding, list[str], bool]:
+    """Encoding, lines, and whether they are all of the file."""
+    wide, raw, is_all = _bytes(tree, file)
+    encoding, text = (wide, raw.decode()) if wide is not Encoding.UTF_8 else _decoded(raw)
+    if "\0" in text:
+        raise CorruptSourceError(
+            tree.source, f"{file.path} holds NUL bytes, so it is not text; name a text file"
+        )
+    lines = list(io.StringIO(text, newline=""))
+    if len(lines) > MAX_ROWS:
+        return encoding, lines[:MAX_ROWS], False
+    return encoding, lines if is_all else lines[:-1], is_all
+
+
+def _decoded(raw: bytes) -> tuple[Encoding, str]:
+    """UTF-8, else the letters of Western Europe; a letter may be cut at the end of a sample."""
+    try:
+        return Encoding.UTF_8, raw.decode("utf-8-sig")
+    except UnicodeDecodeError as cause:
+        if len(raw) >= MAX_BYTES and cause.start > len(raw) - 4:
+            return Encoding.UTF_8, raw[: cause.start].decode("utf-8-sig")
+    try:
+        return Encoding.WINDOWS_1252, raw.decode("windows-1252")
+    except UnicodeDecodeError:
+        return Encoding.LATIN_1, raw.decode("iso-8859-1")
+
+
+def _bytes(tree: FileTree, file: PinnedFile) -> tuple[Encoding, bytes, bool]:
+    """The first bytes in UTF-8, the encoding where it has to be declared, and whether all."""
+    encoding = Encoding.UTF_8
+    try:
+        text = open_text(tree, file, UnpackedBytes(limit=_LIMIT))
+    except CorruptSourceError as error:
+        wide = (Encoding.UTF_16_LE, Encoding.UTF_16_BE)
+        found = next((each for each in wide if f"encoding: {each}" in str(error)), None)
+        if found is None:
+            raise
+        encoding, text = found, open_text(tree, file, UnpackedBytes(limit=_LIMIT), found)
+    with text:
+        raw = text.read(MAX_BYTES + 1)
+    return encoding, raw[:MAX_BYTES], len(raw) <= MAX_BYTES

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from datarecs_core.comparison.planning.tolerance import tolerance_of
 from datarecs_core.jobs.definition import Measure, ReconciliationJob, Source, Stage
+from datarecs_core.jobs.units import unit_measures
 from datarecs_core.jobs.vocabulary import Function, StageType
 from datarecs_reports.decoding import tolerance_facts
 from datarecs_reports.figures import visible
@@ -63,7 +64,8 @@ def _stage(job: ReconciliationJob, stage: Stage) -> Iterator[tuple[str, str]]:
     yield "compares", kind_words(stage.type.value, [each.name for each in stage.dimensions])
     measures: Sequence[Measure] = () if isinstance(stage.measures, str) else stage.measures
     for measure in measures:
-        yield "measure", f"{_measured(stage, measure)}: {_limits(stage, measure, reference)}"
+        for each in [one.measure for one in unit_measures(measure)] or [measure]:
+            yield "measure", f"{_measured(stage, each)}: {_limits(stage, each, reference)}"
     if isinstance(stage.measures, str):
         left_out = f" but {', '.join(map(visible, stage.except_))}" if stage.except_ else ""
         yield "measure", f"every column that is no dimension{left_out}"

@@ -22,6 +22,7 @@ from datarecs_core.jobs.definition import (
     Scope,
     Stage,
     Tolerance,
+    Unit,
     WarnAt,
 )
 from datarecs_core.jobs.vocabulary import (
@@ -62,6 +63,7 @@ MAX_STAGES = 50
 MAX_DIMENSIONS = 32
 MAX_MEASURES = 500
 MAX_TOLERANCES = 4
+MAX_UNITS = 50
 
 
 class _Source(Single):
@@ -192,6 +194,26 @@ class OneTolerance:
 TOLERANCES = ListOf(item=ToleranceShape(), least=1, most=MAX_TOLERANCES)
 
 
+_UNIT_NAME = Text(most=40, normal=False)
+UNIT = Record(
+    title="unit of a measure",
+    model=Unit,
+    fields=(
+        Field(name="column", shape=IDENT, doc="logical column of the unit, a text"),
+        Field(
+            name="values",
+            shape=ListOf(item=_UNIT_NAME, most=MAX_UNITS),
+            doc="units under the measure's tolerances",
+        ),
+        Field(
+            name="tolerances",
+            shape=MapOf(key=_UNIT_NAME, value=TOLERANCES, most=MAX_UNITS),
+            doc="by unit, instead of the measure's",
+        ),
+    ),
+)
+
+
 class _MappedText(Single):
     """A value of a map: text, or a number or truth as its canonical text."""
 
@@ -248,6 +270,11 @@ MEASURE = Record(
             doc="by source: value to value, before anything else",
         ),
         Field(name="map_strict", shape=FLAG, doc="values the map lacks are INVALID"),
+        Field(
+            name="unit",
+            shape=UNIT,
+            doc="currency or unit of the amounts; each is compared and added up by itself",
+        ),
     ),
 )
 MEASURE_DEFAULTS = Record(title="defaults of measures", model=MeasureDefaults, fields=_JUDGING)

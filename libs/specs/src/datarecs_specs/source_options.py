@@ -84,14 +84,11 @@ _SKIP = Record(
     title="skip",
     model=dict,
     fields=(
-        Field(
-            name="first", shape=Whole(least=0, most=1_000), doc="lines before the header", default=0
-        ),
+        Field(name="first", shape=Whole(least=0, most=1_000), doc="lines before the header"),
         Field(
             name="last",
             shape=Whole(least=0, most=100),
             doc="records at the end, blank lines not counted",
-            default=0,
         ),
         Field(
             name="prefixes",

@@ -15,6 +15,7 @@ from datarecs_cli.local.bar import Bar, Shown
 from datarecs_cli.local.engines import rows_of
 from datarecs_cli.output import cell
 from datarecs_cli.screen import Screen
+from datarecs_core.comparison.planning.computing import columns_in
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.comparison.planning.scan import Pin
 from datarecs_core.comparison.results.payload import ComparisonPayload
@@ -63,7 +64,7 @@ class LocalTold:
         self._sources = tuple(scan.source for scan in plan.scans)
         self._promised = tuple(map(rows_of, plan.scans))
         self._own_queries = frozenset(stage.name for stage in plan.stages if stage.queries)
-        read = {column.physical for scan in plan.scans for column in scan.columns}
+        read = {name for scan in plan.scans for each in scan.columns for name in columns_in(each)}
         there = {column.name: None for scan in plan.scans for column in scan.schema.columns}
         self.not_compared = tuple(name for name in there if name not in read)
 

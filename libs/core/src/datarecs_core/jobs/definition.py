@@ -249,6 +249,23 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """In which units a measure counts: each is compared and added up by itself, never together."""
+
+    column: str
+    """Logical column that holds the unit or currency of a row; a text in every source."""
+    values: tuple[str, ...] = ()
+    """Units under the measure's tolerances."""
+    tolerances: Mapping[str, tuple[Tolerance, ...]] = field(default_factory=dict)
+    """By unit, instead of the measure's."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every unit that is told apart, in the order of the job."""
+        return tuple(dict.fromkeys((*self.values, *self.tolerances)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     name: str
     column: str | None = None
@@ -262,6 +279,8 @@ class Measure:
     """By source: value to value, both as canonical text; acts before the cast."""
     map_strict: bool = False
     """Values that a source's map does not list are INVALID instead of passing."""
+    unit: Unit | None = None
+    """None: all rows count in one unit, and may be added up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

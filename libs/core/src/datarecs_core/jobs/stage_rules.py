@@ -25,6 +25,7 @@ from datarecs_core.jobs.definition import (
     Tolerance,
 )
 from datarecs_core.jobs.types import NUMBERS, TIMES, CanonicalType, TypeKind
+from datarecs_core.jobs.units import measure_names
 from datarecs_core.jobs.vocabulary import DuplicatePolicy, Function, StageType, ToleranceType
 
 ROW_COUNT = "row_count"
@@ -39,6 +40,8 @@ _FUNCTIONS: Mapping[StageType, frozenset[Function]] = {
     StageType.DIGEST: _VALUE,
     StageType.CUSTOM_SQL: _VALUE,
 }
+_COUNTING = frozenset({Function.COUNT, Function.COUNT_DISTINCT})
+_UNIT_STAGES = frozenset({StageType.ROW, StageType.AGGREGATE})
 _NUMBER_FUNCTIONS = frozenset({Function.COUNT, Function.COUNT_DISTINCT, Function.SUM, Function.AVG})
 
 
@@ -52,6 +55,7 @@ def stage_faults(stage: Stage, job: ReconciliationJob, at: Path) -> Iterator[Fau
         yield from _function_faults(stage, job, measure, path)
         yield from _tolerance_faults(measure.tolerances, (*path, "tolerances"))
         yield from _fit_faults(stage, job, measure, path)
+        yield from _unit_faults(stage, job, measure, path)
     yield from _default_faults(stage.measure_defaults.items(), at)
 
 
@@ -69,9 +73,9 @@ def _name_faults(stage: Stage, at: Path) -> Iterator[Fault]:
             yield _duplicate((*at, "dimensions", index, "name"), "dimension")
     names: set[str] = set()
     for path, measure in measures_of(stage, at):
-        if measure.name in names:
+        if not names.isdisjoint(measure_names(measure)):
             yield _duplicate((*path, "name"), "measure")
-        names.add(measure.name)
+        names.update(measure_names(measure))
         yield from _key_faults(stage, measure, path)
 
 
@@ -187,6 +191,35 @@ def _fit_faults(
         yield from _misfit(one, kinds, (*path, "tolerances", index, "type"))
 
 
+def _unit_faults(
+    stage: Stage, job: ReconciliationJob, measure: Measure, path: Path
+) -> Iterator[Fault]:
+    """Where a unit may stand, and the tolerances of each."""
+    if measure.unit is None:
+        return
+    if stage.type not in _UNIT_STAGES or measure.function in _COUNTING:
+        yield Fault(
+            code=SpecCode.FIELD_OF_ANOTHER_KIND,
+            path=(*path, "unit"),
+            message="a unit belongs to amounts of stages of type row and aggregate",
+            place=Place.KEY,
+        )
+        return
+    if not measure.unit.names:
+        yield Fault(
+            code=SpecCode.MISSING_FIELD,
+            path=(*path, "unit", "values"),
+            message="a unit needs values, or tolerances by value",
+            place=Place.MISSING,
+        )
+    for name, tolerances in measure.unit.tolerances.items():
+        at = (*path, "unit", "tolerances", name)
+        yield from _tolerance_faults(tolerances, at)
+        kinds = _kinds_of(stage, job, measure)
+        for index, one in usable(tolerances):
+            yield from _misfit(one, kinds, (*at, index, "type"))
+
+
 def _kinds_of(stage: Stage, job: ReconciliationJob, measure: Measure) -> frozenset[TypeKind]:
     """The kinds the measure may have; empty when nothing is known."""
     if stage.type is StageType.COUNTS or measure.function in _NUMBER_FUNCTIONS:
@@ -232,7 +265,7 @@ def _limit_faults(stage: Stage, at: Path) -> Iterator[Fault]:
     """Gaps are limited by the name of a measure that exists."""
     if stage.measures == ALL_COLUMNS or any(map(is_gap, stage.measures)):
         return
-    known = {measure.name for _, measure in measures_of(stage, at)}
+    known = {name for _, measure in measures_of(stage, at) for name in measure_names(measure)}
     if stage.type is StageType.COUNTS:
         known.add(ROW_COUNT)
     limits = (

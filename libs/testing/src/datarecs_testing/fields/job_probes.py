@@ -64,17 +64,33 @@ _PARQUET = {
 _CSV = {
     "path": Probe(value="other/one.csv", before="one.csv"),
     "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.csv", **_BIG}),
-    "options.delimiter": Probe(value=";", given=_odd("delimiter")),
+    "options.delimiter": Probe(value=";", before=",", given=_odd("delimiter")),
     "options.quote": Probe(value="'", given=_odd("quote")),
     "options.escape": Probe(value="\\", given=_odd("escape")),
     "options.header": Probe(value=False, given=_odd("header")),
     "options.null": Probe(value="NA", given=_odd("null")),
     "options.multiline": Probe(value=True, given=_odd("multiline")),
     "options.schema": Probe(value={"word": "int"}, before={"word": "text"}, given=_odd("schema")),
+    "options.decimal": Probe(value=",", given=_odd("decimal")),
+    "options.thousands": Probe(
+        value=".", given={**_odd("thousands"), "sources.0.options.decimal": ","}
+    ),
+    "options.date_format": Probe(value="%d.%m.%Y", given=_odd("day")),
+    "options.timestamp_format": Probe(value="%d.%m.%Y %H:%M", given=_odd("moment")),
+    "options.formats": Probe(value={"word": "%d.%m.%Y"}, given=_odd("day")),
+    "options.null_words": Probe(value=["NA"], given=_odd("null")),
+    "options.encoding": Probe(value="windows-1252", given=_odd("encoding")),
+    "options.skip.first": Probe(value=1, given=_odd("header")),
+    "options.skip.last": Probe(value=1, given=_odd("header")),
+    "options.skip.prefixes": Probe(value=["1"], given=_odd("header")),
 }
 _JSON = {
     "path": Probe(value="other/one.json", before="one.json"),
     "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.json", **_BIG}),
+    "options.encoding": Probe(
+        value="windows-1252",
+        given={**_MERGED, "sources.0.path": "encoding.json"},
+    ),
     "options.schema": Probe(
         value={"word": "float64"},
         before={"word": "text"},
@@ -137,6 +153,36 @@ def _judged(
     }
 
 
+def _of_a_unit() -> dict[str, Probe]:
+    """Fields of the tolerance that one unit has."""
+    unit = f"{_MEASURE}.unit"
+    given = {f"{unit}.column": "grp"}
+    first = f"{unit}.tolerances.a.0"
+    close = {"type": "ABSOLUTE", "value": "0.02"}
+    part = {"type": "PERCENTAGE", "value": "9.5"}
+    return {
+        "type": Probe(
+            value="PERCENTAGE", before="ABSOLUTE", key="a", given={**given, first: close}
+        ),
+        "value": Probe(value="500", before="0.001", key="a", given={**given, first: close}),
+        "base": Probe(
+            value="max_abs",
+            before="min_abs",
+            key="e",
+            given={**given, f"{unit}.tolerances.e.0": part},
+        ),
+    }
+
+
+_NO_UNIT = {
+    "measures[].unit.column": Probe(value="grp"),
+    "measures[].unit.values": Probe(value=["a"]),
+    **{
+        f"measures[].unit.tolerances.*[].{name}": Probe(value=value, key="a")
+        for name, value in (("type", "ABSOLUTE"), ("value", "1"), ("base", "max_abs"))
+    },
+}
+"""Of stages whose measures have no unit: each is refused."""
 _GAP = {"amount": "0"}
 _STAGE = {
     "name": Probe(value="other", before="probed", plan_only=_LABEL),
@@ -157,6 +203,13 @@ _STAGE = {
         value=True,
         given={"stages.1.measures": [{"name": "code", "map": {"two": {"X": "P"}}}]},
     ),
+    "measures[].unit.column": Probe(
+        value="word", before="grp", given={f"{_MEASURE}.unit.values": ["a"]}
+    ),
+    "measures[].unit.values": Probe(
+        value=["a", "b"], before=["a"], given={f"{_MEASURE}.unit.column": "grp"}
+    ),
+    **{f"measures[].unit.tolerances.*[].{name}": one for name, one in _of_a_unit().items()},
     "except": Probe(value=["amount"], given={"stages.1.measures": "*"}),
     **{
         f"measure_defaults.*.{name}": probe
@@ -190,6 +243,7 @@ _TURNED = {"sources.1.path": "turned.parquet", "schema.order": True}
 _CODE = {"stages.1.measures": [{"name": "code"}]}
 _ONE_MORE = [{"type": "ABSOLUTE", "value": "1"}]
 _COUNTS = {
+    **_NO_UNIT,
     **{
         f"measures[].{name}": probe
         for name, probe in _judged(
@@ -235,6 +289,7 @@ _AGGREGATE = {
     ),
 }
 _CUSTOM = {
+    **_NO_UNIT,
     "dimensions[].name": Probe(
         value="label", before="k", given={"stages.1.dimensions.0.column": "k"}, plan_only=_LABEL
     ),
@@ -254,6 +309,7 @@ _CUSTOM = {
     "accept.max_gap": Probe(value={"t": "0"}),
 }
 _FINGERPRINTS = {
+    **_NO_UNIT,
     "measures[].tolerances[].type": Probe(value="ABSOLUTE", before="EXACT"),
     "measures[].tolerances[].value": Probe(
         value="1", given={f"{_MEASURE}.tolerances.0.type": "EXACT"}

@@ -159,9 +159,15 @@ def _write_odd(folder: Path) -> None:
         "null": "id,word\n1,NA\n",
         "multiline": 'id,word\n1,"a\nb"\n',
         "schema": "id,word\n1,007\n",
+        "decimal": "id;word\n1;2,5\n",
+        "thousands": "id;word\n1;1.234\n",
+        "day": "id,word\n1,31.01.2026\n",
+        "moment": "id,word\n1,31.01.2026 10:00\n",
+        "encoding": "id,word\n1,\u00e9\n",
     }
     for name, text in odd.items():
         (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+    (folder / "encoding.json").write_text('{"id": 1, "word": "\u00e9"}\n', encoding="utf-8")
     (folder / "schema.json").write_text('{"id": 1, "word": 7}\n', encoding="utf-8")
     big = "".join(f"{number},{'x' * 40}\n" for number in range(100))
     (folder / "big.csv").write_text(f"id,word\n{big}", encoding="utf-8")

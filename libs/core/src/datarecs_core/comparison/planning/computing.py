@@ -98,6 +98,13 @@ def _source_text(column: ScanColumn) -> str:
     return f'"{written}"'
 
 
+def columns_in(column: ScanColumn) -> frozenset[str]:
+    """The source's columns that a column of a scan is made of."""
+    if column.expression is not None:
+        return frozenset(columns_of(parse_expression(column.expression)))
+    return frozenset() if column.physical is None else frozenset({column.physical})
+
+
 def brings_computed(scan: Scan) -> bool:
     """A source of files computes something of its rows: its connector brings them."""
     if scan.kind is SourceKind.POSTGRES:

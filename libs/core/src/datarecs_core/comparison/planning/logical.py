@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from datarecs_core.comparison.expressions.condition import is_plain
 from datarecs_core.comparison.expressions.syntax import parse_expression
-from datarecs_core.comparison.expressions.tree import ExpressionError, Name, columns_of, nodes_of
+from datarecs_core.comparison.expressions.tree import ExpressionError, Name, nodes_of
 from datarecs_core.comparison.expressions.typing import (
     UnknownNameError,
     check_comparisons,
     typed_expression,
 )
-from datarecs_core.comparison.planning.computing import computed_column, types_of
+from datarecs_core.comparison.planning.computing import columns_in, computed_column, types_of
 from datarecs_core.comparison.planning.header_names import names_for_messages
 from datarecs_core.comparison.planning.scan import (
     ColumnNote,
@@ -130,12 +130,8 @@ class LogicalSource:
 
     def notes_of(self, names: Collection[str]) -> tuple[ColumnNote, ...]:
         """Of logical columns, by themselves or within an expression."""
-        named: set[str] = set()
-        for column in (self.columns[name] for name in names if name in self.columns):
-            if column.physical is not None:
-                named.add(column.physical)
-            elif column.expression is not None:
-                named |= columns_of(parse_expression(column.expression))
+        columns = (self.columns[name] for name in names if name in self.columns)
+        named = {name for column in columns for name in columns_in(column)}
         return tuple(each for each in self.schema.notes if each.column in named)
 
     def note_of(self, column: str) -> ColumnNote | None:

@@ -56,6 +56,7 @@ from datarecs_core.comparison.planning.scan import (
     TableSnapshot,
 )
 from datarecs_core.comparison.planning.strategies import with_strategies
+from datarecs_core.comparison.planning.units import unit_faults, with_units, without_total
 from datarecs_core.comparison.planning.valueless import with_partner_types
 from datarecs_core.comparison.results.fingerprints import (
     bucket_dimension,
@@ -104,12 +105,16 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
         PlanRefusedError: with all faults: unknown or ambiguous columns, types that do not compare,
             zones that are missing, and what this release does not have.
     """
-    named = [
-        logical_source(source, index, _unmasked_schema(source, request))
-        for index, source in enumerate(request.job.sources)
-    ]
+    named = _named(request)
+    faults = unit_faults(request.job, named)
+    if faults:
+        raise PlanRefusedError(faults)
+    untotalled = without_total(request.job)
+    if untotalled:
+        request = replace(request, job=with_units(request.job, named))
+        named = _named(request)
     sources = with_partner_types(named)
-    planning = _Planning(request=request, sources=sources)
+    planning = _Planning(request=request, sources=sources, untotalled=untotalled)
     stages = planning.stages()
     faults = [*planning.job_faults(), *planning.faults]
     if faults:
@@ -136,6 +141,13 @@ def plan_comparison(request: PlanRequest) -> ComparisonPlan:
         for source in sources
     )
     return _with_strategies(plan.with_scans(scans), request.job.execution.strategy)
+
+
+def _named(request: PlanRequest) -> list[LogicalSource]:
+    return [
+        logical_source(source, index, _unmasked_schema(source, request))
+        for index, source in enumerate(request.job.sources)
+    ]
 
 
 def _with_notes(scan: Scan, source: LogicalSource, stages: Sequence[StagePlan]) -> Scan:
@@ -235,8 +247,16 @@ def _lasting(pin: Pin) -> Pin:
 class _Planning:
     """One pass over the stages, collecting faults and warnings instead of stopping."""
 
-    def __init__(self, *, request: PlanRequest, sources: Sequence[LogicalSource]) -> None:
+    def __init__(
+        self,
+        *,
+        request: PlanRequest,
+        sources: Sequence[LogicalSource],
+        untotalled: frozenset[tuple[str, str]],
+    ) -> None:
         self.request, self.job, self.sources = request, request.job, sources
+        self.untotalled = untotalled
+        """Stage and name of measures over several units."""
         self.faults: list[Fault] = []
         self.warnings: list[Warn] = []
 
@@ -265,6 +285,12 @@ class _Planning:
             asked = self._over_columns(draft)
         elif stage.type is StageType.DIGEST:
             asked = self._over_buckets(draft, asked)
+        measures = tuple(
+            replace(each, has_total=False, total_scale=None)
+            if (stage.name, each.name) in self.untotalled
+            else each
+            for each in asked.measures
+        )
         self.faults.extend((*draft.faults, *self._where_faults(stage, path)))
         self.warnings.extend(draft.warnings)
         return StagePlan(
@@ -274,7 +300,7 @@ class _Planning:
             job_uid=self.request.job_uid,
             scans=(),
             dimensions=asked.dimensions,
-            measures=asked.measures,
+            measures=measures,
             catalogue=asked.catalogue,
             hashed=asked.hashed,
             reference=self.job.source_index(stage.reference or self.job.reference_source),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from pydantic import BaseModel
 
-from datarecs_connectors.csv import CsvOptions
+from datarecs_connectors.csv_options import CsvOptions
 from datarecs_connectors.json_lines import JsonOptions
 from datarecs_connectors.parquet import ParquetOptions
 from datarecs_connectors.postgres import BATCH_ROWS

@@ -7,6 +7,7 @@ later is read there, and shown here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from datarecs_core.comparison.planning.additivity import adds_up, is_unit
 from datarecs_core.comparison.planning.measuring import ADDING, COUNTING
 from datarecs_core.comparison.planning.plan import Warn
 from datarecs_core.comparison.planning.tolerance import (
@@ -23,6 +24,7 @@ from datarecs_core.comparison.proof.sealed import (
     SealedStage,
     sealed_run,
 )
+from datarecs_core.comparison.proof.sealed_numbers import read_unit
 from datarecs_core.comparison.results.results import (
     DifferenceClass,
     MeasureResult,
@@ -34,6 +36,7 @@ from datarecs_core.comparison.values.rereading import type_of
 from datarecs_core.comparison.values.unreadable import Unreadable
 from datarecs_core.documents import decimal_text, to_document
 from datarecs_reports.figures import visible
+from datarecs_core.jobs.vocabulary import Function
 from datarecs_reports.model import (
     ConfirmedFacts,
     DifferenceFacts,
@@ -74,6 +77,7 @@ def run_facts(document: Mapping[str, object], *, values: bool = True) -> RunFact
         samples=root.maybe_part("samples"),
         hints=root.maybe_part("hints"),
         unreadable=root.maybe_part("unreadable") if values else Part(place="", content={}),
+        units=root.maybe_part("units"),
         strategies={each.text("stage"): each for each in execution.maybe_parts("strategies")},
     )
     return RunFacts(
@@ -102,6 +106,7 @@ class _Outside:
     samples: Part
     hints: Part
     unreadable: Part
+    units: Part
     strategies: Mapping[str, Part]
 
 
@@ -180,7 +185,7 @@ def _executed(
         question=_question(run, stage),
         counts=results.counts,
         measures=tuple(
-            _measure(plan, result)
+            _measure(plan, result, _mixed_by(stage, plan))
             for plan, result in zip(declared, results.all_measures, strict=True)
         ),
         stored=results.differences.rows,
@@ -192,6 +197,9 @@ def _executed(
                 measure=each.text("measure"), source=each.text("source"), words=each.text("words")
             )
             for each in outside.unreadable.maybe_parts(stage.name)
+        ),
+        units=tuple(
+            read_unit(each, len(run.sources)) for each in outside.units.maybe_parts(stage.name)
         ),
         strategy=None
         if stage.name not in outside.strategies
@@ -231,7 +239,12 @@ def _strategy(part: Part) -> StrategyFacts:
 def _question(run: SealedRun, stage: SealedStage) -> QuestionFacts:
     return QuestionFacts(
         dimensions=tuple(
-            DimensionFacts(name=each.name, rules=each.rules, types=each.types)
+            DimensionFacts(
+                name=each.name,
+                rules=each.rules,
+                types=each.types,
+                is_unit=is_unit((each.name, each.column)),
+            )
             for each in stage.dimensions
         ),
         reference=run.sources[stage.reference],
@@ -255,7 +268,19 @@ def _limits(limits: object) -> dict[str, str]:
     return Part(place="", content={"limits": to_document(limits)}).mapping("limits")
 
 
-def _measure(plan: SealedMeasure | None, result: MeasureResult) -> MeasureFacts:
+def _mixed_by(stage: SealedStage, plan: SealedMeasure | None) -> str | None:
+    """The compared column by which a measure's values may have several currencies or units."""
+    if plan is None or plan.adds_up or plan.function is Function.COUNT:
+        return None
+    if any(is_unit((each.name, each.column)) for each in stage.dimensions):
+        return None
+    columns = (each for each in stage.measures if is_unit((each.name, each.column or "")))
+    return next((each.name for each in columns if each.types[:1] == ("text",)), None)
+
+
+def _measure(
+    plan: SealedMeasure | None, result: MeasureResult, mixed_by: str | None
+) -> MeasureFacts:
     """A measure with its numbers; `$rows` has no plan of its own."""
     classes = {
         DifferenceClass.INVALID: result.invalid,
@@ -288,6 +313,12 @@ def _measure(plan: SealedMeasure | None, result: MeasureResult) -> MeasureFacts:
         types=() if plan is None else plan.types,
         unreadable=result.unreadable_by_source,
         not_finite=result.not_finite_by_source,
+        adds_up=plan is None
+        or (
+            mixed_by is None
+            and adds_up((plan.name, plan.column or ""), plan.function, declared=plan.adds_up)
+        ),
+        mixed_by=mixed_by,
     )
 
 

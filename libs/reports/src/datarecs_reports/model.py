@@ -14,6 +14,7 @@ from datarecs_core.comparison.results.results import (
     Closure,
     DifferenceClass,
     StageCounts,
+    UnitResult,
     Waterfall,
 )
 from datarecs_core.comparison.values.unreadable import Unreadable
@@ -99,6 +100,10 @@ class MeasureFacts:
     unreadable: tuple[int, ...] = ()
     not_finite: tuple[int, ...] = ()
     """Values by source for which totals are unknown."""
+    adds_up: bool = True
+    """Its total over all groups is an amount that people may read."""
+    mixed_by: str | None = None
+    """The compared column that holds currencies or units, which the key does not name."""
 
     @property
     def compared(self) -> int:
@@ -115,6 +120,8 @@ class DimensionFacts:
     rules: Mapping[str, str]
     types: tuple[str, ...] = ()
     """By source."""
+    is_unit: bool = False
+    """Holds the currency or unit of the amounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +225,17 @@ class Executed:
     """None where nothing was looked at again."""
     unreadable: tuple[Unreadable, ...] = ()
     """Examples; none where values may not be shown."""
+    units: tuple[UnitResult, ...] = ()
+    """By currency or unit, of those with a difference; empty where the key names none."""
 
     @property
     def matched(self) -> bool:
         return self.result == "MATCHED"
+
+    @property
+    def has_units(self) -> bool:
+        """A dimension holds the currency or unit, so that amounts of all groups are not added."""
+        return any(each.is_unit for each in self.question.dimensions)
 
     @property
     def outside_groups(self) -> int:

@@ -275,6 +275,7 @@ MEASURE = Record(
             shape=UNIT,
             doc="currency or unit of the amounts; each is compared and added up by itself",
         ),
+        Field(name="adds_up", shape=FLAG, doc="whether reports show its totals; by name if silent"),
     ),
 )
 MEASURE_DEFAULTS = Record(title="defaults of measures", model=MeasureDefaults, fields=_JUDGING)

@@ -281,6 +281,8 @@ class Measure:
     """Values that a source's map does not list are INVALID instead of passing."""
     unit: Unit | None = None
     """None: all rows count in one unit, and may be added up."""
+    adds_up: bool | None = None
+    """Whether totals of the measure are shown; None = as `comparison.planning.additivity` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,7 @@ def _of_digest(stage: Stage) -> Iterator[Ineffective]:
     for below, measure in _measures(stage):
         asked[*below, "combine"] = measure.combine is not Combine.ALL
         asked[*below, "bound"] = measure.bound is not Bound.INCLUSIVE
+        asked[*below, "adds_up"] = measure.adds_up is not None
     yield from ((below, message, hint) for below, wanted in asked.items() if wanted)
 
 

@@ -210,6 +210,7 @@ _STAGE = {
         value=["a", "b"], before=["a"], given={f"{_MEASURE}.unit.column": "grp"}
     ),
     **{f"measures[].unit.tolerances.*[].{name}": one for name, one in _of_a_unit().items()},
+    "measures[].adds_up": Probe(value=False),
     "except": Probe(value=["amount"], given={"stages.1.measures": "*"}),
     **{
         f"measure_defaults.*.{name}": probe
@@ -271,6 +272,7 @@ _COUNTS = {
     "measures[].function": Probe(value="sum", given=_ROW_COUNT),
     "measures[].map": Probe(value={"two": {"1": "2"}}, given=_ROW_COUNT),
     "measures[].map_strict": Probe(value=True, given=_ROW_COUNT),
+    "measures[].adds_up": Probe(value=False, given=_ROW_COUNT),
     "warn_at.gap": Probe(value={"row_count": "0"}),
     "accept.max_gap": Probe(value={"row_count": "0"}),
 }
@@ -319,6 +321,7 @@ _FINGERPRINTS = {
     ),
     "measures[].combine": Probe(value="any"),
     "measures[].bound": Probe(value="exclusive"),
+    "measures[].adds_up": Probe(value=True),
     "compare_to": Probe(value="all_pairs"),
 }
 _SOURCES_AND_STAGES: Mapping[str, Probe] = {

@@ -29,6 +29,7 @@ from datarecs_core.comparison.oracle.judging import (
     agrees,
     judge_group,
 )
+from datarecs_core.comparison.oracle.units import results_by_unit
 from datarecs_core.comparison.oracle.waterfall import WaterfallOf
 from datarecs_core.comparison.planning.cataloguing import column_rows, over_columns
 from datarecs_core.comparison.planning.faults import DuplicateKeysError, SumOverflowError
@@ -54,6 +55,7 @@ from datarecs_core.comparison.results.results import (
     StageCounts,
     StageResults,
     ToleranceResult,
+    UnitResult,
     Waterfall,
 )
 from datarecs_core.comparison.results.row_digests import bucket_sums
@@ -189,6 +191,7 @@ class _Oracle:
             closure=tuple(tally.closure for tally in self.tallies),
             warnings=self._warnings(),
             unreadable=examples(stage, self._faults()),
+            units=self._units(judged),
             digests=self._sealed(),
         )
         differing = frozenset(name for name, each in judged.items() if each.differs)
@@ -334,6 +337,13 @@ class _Oracle:
         for group in amounts:
             waterfall.take(group)
         return _Totals(totals=tuple(totals), gaps=tuple(gaps), waterfall=waterfall.told(gaps))
+
+    def _units(self, judged: Mapping[bytes, GroupJudgement]) -> tuple[UnitResult, ...]:
+        """Groups and amounts by currency or unit, where the key names it."""
+        if not self.stage.unit_dimensions:
+            return ()
+        judgements = [(self.groups[name], each) for name, each in judged.items()]
+        return results_by_unit(self.stage, judgements, self._amount, self._hides)
 
     def _faults(self) -> list[Mapping[int, MeasureFaults]]:
         """By source, of the stage's own measures: a digest stage has none of its rows' measures."""

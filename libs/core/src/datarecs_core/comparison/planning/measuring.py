@@ -143,8 +143,7 @@ class StageDraft:
         column = declared.column or declared.name
         rules = rules_for(column, found.inputs, self.job.normalize, measure=True)
         self._warn_reduced(column, rules, found.inputs)
-        exact = all(each.result.is_number and not each.result.is_float for each in found.inputs)
-        has_total = exact or function in COUNTING | ADDING
+        has_total = _has_total(function, found.inputs)
         return MeasurePlan(
             name=declared.name,
             index=index,
@@ -160,6 +159,7 @@ class StageDraft:
             has_total=has_total,
             total_scale=_scale_of_total(function, found.inputs, rules) if has_total else None,
             mask=self.job.results.breaks.mask.get(column),
+            adds_up=declared.adds_up,
         )
 
     def _default_function(self) -> Function:
@@ -301,7 +301,14 @@ def _count_of_rows(
         compare_to=compare_to,
         has_total=True,
         total_scale=0,
+        adds_up=declared.adds_up,
     )
+
+
+def _has_total(function: Function, inputs: Sequence[InputPlan]) -> bool:
+    """Whether values are added up: exact numbers, and what functions make numbers of."""
+    exact = all(each.result.is_number and not each.result.is_float for each in inputs)
+    return exact or function in COUNTING | ADDING
 
 
 def _scale_of_total(function: Function, inputs: Sequence[InputPlan], rules: Rules) -> int | None:
@@ -315,6 +322,11 @@ def _misfits(
 ) -> list[Fault]:
     """Functions and tolerances that the column's type cannot have."""
     kind = inputs[0].result
+    if declared.adds_up is not None and not _has_total(function, inputs):
+        message = f"'adds_up' has no effect: {function} of {kind} has no total"
+        hint = "leave it out; it is for exact numbers, and for sum, avg and counts"
+        at = (*path, "adds_up")
+        return [Fault(code=SpecCode.WITHOUT_EFFECT, path=at, message=message, hint=hint)]
     if function in ADDING and not kind.is_number:
         message = f"{function} needs numbers, {inputs[0].column} is {kind}"
         return [Fault(code=SpecCode.INCOMPATIBLE_TYPES, path=path, message=message)]

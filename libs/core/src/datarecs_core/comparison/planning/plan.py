@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from datarecs_core.comparison.planning.additivity import is_unit
 from datarecs_core.comparison.planning.rules import STRICT, Rules
 from datarecs_core.comparison.planning.scan import Groups, Pin, Scan
 from datarecs_core.comparison.planning.tolerance import ExactTolerance, Tolerance
@@ -114,6 +115,8 @@ class MeasurePlan:
     total_scale: int | None = None
     """Digits after the point of a total, which has at most 38 in all; None = its own."""
     mask: MaskRule | None = None
+    adds_up: bool | None = None
+    """As the job declares it; changes what people see of totals, and no number."""
 
     @property
     def subtractable(self) -> bool:
@@ -289,6 +292,18 @@ class StagePlan:
     def always_present(self) -> bool:
         """The one group is in every source, rows or not: a grand total."""
         return self.type in _TOTALS and not self.dimensions
+
+    @property
+    def unit_dimensions(self) -> tuple[int, ...]:
+        """Places of the dimensions that hold the currency or unit of amounts; none is masked."""
+        places = tuple(
+            at
+            for at, each in enumerate(self.dimensions)
+            if is_unit([each.name, *(one.column for one in each.inputs)])
+        )
+        is_masked = any(self.dimensions[at].mask is not None for at in places)
+        has_rows = self.hashed is None and self.catalogue is None
+        return places if has_rows and not is_masked else ()
 
     @property
     def zones(self) -> frozenset[str]:

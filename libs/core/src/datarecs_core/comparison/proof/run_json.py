@@ -17,7 +17,7 @@ from datarecs_core.comparison.planning.plan import (
 from datarecs_core.comparison.planning.planner import plan_document
 from datarecs_core.comparison.planning.scan import FileList, Scan
 from datarecs_core.comparison.proof.pin_json import Document, pin_document
-from datarecs_core.comparison.proof.stage_json import stage_document
+from datarecs_core.comparison.proof.stage_json import stage_document, unit_document
 from datarecs_core.comparison.results.results import Closure
 from datarecs_core.comparison.results.row_digests import FILE, Leaf, leaves_of, merkle_root
 from datarecs_core.comparison.results.verdict import RunOutcome
@@ -60,6 +60,7 @@ def run_document(
         "samples": {},
         **_unreadable(outcome),
         **_notes(plan),
+        **_units(outcome),
     }
     most = max((len(rows) for rows in _samples(outcome).values()), default=0)
     while most:
@@ -213,6 +214,16 @@ def _notes(plan: ComparisonPlan) -> Document:
         if scan.schema.notes
     }
     return {"notes": found} if found else {}
+
+
+def _units(outcome: RunOutcome) -> Document:
+    """Amounts by currency or unit, by stage: their names are values, so beside the proof."""
+    written: Document = {
+        stage.plan.name: [unit_document(each) for each in stage.results.units]
+        for stage in outcome.stages
+        if stage.results is not None and stage.results.units
+    }
+    return {"units": written} if written else {}
 
 
 def _place(scan: Scan) -> Document:

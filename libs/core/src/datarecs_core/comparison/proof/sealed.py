@@ -96,6 +96,8 @@ class SealedMeasure:
     """Logical name of the column behind it; None for a number of rows, and in older documents."""
     types: tuple[str | None, ...] = ()
     """What is compared, by source, after a cast; empty in older documents."""
+    adds_up: bool | None = None
+    """As the job declares it."""
 
     @property
     def nan(self) -> NanRule:
@@ -373,4 +375,5 @@ def _measure(part: Part) -> SealedMeasure:
         rules=part.mapping("rules"),
         column=part.maybe("column"),
         types=part.texts("types"),
+        adds_up=part.flag("adds_up") if "adds_up" in part.content else None,
     )

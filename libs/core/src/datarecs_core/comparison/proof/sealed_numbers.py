@@ -20,6 +20,8 @@ from datarecs_core.comparison.results.results import (
     StageCounts,
     StageResults,
     ToleranceResult,
+    UnitAmounts,
+    UnitResult,
     Waterfall,
 )
 from datarecs_core.jobs.vocabulary import ToleranceBase, ToleranceType
@@ -108,6 +110,20 @@ def _numbers(part: Part, sources: int) -> MeasureResult:
 
 def _maybe_by_source(part: Part, name: str, sources: int) -> tuple[int, ...]:
     return part.by_source(name, sources) if name in part.content else (0,) * sources
+
+
+def read_unit(part: Part, sources: int) -> UnitResult:
+    """Groups and amounts of one currency or unit, which stand outside the proof."""
+    return UnitResult(
+        unit=part.text("unit"),
+        differing=part.count("differing"),
+        missing_here=part.by_source("missing_here", sources),
+        missing_in_reference=part.by_source("missing_in_reference", sources),
+        measures=tuple(
+            UnitAmounts(measure=each.text("name"), waterfall_by_source=_waterfalls(each, sources))
+            for each in part.parts("measures")
+        ),
+    )
 
 
 def _waterfalls(part: Part, sources: int) -> tuple[Waterfall | None, ...]:

@@ -18,6 +18,7 @@ from datarecs_core.comparison.results.results import (
     MeasureResult,
     StageCounts,
     StageResults,
+    UnitResult,
     Waterfall,
 )
 from datarecs_core.comparison.results.verdict import StageOutcome
@@ -190,6 +191,7 @@ def measure_document(plan: MeasurePlan | None, result: MeasureResult) -> Documen
         "compare_to": plan.compare_to.value,
         "rules": dict(plan.rules.declared()),
         "comparable": plan.comparable,
+        **({} if plan.adds_up is None else {"adds_up": plan.adds_up}),
     }
 
 
@@ -207,10 +209,7 @@ def _numbers(result: MeasureResult) -> Document:
         "total_by_source": _amounts(result.total_by_source),
         "gap_by_source": _amounts(result.gap_by_source),
         **_faults(result),
-        "waterfall_by_source": {
-            f"source_{index}": None if steps is None else _steps(steps)
-            for index, steps in enumerate(result.waterfall_by_source)
-        },
+        "waterfall_by_source": _waterfalls(result.waterfall_by_source),
         "max_abs_delta": _amount(result.max_abs_delta),
         "passed": result.passed,
     }
@@ -223,6 +222,27 @@ def _faults(result: MeasureResult) -> Document:
         "not_finite_by_source": result.not_finite_by_source,
     }
     return {name: by_source(numbers) for name, numbers in counted.items() if any(numbers)}
+
+
+def unit_document(result: UnitResult) -> Document:
+    """Groups and amounts of one currency or unit; stands outside the proof."""
+    return {
+        "unit": result.unit,
+        "differing": result.differing,
+        "missing_here": by_source(result.missing_here),
+        "missing_in_reference": by_source(result.missing_in_reference),
+        "measures": [
+            {"name": each.measure, "waterfall_by_source": _waterfalls(each.waterfall_by_source)}
+            for each in result.measures
+        ],
+    }
+
+
+def _waterfalls(waterfalls: Sequence[Waterfall | None]) -> Document:
+    return {
+        f"source_{index}": None if steps is None else _steps(steps)
+        for index, steps in enumerate(waterfalls)
+    }
 
 
 def _steps(steps: Waterfall) -> Document:

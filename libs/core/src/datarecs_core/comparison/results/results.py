@@ -136,6 +136,38 @@ class MeasureResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnitAmounts:
+    """A measure in one currency or unit: the steps from the reference's total to every other."""
+
+    measure: str
+    waterfall_by_source: tuple[Waterfall | None, ...]
+    """None where a value is no number, and where a step needs over 38 digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    """The groups of one currency or unit, where a dimension names it and is not masked.
+
+    Values of a source, so no part of a proof. Of equal groups nothing is said: they add nothing to
+    a difference.
+    """
+
+    unit: str
+    differing: int
+    """Groups that do not agree."""
+    missing_here: tuple[int, ...]
+    """By source: groups of the reference that it lacks."""
+    missing_in_reference: tuple[int, ...]
+    """By source: its groups that the reference lacks."""
+    measures: tuple[UnitAmounts, ...]
+    """Those that have a total, in the plan's order."""
+
+
+MAX_UNITS = 200
+"""Of a stage; with more of them the column is no unit, and nothing is said by unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """One (group, measure) that is not equal, or one unmatched group (spec comparison 9.2)."""
 
@@ -254,6 +286,8 @@ class StageResults:
     warnings: tuple[Warn, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     """One example for each measure and source that has any; a value, so no part of a proof."""
+    units: tuple[UnitResult, ...] = ()
+    """Of the units with a difference, in their order; empty where no dimension names a unit."""
     digests: tuple[BucketSum, ...] = ()
     """Under `proof: rows`, in any order."""
     metrics: tuple[tuple[str, int], ...] = ()

@@ -77,6 +77,14 @@ class Counted:
     alone: dict[tuple[int, int, int], Decimal] = field(default_factory=dict)
     """By measure, source and presence mask: amounts in groups that some source lacks. Numbers of
     rows stand behind the declared measures."""
+    unit_groups: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Open groups by unit and presence mask, where a dimension names a unit."""
+    unit_differing: Counter[str] = field(default_factory=Counter)
+    """Those that differ; every unit of an open group is a key."""
+    unit_amounts: dict[tuple[int, int, int, str], Decimal] = field(default_factory=dict)
+    """By measure, source, presence mask and unit: amounts in open groups."""
+    units_are_no_words: bool = False
+    """A unit is no short word, or there are too many: nothing is counted by unit."""
     sealed: tuple[BucketSum, ...] = ()
     """Under `proof: rows`, by source and bucket."""
     opened: int = 0
@@ -103,6 +111,24 @@ class Counted:
     def add_alone(self, place: tuple[int, int, int], amount: Decimal) -> None:
         self.alone[place] = EXACT.add(self.alone.get(place, Decimal(0)), amount)
 
+    def add_in_unit(self, place: tuple[int, int, int, str], amount: Decimal) -> None:
+        self.unit_amounts[place] = EXACT.add(self.unit_amounts.get(place, Decimal(0)), amount)
+
+    def refuse_units(self) -> None:
+        """Count nothing by unit."""
+        self.units_are_no_words = True
+        for counts in (self.unit_groups, self.unit_differing, self.unit_amounts):
+            counts.clear()
+
+    def _add_units(self, other: "Counted") -> None:
+        if self.units_are_no_words or other.units_are_no_words:
+            self.refuse_units()
+            return
+        self.unit_groups.update(other.unit_groups)
+        self.unit_differing.update(other.unit_differing)
+        for place, amount in other.unit_amounts.items():
+            self.add_in_unit(place, amount)
+
     def add(self, other: "Counted") -> None:
         """Add another task's numbers to these."""
         self.groups += other.groups
@@ -114,6 +140,7 @@ class Counted:
             self.totals[place] = EXACT.add(self.totals.get(place, Decimal(0)), total)
         for alone, amount in other.alone.items():
             self.add_alone(alone, amount)
+        self._add_units(other)
         self.overflows |= other.overflows
         self.repeated_keys = sorted({*self.repeated_keys, *other.repeated_keys})
         self.opened += other.opened
@@ -146,6 +173,12 @@ class Counted:
                 ],
                 "totals": [[*place, str(total)] for place, total in self.totals.items()],
                 "alone": [[*place, str(amount)] for place, amount in self.alone.items()],
+                "unit_groups": [[*kind, many] for kind, many in self.unit_groups.items()],
+                "unit_differing": dict(self.unit_differing),
+                "unit_amounts": [
+                    [*place, str(amount)] for place, amount in self.unit_amounts.items()
+                ],
+                "units_are_no_words": self.units_are_no_words,
                 "rounded": self.rounded,
                 "overflows": [list(place) for place in self.overflows],
                 "repeated_keys": self.repeated_keys,
@@ -186,6 +219,13 @@ def read_counted(written: str, sources: int) -> Counted:
             (measure, source, mask): Decimal(amount)
             for measure, source, mask, amount in document["alone"]
         },
+        unit_groups=Counter({(unit, mask): many for unit, mask, many in document["unit_groups"]}),
+        unit_differing=Counter(document["unit_differing"]),
+        unit_amounts={
+            (measure, source, mask, unit): Decimal(amount)
+            for measure, source, mask, unit, amount in document["unit_amounts"]
+        },
+        units_are_no_words=document["units_are_no_words"],
         rounded=document["rounded"],
         overflows={(measure, source) for measure, source in document["overflows"]},
         repeated_keys=document["repeated_keys"],

@@ -25,6 +25,7 @@ from datarecs_kernel.layout import Layout
 from datarecs_kernel.measures import MeasureJudge, Places
 from datarecs_kernel.open_groups import GroupBatches, OpenGroups, Shape, shape_of
 from datarecs_kernel.repeated import RepeatedKeys
+from datarecs_kernel.units import UnitCounter
 from datarecs_kernel.whole_units import summed
 
 
@@ -68,6 +69,7 @@ class Judge:
         ]
         self._repeated = RepeatedKeys(layout)
         self._batches = GroupBatches(layout, self.shape)
+        self._units = UnitCounter(layout, self._measures, counted, self.shape)
 
     def add(self, rows: pa.RecordBatch) -> JudgedGroups | None:
         """Take rows; the groups that are complete now."""
@@ -100,6 +102,7 @@ class Judge:
             differs[each.groups[~each.within]] = True
         self._count(groups, repeated, differs, differences)
         self._count_alone(groups, ~everywhere)
+        self._units.add(groups, differs)
         return JudgedGroups(
             keys=groups.first(self.layout.key_names),
             differs=differs,

@@ -33,6 +33,7 @@ from datarecs_kernel.counted import Counted, MeasureTally
 from datarecs_kernel.layout import Layout
 from datarecs_kernel.sort_keys import size_of
 from datarecs_kernel.tallies import SourceTally
+from datarecs_kernel.units import results_by_unit
 from datarecs_kernel.waterfalls import waterfalls
 
 
@@ -73,6 +74,7 @@ def stage_results(
         ),
         warnings=_warnings(stage, counted, tallies),
         unreadable=examples(stage, [tally.faults for tally in tallies]),
+        units=results_by_unit(layout, counted, measures.hidden()),
         digests=counted.sealed,
         metrics=(
             ("rows_scanned", sum(tally.extracted for tally in tallies)),
@@ -171,6 +173,13 @@ class _Measures:
         if plan is ROWS_MEASURE:
             return MeasureFaults()
         return self.tallies[index].faults.get(plan.index, MeasureFaults())
+
+    def hidden(self) -> list[list[bool]]:
+        """By measure and source whether there are values that are no numbers."""
+        return [
+            [self._faults(each.plan, index).hides_total for index in self.layout.sources]
+            for each in self.layout.measures
+        ]
 
     def _gap(
         self, plan: MeasurePlan, total: Decimal | None, base: Decimal | None

@@ -39,7 +39,7 @@ def waterfalls(
             continue
         shared = EXACT.subtract(total, there[source]), EXACT.subtract(base, here[source])
         changed = EXACT.subtract(*shared)
-        steps.append(_fitting(plan, here[source], there[source], changed))
+        steps.append(fitting(plan, here[source], there[source], changed))
     return tuple(steps)
 
 
@@ -59,7 +59,7 @@ def _lacking(mask: int, sources: int) -> Iterable[int]:
     return (index for index in range(sources) if not mask >> index & 1)
 
 
-def _fitting(
+def fitting(
     plan: MeasurePlan, missing_here: Decimal, missing_in_reference: Decimal, changed: Decimal
 ) -> Waterfall | None:
     """None where a step has more digits than an amount may have."""

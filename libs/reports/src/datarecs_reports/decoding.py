@@ -35,8 +35,8 @@ from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
 from datarecs_core.comparison.values.rereading import type_of
 from datarecs_core.comparison.values.unreadable import Unreadable
 from datarecs_core.documents import decimal_text, to_document
-from datarecs_reports.figures import visible
 from datarecs_core.jobs.vocabulary import Function
+from datarecs_reports.figures import visible
 from datarecs_reports.model import (
     ConfirmedFacts,
     DifferenceFacts,

@@ -14,11 +14,12 @@ from datarecs_testing.conformance.engine_limits import LimitConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
 from datarecs_testing.conformance.engine_spellings import SpellingConformance
+from datarecs_testing.conformance.engine_units import UnitConformance
 from datarecs_testing.conformance.engine_unknowns import UnknownTotalsConformance
 from datarecs_testing.conformance.engine_values import ValueConformance
 
 
-class EngineConformance(ValueConformance, GroupConformance, LimitConformance):
+class EngineConformance(ValueConformance, GroupConformance, UnitConformance, LimitConformance):
     """Counts, aggregate and row stages for N sources with every default rule, policy and limit."""
 
 

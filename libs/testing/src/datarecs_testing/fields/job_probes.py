@@ -12,6 +12,7 @@ from datarecs_testing.fields.documents import QUERY, Probe
 _VARIANT = re.compile(r"<\w+>")
 _TIME_LIMIT = "no statement over a tiny source lasts as long"
 _LABEL = "a name that people see, of which no number depends"
+_SHOWN = "what reports show of totals, of which no number depends"
 _WORK = "how the work is done, of which no number depends"
 _ALL = {"stages.0.measures": "*"}
 _MERGED = {"sources.1.kind": "csv", "sources.1.path": "header.csv", **_ALL}
@@ -210,7 +211,7 @@ _STAGE = {
         value=["a", "b"], before=["a"], given={f"{_MEASURE}.unit.column": "grp"}
     ),
     **{f"measures[].unit.tolerances.*[].{name}": one for name, one in _of_a_unit().items()},
-    "measures[].adds_up": Probe(value=False),
+    "measures[].adds_up": Probe(value=False, plan_only=_SHOWN),
     "except": Probe(value=["amount"], given={"stages.1.measures": "*"}),
     **{
         f"measure_defaults.*.{name}": probe
@@ -272,7 +273,7 @@ _COUNTS = {
     "measures[].function": Probe(value="sum", given=_ROW_COUNT),
     "measures[].map": Probe(value={"two": {"1": "2"}}, given=_ROW_COUNT),
     "measures[].map_strict": Probe(value=True, given=_ROW_COUNT),
-    "measures[].adds_up": Probe(value=False, given=_ROW_COUNT),
+    "measures[].adds_up": Probe(value=False, given=_ROW_COUNT, plan_only=_SHOWN),
     "warn_at.gap": Probe(value={"row_count": "0"}),
     "accept.max_gap": Probe(value={"row_count": "0"}),
 }

@@ -29,7 +29,7 @@ spec:
       measures: [{name: amount, tolerances: [{type: ABSOLUTE, value: 0.01}]}]
 """
 UNKNOWN = "unknown (3 unreadable values in exports)"
-WHY = "3 unreadable values in exports, such as '1,500.00' is not a decimal(20,4)"
+WHY = "3 unreadable values in exports (could not be read as decimal(20,4): '1,500.00')"
 LEDGER = "id,branch,amount\n1,A,100.50\n2,A,2308296.79\n3,B,1500.00\n4,B,7.00\n"
 EXPORTS = 'id,branch,amount\n1,A,100.50\n2,A,"2,308,296.79"\n3,B,"1,500.00"\n4,B,7.00\n9,C,"n/a"\n'
 
@@ -91,7 +91,7 @@ def test_reports_show_the_text_and_no_number(tmp_path: Path) -> None:
     for shown in (page.replace("&#39;", "'"), words.replace("\\", "")):
         assert UNKNOWN in shown
         assert WHY in shown
-        assert "'2,308,296.79' is not a decimal(20,4)" in shown
+        assert "could not be read as decimal(20,4): '2,308,296.79'" in shown
         assert "INVALID(0x" not in shown
 
 
@@ -107,7 +107,7 @@ def test_who_may_not_see_values_sees_the_count_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("told")
 def test_commands_show_the_text(capsys: Shown, tmp_path: Path) -> None:
     assert run(["explain", "kept", "3", "--stage", "rows"]) == 0
-    assert "exports  '1,500.00' is not a decimal(20,4)" in capsys.readouterr().out
+    assert "exports  could not be read as decimal(20,4): '1,500.00'" in capsys.readouterr().out
     assert run(["diff", "kept"]) == 1
     shown = capsys.readouterr().out
     assert "INVALID('1,500.00')" in shown

@@ -239,7 +239,7 @@ def test_invalid_keys_are_groups_and_invalid_values_decide_their_group(
     stage = stage_over(tables, aggregate_by("k", a_measure("v", function=function)))
     results = check_equal(stage, tables, tmp_path)
     assert results.counts.invalid_values_by_source == (3, 3)
-    assert [each.words for each in results.unreadable] == ["0xfe00 is not UTF-8"] * 2
+    assert [each.words for each in results.unreadable] == ["could not be read as UTF-8: 0xfe00"] * 2
 
 
 def test_rows_of_repeated_keys_collapse_and_are_counted_as_repeated(tmp_path: Path) -> None:

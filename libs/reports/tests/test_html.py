@@ -37,20 +37,22 @@ class _Page(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[str] = []
-        self._style = False
-        self.style = ""
+        self._inside = ""
+        self.style = self.script = ""
         self.feed(page.decode())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        self._style = tag == "style"
+        self._inside = tag if tag in {"style", "script"} else ""
 
     def handle_endtag(self, tag: str) -> None:  # noqa: ARG002  the parser's form
-        self._style = False
+        self._inside = ""
 
     def handle_data(self, data: str) -> None:
-        if self._style:
+        if self._inside == "style":
             self.style += data
+        elif self._inside == "script":
+            self.script += data
         elif data.strip():
             self.texts.append(data.strip())
 
@@ -112,28 +114,39 @@ def test_a_matched_run_says_so_in_one_sentence() -> None:
 
 @pytest.mark.case("U46")
 @pytest.mark.parametrize("page", [unmatched_page, matched_page])
-def test_a_page_needs_nothing_else_and_runs_nothing(page: Any) -> None:  # noqa: ANN401  a maker of pages
+def test_a_page_needs_nothing_else_and_sends_nothing(page: Any) -> None:  # noqa: ANN401  a maker of pages
     shown: _Page = page()
-    assert shown.tags.isdisjoint({"script", "link", "iframe", "img", "object", "form", "base", "a"})
+    assert shown.tags.isdisjoint({"link", "iframe", "img", "object", "form", "base", "a"})
     names = {name for _, attributes in shown.elements for name in attributes}
     assert names.isdisjoint({"src", "href", "style", "srcset", "action", "background"})
     assert not [name for name in names if name.startswith("on")]
     assert "url(" not in shown.style
     assert "@import" not in shown.style
+    assert not re.search(r"fetch|XMLHttp|WebSocket|import\(|eval|innerHTML|location", shown.script)
 
 
 @pytest.mark.case("U46")
-def test_the_policy_allows_the_one_style_sheet_and_nothing_else() -> None:
+def test_only_a_page_with_rows_to_filter_has_a_script() -> None:
+    assert len([tag for tag, _ in unmatched_page().elements if tag == "script"]) == 1
+    assert "script" not in matched_page().tags
+    assert "script" not in unmatched_page(samples=False).tags
+
+
+@pytest.mark.case("U46")
+def test_the_policy_allows_the_one_style_sheet_and_the_one_script() -> None:
     page = unmatched_page()
-    digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+    style, script = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (page.style, page.script)
+    )
     policy = next(
         attributes["content"]
         for tag, attributes in page.elements
         if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
     )
     assert policy == (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -331,8 +344,8 @@ def test_the_way_from_one_total_to_the_other_is_drawn_without_values_of_rows() -
     text = _Page(run_report(with_hints(), RUN, samples=False)).text
     assert "From one total to the other" in text
     assert "total of ledger 3" in text
-    assert "groups that lake lacks -2" in text
-    assert "groups that ledger lacks +7" in text
+    assert "missing in lake -2" in text
+    assert "missing in ledger +7" in text
     assert "values that differ +99" in text
     assert "total of lake 107" in text
 

@@ -5,16 +5,17 @@ digits are those of the report. Source: spec experience 2.1.
 """
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from itertools import starmap
 
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.output import Words, cell
 from datarecs_cli.screen import coloured
+from datarecs_core.documents import decimal_text
+from datarecs_reports.amount_lines import AmountLine, stage_lines
 from datarecs_reports.figures import amount, common_places, count, visible
 from datarecs_reports.model import Executed, MeasureFacts, RunFacts, StageFacts
 from datarecs_reports.tables import delta_text, is_time, places_of
-from datarecs_reports.unreadable import example_lines, unknown_gap
+from datarecs_reports.unreadable import example_lines
 from datarecs_reports.words import missing_words, presence_words, short_tolerance, skipped_words
 
 Row = Mapping[str, object]
@@ -88,22 +89,28 @@ def _stage_lines(stage: StageFacts, facts: RunFacts, words: Words) -> Iterator[s
     for measure in stage.executed.measures:
         unreadable = example_lines(stage.executed, measure, facts.source_names)
         if not measure.passed or unreadable:
-            reference = stage.executed.question.reference
-            yield f"{_INDENT}{_measure(measure, facts.source_names, reference, words)}"
+            yield f"{_INDENT}{_measure(stage.executed, measure, facts.source_names, words)}"
         for line in unreadable:
             yield f"{_INDENT}{cell(f'{visible(measure.name)} {line}')}"
 
 
-def _measure(measure: MeasureFacts, sources: tuple[str, ...], reference: str, words: Words) -> str:
+def _measure(
+    executed: Executed, measure: MeasureFacts, sources: tuple[str, ...], words: Words
+) -> str:
     lead = f"{visible(measure.name)} {short_tolerance(measure)}"
     parts = [f"{count(measure.within)} within", f"{count(measure.outside)} outside"]
-    for name, gap in zip(sources, measure.gaps, strict=True):
-        known = None if gap is None or Decimal(gap) == 0 else amount(gap)
-        shown = known or unknown_gap(measure, sources, name, reference)
-        of = "" if len(sources) == 2 else f" of {name}"  # noqa: PLR2004  of two there is one gap
-        if shown is not None and name != reference:
-            parts.append(f"gap{of} {shown}")
+    for line in stage_lines("", executed, sources):
+        if line.measure == measure.name and (line.difference is None or line.difference):
+            of = "" if len(sources) == 2 else f" of {line.source}"  # noqa: PLR2004  of two there is one gap
+            parts.append(f"gap{of} {_gap(line)}")
     return cell(f"{lead}   {f' {words.dot} '.join(parts)}")
+
+
+def _gap(line: AmountLine) -> str:
+    """`-1,234.56 USD`, with the digits that it has."""
+    if line.difference is None:
+        return line.unknown
+    return f"{amount(decimal_text(line.difference))} {line.unit}".rstrip()
 
 
 def _largest(facts: RunFacts, row: Row, words: Words) -> str:

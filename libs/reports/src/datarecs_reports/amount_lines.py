@@ -91,12 +91,16 @@ def amount_lines(stages: Stages, sources: Sequence[str]) -> Iterator[AmountLine]
     """Each measure once, of the stage with most groups; those outside tolerance first."""
     lines: dict[tuple[str, str, str], AmountLine] = {}
     for name, executed in stages:
-        for measure in sorted(executed.measures, key=lambda each: -each.outside):
-            if measure.name == ROWS or not measure.has_total or not measure.adds_up:
-                continue
-            for line in _lines_of(name, executed, measure, sources):
-                lines.setdefault((line.measure, line.source, line.unit), line)
+        for line in stage_lines(name, executed, sources):
+            lines.setdefault((line.measure, line.source, line.unit), line)
     yield from (line for line in lines.values() if _is_worth_showing(line))
+
+
+def stage_lines(name: str, executed: Executed, sources: Sequence[str]) -> Iterator[AmountLine]:
+    """Every measure of a stage that adds up, with every other source and unit."""
+    for measure in sorted(executed.measures, key=lambda each: -each.outside):
+        if measure.name != ROWS and measure.has_total and measure.adds_up:
+            yield from _lines_of(name, executed, measure, sources)
 
 
 def _is_worth_showing(line: AmountLine) -> bool:
@@ -116,7 +120,7 @@ def _lines_of(
     for index, source in enumerate(sources):
         if source != reference:
             pair = (sources.index(reference), index)
-            if executed.has_units:
+            if executed.is_by_unit(measure):
                 yield from _by_unit(stage, executed, measure, sources, pair)
             else:
                 yield _line(stage, executed, measure, sources, pair)
@@ -183,7 +187,7 @@ def _by_unit(
 def has_amount(executed: Executed, measure: MeasureFacts) -> bool:
     if not measure.has_total or not measure.adds_up or measure.name == ROWS:
         return False
-    return bool(executed.units) or not executed.has_units
+    return bool(executed.units) or not executed.is_by_unit(measure)
 
 
 def no_total_words(executed: Executed, measure: MeasureFacts) -> str:
@@ -194,7 +198,7 @@ def no_total_words(executed: Executed, measure: MeasureFacts) -> str:
         column = visible(measure.mixed_by)
         return f"not added up: {column} may differ by row; add {column} to the dimensions"
     if not measure.adds_up:
-        return "not added up; `adds_up: true` shows its total"
-    if executed.has_units and not executed.units:
+        return "not added up; adds_up: true shows its total"
+    if executed.is_by_unit(measure) and not executed.units:
         return "not added up: the key names a currency or unit"
     return ""

@@ -18,7 +18,9 @@ from datarecs_core.comparison.results.results import DifferenceClass, Outcome
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
 from datarecs_reports.difference_file import with_text_keys
+from datarecs_reports.model import DifferenceFacts
 from datarecs_reports.stored_batches import stored_batches
+from datarecs_reports.tables import largest_first
 from datarecs_reports.unreadable import with_text
 
 _BATCH_ROWS = 10_000
@@ -81,6 +83,24 @@ def read_differences(
         for table in _tables(part):
             rows = _candidates(_wanted(table, where), limit).to_pylist()
             best = sorted([*best, *map(_row, rows)], key=_rank)[:limit]
+    return best
+
+
+def largest_rows(parts: Iterable[bytes], *, limit: int) -> list[DifferenceFacts]:
+    """The mismatches of one stage as reports show them: the largest |delta| first.
+
+    Args:
+        parts: Parquet files of its differences, whole, in any order.
+        limit: rows at most, 1 or more.
+
+    Raises:
+        DocumentUnreadableError: a part is no difference file.
+    """
+    best: list[DifferenceFacts] = []
+    for part in parts:
+        for table in _tables(part):
+            records = _candidates(_wanted(table, DifferenceFilter()), limit).to_pylist()
+            best = largest_first([*best, *map(_facts, records)])[:limit]
     return best
 
 
@@ -164,6 +184,30 @@ def _row(record: Mapping[str, object]) -> dict[str, object]:
     row["key_hash"] = hashed.hex() if isinstance(hashed, bytes) else None
     row |= {name: _by_source(record.get(name)) for name in _MAPS}
     return row
+
+
+def _facts(record: Mapping[str, object]) -> DifferenceFacts:
+    key, presence = record.get("key"), record["presence"]
+    return DifferenceFacts(
+        break_id=str(record["break_id"]),
+        measure=str(record["measure"]),
+        is_break=True,
+        difference_class=DifferenceClass(str(record["class"])),
+        presence=presence if isinstance(presence, int) else 0,
+        odd_one_out=None,
+        key=tuple(
+            None if part is None else str(part)
+            for part in (key.values() if isinstance(key, Mapping) else ())
+        ),
+        values=_pairs(record.get("values")),
+        raw_values=_pairs(record.get("raw_values")),
+        deltas=_pairs(record.get("deltas")),
+        delta_percent=_pairs(record.get("delta_percent")),
+    )
+
+
+def _pairs(pairs: object) -> dict[str, str | None]:
+    return {name: value for name, value in pairs} if isinstance(pairs, list) else {}  # noqa: C416  pairs of a Parquet map
 
 
 def _by_source(pairs: object) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from datarecs_core.errors.run import RunDetail
 from datarecs_reports.figures import instant, visible
-from datarecs_reports.page import text_of, when, who
+from datarecs_reports.run_lines import text_of, when, who
 from datarecs_reports.scope import Facts
 
 NO_VERDICT = "No verdict exists: the sources were neither found equal nor different."

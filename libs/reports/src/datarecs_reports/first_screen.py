@@ -152,7 +152,9 @@ def _others(stages: Stages) -> Iterator[OtherLine]:
             if measure.outside and measure.name not in listed and not has_amount(executed, measure):
                 listed.add(measure.name)
                 largest = measure.max_abs_delta
-                shown = "" if largest is None else _size(executed, measure, largest)
+                shown = (
+                    "" if largest is None or largest == "0" else _size(executed, measure, largest)
+                )
                 yield OtherLine(
                     stage=name,
                     measure="rows" if measure.name == ROWS else measure.name,
@@ -180,4 +182,4 @@ def _cause(stages: Stages) -> str:
     leading = stages[0][1]
     if leading.question.dimensions and not leading.outside_groups:
         return "every difference is a group that a source lacks"
-    return "no pattern explains most differences"
+    return ""

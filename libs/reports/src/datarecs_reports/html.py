@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: no script, no address, no second request.
+"""The report as one HTML file that needs nothing else: no address, no second request.
 
 Its own module because this is about the file: what a browser may do with it, how large it may be,
 that every foreign text is escaped. What it says is decided in `page` and `words`.
@@ -6,7 +6,7 @@ that every foreign text is escaped. What it says is decided in `page` and `words
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,22 +14,24 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.ending import NO_VERDICT, ending_page
 from datarecs_reports.figures import count
-from datarecs_reports.model import RunFacts
-from datarecs_reports.page import Amounts, page_of
+from datarecs_reports.model import DifferenceFacts, RunFacts
+from datarecs_reports.page import Amounts, Shown, page_of
 
 MAX_BYTES = 2_000_000
-_STYLE = "style.css"
+_STYLE, _SCRIPT = "style.css", "browse.js"
+_BROWSED = (10_000, 7_000, 5_000, 3_500, 2_000, 1_000, 500, 100)
 _AMOUNTS = (
-    Amounts(),
-    Amounts(differences=10),
-    Amounts(differences=5),
-    Amounts(differences=2),
-    Amounts(differences=1, measures=200),
-    Amounts(differences=0, measures=100),
-    Amounts(differences=0, measures=20),
-    Amounts(differences=0, measures=5),
+    *(Amounts(browsed=rows) for rows in _BROWSED),
+    Amounts(browsed=0),
+    Amounts(browsed=0, differences=10),
+    Amounts(browsed=0, differences=5),
+    Amounts(browsed=0, differences=2),
+    Amounts(browsed=0, differences=1, measures=200),
+    Amounts(browsed=0, differences=0, measures=100),
+    Amounts(browsed=0, differences=0, measures=20),
+    Amounts(browsed=0, differences=0, measures=5),
 )
-"""What is tried in turn until the page is small enough: samples shrink first."""
+"""What is tried in turn until the page is small enough: rows to browse shrink before samples."""
 
 
 @cache
@@ -42,45 +44,49 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["count"] = count
-    made.globals["content_policy"] = _content_policy(made.get_template(_STYLE).render())
+    style, script = (_digest(made.get_template(name).render()) for name in (_STYLE, _SCRIPT))
+    made.globals["content_policy"] = (
+        f"default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    """Nothing may be loaded or sent; the one style sheet and the one script are known by hash."""
     return made
 
 
-def _content_policy(style: str) -> str:
-    """Nothing may be loaded or sent; the one style sheet is known by its hash."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def run_report(
-    document: Mapping[str, object], run: Mapping[str, object], *, samples: bool
+    document: Mapping[str, object],
+    run: Mapping[str, object],
+    *,
+    samples: bool,
+    rows: Mapping[str, Sequence[DifferenceFacts]] | None = None,
 ) -> bytes:
     """The page of a run that reached a verdict, below 2 MB.
 
     Args:
         document: its run.json.
-        run: the run as the API shows it.
+        run: the run as the API shows it; `folder` names where a local comparison lies.
         samples: whether the reader may see values of rows; counts and totals always stand there.
+        rows: its stored differences by stage, to filter and sort; without them the samples.
 
     Raises:
         DocumentUnreadableError: the document is no run.json.
     """
     facts = run_facts(document, values=samples)
+    shown = Shown(samples=samples, rows=rows or {})
     page = b""
     for amounts in _AMOUNTS:
-        page = _rendered(facts, run, amounts, samples=samples)
+        page = _rendered(facts, run, amounts, shown)
         if len(page) < MAX_BYTES:
             break
     return page
 
 
-def _rendered(
-    facts: RunFacts, run: Mapping[str, object], amounts: Amounts, *, samples: bool
-) -> bytes:
-    page = page_of(facts, run, amounts=amounts, samples=samples)
+def _rendered(facts: RunFacts, run: Mapping[str, object], amounts: Amounts, shown: Shown) -> bytes:
+    page = page_of(facts, run, amounts=amounts, shown=shown)
     return _environment().get_template("run.html.j2").render(page=page).encode()
 
 

@@ -12,7 +12,7 @@ from datarecs_reports.amount_lines import Stages, amount_places, has_amount
 from datarecs_reports.figures import amount
 from datarecs_reports.model import DifferenceFacts, Executed
 from datarecs_reports.tables import delta_text, is_time, largest_first
-from datarecs_reports.unreadable import readable
+from datarecs_reports.unreadable import key_texts, readable
 from datarecs_reports.words import class_words, presence_words
 
 MOST_LARGEST = 5
@@ -67,15 +67,13 @@ def _largest_line(
     kinds = dict(zip(sources, measure.types, strict=False)) if measure else {}
     places = amount_places(executed, measure) if measure else 0
     timed = measure is not None and is_time(executed, measure)
+    names = [each.name for each in executed.question.dimensions]
     deltas = [each for each in row.deltas.values() if each is not None]
     largest = max(deltas, key=lambda each: Decimal(each).copy_abs(), default=None)
     return LargestLine(
         stage=stage,
         measure="rows" if row.measure in (PRESENCE, ROWS) else row.measure,
-        key=tuple(
-            (each.name, "NULL" if part is None else part)
-            for each, part in zip(executed.question.dimensions, row.key, strict=True)
-        ),
+        key=tuple(zip(names, key_texts(executed, row.key), strict=True)),
         values=tuple((name, _value(row, name, kinds.get(name), places)) for name in sources),
         delta="" if largest is None else delta_text(largest, places=places, is_time=timed),
         why=presence_words(row.presence, sources)

@@ -130,7 +130,7 @@ def _measures(executed: Executed, sources: Sequence[str], most: int) -> Iterator
 def _gap(executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> str:
     """Of every other source; named where there is more than one."""
     places = places_of(executed, measure)
-    found = gaps(measure, executed.question.reference, sources, places=places)
+    found = gaps(executed, measure, sources, places=places)
     if len(found) == 1:
         return found[0][1]
     return ", ".join(f"{_text(name)} {gap}" for name, gap in found)

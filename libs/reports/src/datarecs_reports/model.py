@@ -106,6 +106,11 @@ class MeasureFacts:
     """The compared column that holds currencies or units, which the key does not name."""
 
     @property
+    def counts_rows(self) -> bool:
+        """A number of rows, which has no currency."""
+        return self.function in (None, "count")
+
+    @property
     def compared(self) -> int:
         return self.within + self.outside
 
@@ -236,6 +241,10 @@ class Executed:
     def has_units(self) -> bool:
         """A dimension holds the currency or unit, so that amounts of all groups are not added."""
         return any(each.is_unit for each in self.question.dimensions)
+
+    def is_by_unit(self, measure: MeasureFacts) -> bool:
+        """The measure has a total in each currency or unit, and none over all of them."""
+        return self.has_units and not measure.counts_rows
 
     @property
     def outside_groups(self) -> int:

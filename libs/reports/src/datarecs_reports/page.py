@@ -4,23 +4,22 @@ Apart from the template so that what a page says can be tested without its marku
 tables because this is about the run: its verdict, who asked, what was read, how to ask again.
 """
 
-import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
 
 from datarecs_core.comparison.planning.plan import PRESENCE
 from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
+from datarecs_reports.browse import MOST_ROWS, BrowseTable, browse_table
 from datarecs_reports.figures import (
     count,
     counted,
-    instant,
-    lasting,
     percent,
     visible,
 )
-from datarecs_reports.model import Executed, HintFacts, RunFacts, StageFacts
+from datarecs_reports.first_page import FirstPage, first_page
+from datarecs_reports.first_screen import first_screen
+from datarecs_reports.model import DifferenceFacts, Executed, HintFacts, RunFacts, StageFacts
+from datarecs_reports.run_lines import commands, ended_line, export_command, head_facts, proof_facts
 from datarecs_reports.scope import Facts, SourcePage, source_page
 from datarecs_reports.tables import (
     DifferenceTable,
@@ -56,6 +55,8 @@ class Amounts:
     """Rows of a difference table."""
     measures: int = 500
     """Rows of a measure table."""
+    browsed: int = MOST_ROWS
+    """Rows of the tables to filter and sort, over all stages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,9 @@ class StagePage:
     """How many of how many differences are stored, where not all of them are."""
     strategy: str = ""
     waterfalls: tuple[WaterfallPage, ...] = ()
+    browse: BrowseTable | None = None
+    export: str = ""
+    """The command that writes all of its differences into a file."""
     hints: tuple[HintLine, ...] = ()
 
 
@@ -106,6 +110,13 @@ class Page:
     sign: str
     result: str
     reason: str
+    first: FirstPage
+    tiles: tuple[Tile, ...]
+    """Of the stage whose counts stand first."""
+    tiles_of: str
+    """Its name; empty where the run has one stage."""
+    when: str
+    """When the run ended and who asked for it, on one line."""
     head: Facts
     sources: tuple[SourcePage, ...]
     source_names: tuple[str, ...]
@@ -121,94 +132,57 @@ class Page:
     """Why sample rows are absent or fewer; empty where nothing was left out."""
 
 
-def page_of(facts: RunFacts, run: Mapping[str, object], *, amounts: Amounts, samples: bool) -> Page:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a reader may see of values."""
+
+    samples: bool
+    """Any of them; counts and totals always stand there."""
+    rows: Mapping[str, Sequence[DifferenceFacts]] = field(default_factory=dict)
+    """Stored differences by stage, the largest of them; empty where nobody read them."""
+
+
+def page_of(facts: RunFacts, run: Mapping[str, object], *, amounts: Amounts, shown: Shown) -> Page:
     """The page of a run that reached a verdict.
 
     Args:
         facts: of its run.json.
         run: the run as the API shows it; for the times and names that run.json does not hold.
         amounts: how much is shown.
-        samples: whether the reader may see values.
+        shown: what the reader may see of values.
     """
     sign, word = MATCHED if facts.matched else UNMATCHED
+    screen = first_screen(facts, samples=shown.samples)
+    leading = next(
+        (each.executed for each in facts.stages if each.executed and each.name == screen.stage),
+        None,
+    )
     return Page(
         title=facts.job or str(run.get("job") or "comparison"),
         sign=sign,
         result=word,
         reason=reason(facts),
-        head=tuple(_head(facts, run)),
+        first=first_page(screen, facts.source_names),
+        tiles=() if leading is None else _tiles(leading, facts.source_names),
+        tiles_of=screen.stage if len(facts.stages) > 1 else "",
+        when=ended_line(facts, run),
+        head=tuple(head_facts(facts, run)),
         sources=tuple(source_page(facts, each) for each in facts.sources),
         source_names=facts.source_names,
-        stages=tuple(_stage(facts, each, amounts, samples=samples) for each in facts.stages),
+        stages=tuple(
+            replace(_stage(facts, each, amounts, shown), export=export_command(run, each.name))
+            for each in facts.stages
+        ),
         relaxations=_first(relaxations(facts)),
         warnings=tuple(
             (each.code, visible(each.message, most=500), " · ".join(map(visible, each.where)))
             for each in facts.warnings[:MAX_LINES]
         ),
         more_warnings=max(len(facts.warnings) - MAX_LINES, 0),
-        reproduce=_reproduce(facts, run),
-        proof=tuple(_proof(facts)),
-        samples=_samples_note(facts, amounts, samples=samples),
+        reproduce=commands(facts, run),
+        proof=tuple(proof_facts(facts)),
+        samples=_samples_note(facts, amounts, samples=shown.samples),
     )
-
-
-def text_of(run: Mapping[str, object], name: str) -> str | None:
-    """A field of the run as text; None where it is absent or empty."""
-    value = run.get(name)
-    return None if value in (None, "") else str(value)
-
-
-def when(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Triggered, started, ended, how long: as far as it came."""
-    for label, name in (
-        ("Triggered", "created_at"),
-        ("Started", "started_at"),
-        ("Ended", "ended_at"),
-    ):
-        if moment := text_of(run, name):
-            yield label, instant(moment)
-    began, ended = text_of(run, "started_at"), text_of(run, "ended_at")
-    if began and ended:
-        took = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
-        yield "Took", lasting(str(took // timedelta(milliseconds=1) * 1000))
-
-
-def who(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """The run's id and who asked for it."""
-    if run_id := text_of(run, "run_id"):
-        yield "Run", run_id
-    if by := text_of(run, "triggered_by"):
-        mode = text_of(run, "mode")
-        yield "Asked by", visible(by) + (f" ({mode.lower()})" if mode else "")
-
-
-def _head(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    yield from who(run)
-    yield from when({**facts.run.maybe_part("times").content, **_given(run)})
-    generation = text_of(run, "job_generation")
-    if generation:
-        yield "Job generation", generation
-    attempt = run.get("attempt")
-    if isinstance(attempt, int) and attempt > 1:
-        yield "Attempt", count(attempt)
-    if facts.parameters:
-        shown = (f"{name} = {visible(_plain(value))}" for name, value in facts.parameters.items())
-        yield "Parameters", ", ".join(shown)
-    if engine := facts.run.maybe_part("execution").maybe("engine"):
-        yield "Engine", engine
-    if facts.acceptance != "NOT_CONFIGURED":
-        yield "Acceptance", facts.acceptance
-    yield "Spec hash", facts.spec_hash
-
-
-def _given(run: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in run.items() if value is not None}
-
-
-def _plain(written: str) -> str:
-    """A parameter's canonical JSON as a person reads it."""
-    value = json.loads(written)
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _first(lines: Sequence[str]) -> tuple[str, ...]:
@@ -216,7 +190,7 @@ def _first(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:MAX_LINES], *([f"and {count(more)} more"] if more > 0 else []))
 
 
-def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, *, samples: bool) -> StagePage:
+def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, shown: Shown) -> StagePage:
     executed = stage.executed
     if executed is None:
         return StagePage(
@@ -229,7 +203,7 @@ def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, *, samples: boo
     sources = facts.source_names
     sign, word = MATCHED if executed.matched else UNMATCHED
     reference = executed.question.reference
-    tables = difference_tables(executed, sources, most=amounts.differences) if samples else []
+    tables = difference_tables(executed, sources, most=amounts.differences) if shown.samples else []
     return StagePage(
         name=stage.name,
         words=stage_words(stage),
@@ -250,8 +224,20 @@ def _stage(facts: RunFacts, stage: StageFacts, amounts: Amounts, *, samples: boo
         truncated=_truncated(facts, stage.name) if executed.truncated else "",
         strategy="" if executed.strategy is None else strategy_words(executed.strategy),
         waterfalls=waterfall_pages(executed, sources),
-        hints=tuple(map(_hint, executed.hints)) if samples else (),
+        browse=_browse(stage.name, executed, sources, amounts, shown),
+        hints=tuple(map(_hint, executed.hints)) if shown.samples else (),
     )
+
+
+def _browse(
+    name: str, executed: Executed, sources: Sequence[str], amounts: Amounts, shown: Shown
+) -> BrowseTable | None:
+    """The stored differences that the file carries; samples where nobody read the stored ones."""
+    if not shown.samples or not amounts.browsed:
+        return None
+    rows = shown.rows.get(name) or executed.samples
+    most = amounts.browsed * len(rows) // max(sum(map(len, shown.rows.values())), len(rows), 1)
+    return browse_table(executed, sources, rows, most=min(max(most, 1), amounts.browsed))
 
 
 def _truncated(facts: RunFacts, stage: str) -> str:
@@ -317,29 +303,6 @@ def _looked_at_again(executed: Executed) -> Iterator[Tile]:
     if told is not None:
         note = f"of {count(told.looked_at)} that differed at first"
         yield Tile(label="Agreed when read again", figure=count(told.resolved), note=note)
-
-
-def _reproduce(facts: RunFacts, run: Mapping[str, object]) -> tuple[str, ...]:
-    """The line that asks the same question again, and the one that shows every difference."""
-    command = facts.run.maybe("command")
-    if command is not None:
-        return (command,)
-    words = ["datarecs", "run", facts.job or str(run.get("job") or "")]
-    for name, value in facts.parameters.items():
-        words += ["--param", f"{name}={_plain(value).replace(', ', ',')}"]
-    again = shlex.join(words)
-    run_id = text_of(run, "run_id")
-    return (again,) if facts.matched or run_id is None else (again, f"datarecs diff {run_id}")
-
-
-def _proof(facts: RunFacts) -> Iterator[tuple[str, str]]:
-    yield "proof_hash", facts.proof_hash
-    yield "canonical form", facts.canonical
-    yield "key", facts.key_id
-    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
-    yield "data versions", versions
-    if facts.merkle_root is not None:
-        yield "root over row digests", facts.merkle_root
 
 
 def _samples_note(facts: RunFacts, amounts: Amounts, *, samples: bool) -> str:

@@ -5,14 +5,15 @@ only sets them out. Amounts keep every digit.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from datarecs_core.comparison.results.results import DifferenceClass
+from datarecs_core.documents import decimal_text
 from datarecs_reports.figures import amount, common_places, lasting, permille, share, visible
 from datarecs_reports.model import DifferenceFacts, Executed, MeasureFacts
-from datarecs_reports.unreadable import example_lines, readable, unknown_gap
+from datarecs_reports.unreadable import example_lines, key_texts, readable, unknown_gap
 from datarecs_reports.words import class_words, outside_words, presence_words, short_tolerance
 
 MAX_PATTERNS = 20
@@ -95,7 +96,7 @@ def _measure_row(executed: Executed, measure: MeasureFacts, sources: Sequence[st
         tolerance=short_tolerance(measure),
         null=measure.classes.get(DifferenceClass.NULL_MISMATCH, 0),
         classes=outside_words(measure),
-        gaps=gaps(measure, executed.question.reference, sources, places=places),
+        gaps=gaps(executed, measure, sources, places=places),
         unreadable=tuple(example_lines(executed, measure, sources)),
         largest=""
         if largest is None
@@ -109,16 +110,37 @@ def _measure_row(executed: Executed, measure: MeasureFacts, sources: Sequence[st
 
 
 def gaps(
-    measure: MeasureFacts, reference: str, sources: Sequence[str], *, places: int
+    executed: Executed, measure: MeasureFacts, sources: Sequence[str], *, places: int
 ) -> tuple[tuple[str, str], ...]:
-    """The gap of every other source, or why it is unknown; none where the measure has no total."""
-    found = []
-    for name, gap in zip(sources, measure.gaps, strict=True):
-        if name != reference:
-            known = None if gap is None else amount(gap, places=places)
-            shown = known or unknown_gap(measure, sources, name, reference)
-            found += [(name, shown)] if shown is not None else []
-    return tuple(found)
+    """The gap of every other source, or why it is unknown; none where the measure has no total.
+
+    Of each currency or unit one, where the key names it; none of what does not add up.
+    """
+    reference = executed.question.reference
+    if not measure.adds_up:
+        return ((reference, "not added up"),) if measure.has_total else ()
+    lines = []
+    for at, name in enumerate(sources):
+        if name == reference:
+            continue
+        if executed.is_by_unit(measure):
+            lines += [(name, each) for each in _unit_gaps(executed, measure, at, places)]
+            continue
+        gap = measure.gaps[at]
+        known = None if gap is None else amount(gap, places=places)
+        shown = known or unknown_gap(measure, sources, name, reference)
+        lines += [(name, shown)] if shown is not None else []
+    return tuple(lines)
+
+
+def _unit_gaps(executed: Executed, measure: MeasureFacts, at: int, places: int) -> Iterator[str]:
+    """`-51.00 USD` of each unit with a difference."""
+    for unit in executed.units:
+        for each in unit.measures:
+            steps = each.waterfall_by_source[at]
+            if each.measure == measure.name:
+                gap = None if steps is None else amount(decimal_text(steps.gap), places=places)
+                yield f"{gap or 'unknown'} {unit.unit}"
 
 
 def places_of(executed: Executed, measure: MeasureFacts) -> int:
@@ -214,7 +236,7 @@ def _measure_table(
         columns=(*columns, *(["Why"] if told else [])),
         rows=tuple(
             (
-                *_key_cells(row),
+                *_key_cells(executed, row),
                 *(
                     _value_cell(row, name, kind, places=places)
                     for name, kind in zip(sources, kinds, strict=True)
@@ -243,7 +265,7 @@ def _missing_table(executed: Executed, sources: Sequence[str], *, most: int) -> 
         columns=(*(f"rows in {name}" for name in sources), "Where"),
         rows=tuple(
             (
-                *_key_cells(row),
+                *_key_cells(executed, row),
                 *(_rows_cell(row.values, name) for name in sources),
                 Cell(text=presence_words(row.presence, sources), kind="reason"),
             )
@@ -267,9 +289,10 @@ def _key_columns(executed: Executed) -> tuple[str, ...]:
     return tuple(each.name for each in executed.question.dimensions)
 
 
-def _key_cells(row: DifferenceFacts) -> list[Cell]:
+def _key_cells(executed: Executed, row: DifferenceFacts) -> list[Cell]:
+    texts = zip(row.key, key_texts(executed, row.key), strict=True)
     cells = [
-        Cell(text="NULL", kind="null") if part is None else _text_cell(part) for part in row.key
+        Cell(text=text, kind="null") if part is None else _text_cell(text) for part, text in texts
     ]
     if cells and row.raw_keys:
         note = "; ".join(

@@ -40,7 +40,17 @@ def readable(stored: str, kind: str | None) -> str:
         written = raw.decode()
     except UnicodeDecodeError:
         return bytes_words(raw)
-    return f"'{written}' is unreadable" if kind is None else text_words(written, type_of(kind))
+    return f"could not be read: '{written}'" if kind is None else text_words(written, type_of(kind))
+
+
+def key_texts(executed: Executed, key: Sequence[str | None]) -> tuple[str, ...]:
+    """The parts of a key for people: NULL by name, an INVALID part with its text and the reason."""
+    dimensions = executed.question.dimensions
+    kinds = [each.types[0] if each.types else None for each in dimensions]
+    return tuple(
+        "NULL" if part is None else readable(part, kind)
+        for part, kind in zip(key, kinds, strict=True)
+    )
 
 
 def _raw(stored: str | None) -> bytes | None:
@@ -74,7 +84,7 @@ def example_lines(executed: Executed, measure: MeasureFacts, sources: Sequence[s
     }
     return [
         f"{counted(values, 'unreadable value')} in {visible(name)}"
-        + (f", such as {visible(examples[name], most=300)}" if name in examples else "")
+        + (f" ({visible(examples[name], most=300)})" if name in examples else "")
         for name, values in zip(sources, numbers, strict=True)
         if values
     ]

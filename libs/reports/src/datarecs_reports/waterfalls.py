@@ -1,7 +1,8 @@
 """From the reference's total to another source's, step by step, as a report draws it.
 
-Apart from the tables because steps must add up: they are exact amounts, and a drawing whose steps
-miss its end is refused. Lengths are whole thousandths, so nothing here rounds an amount.
+Only measures that add up have a bridge, and each currency has its own. The axis begins at 0; where
+the steps would then be too small to see it has a visible break, and the reader is shown which part
+of it is enlarged. Lengths are whole thousandths, so nothing here rounds an amount.
 """
 
 from collections.abc import Sequence
@@ -9,19 +10,32 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 
-from datarecs_core.comparison.planning.plan import ROWS
-from datarecs_core.comparison.results.results import Waterfall
 from datarecs_core.documents import decimal_text
 from datarecs_core.values import EXACT
+from datarecs_reports.amount_lines import AmountLine, stage_lines
 from datarecs_reports.figures import amount, visible
-from datarecs_reports.model import Executed, MeasureFacts
-from datarecs_reports.tables import places_of
+from datarecs_reports.model import Executed
 
 MAX_WATERFALLS = 12
 """Of a stage; those with the largest gaps."""
-_FULL, _MARGIN = 1000, 40
+_FULL = 1000
+_PAIR = 2
+_SMALLEST = 20
+"""The axis breaks where all steps together span less than this part of the largest total."""
+BREAK_FROM, BREAK_TO = 80, 120
+"""Where a broken axis has its gap, counted from 0, in thousandths."""
+_LEAST = 4
+"""Of the bar of a step that is not 0."""
 Total = tuple[str, Decimal]
 """Label and amount of a source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A rectangle, in thousandths of the drawing."""
+
+    start: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,68 +46,77 @@ class Step:
     amount: str
     kind: str
     """`total`, `up`, `down` or `none`."""
-    start: int
-    width: int
-    """Of the bar, in thousandths of the drawing."""
+    bars: tuple[Bar, ...]
+    """None for a step of 0; two for a total on a broken axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """Steps on one axis."""
+
+    steps: tuple[Step, ...]
+    is_broken: bool
+    is_negative: bool
+    """All amounts are below 0, so that 0 stands on the right."""
+    low: str
+    high: str
+    """Ends of the axis, or of its enlarged part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaterfallPage:
     title: str
-    steps: tuple[Step, ...]
+    drawing: Drawing
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.drawing.steps
 
 
 def waterfall_pages(executed: Executed, sources: Sequence[str]) -> tuple[WaterfallPage, ...]:
-    """Of every measure and other source whose totals differ, or whose steps cancel out.
+    """Of every measure that adds up, other source and unit whose steps are not all 0.
 
     None for a stage without dimensions, whose one group everybody has.
     """
     if not executed.question.dimensions:
         return ()
-    reference = executed.question.reference
-    found: list[tuple[Decimal, WaterfallPage]] = []
-    for measure in executed.measures:
-        for index, name in enumerate(sources):
-            steps = measure.waterfall[index] if index < len(measure.waterfall) else None
-            if name != reference and steps is not None and measure.name != ROWS and _moves(steps):
-                page = _page(executed, measure, (reference, name), sources, steps)
-                found.append((steps.gap.copy_abs(), page))
-    ranked = sorted(found, key=lambda each: each[0].copy_negate())
-    return tuple(page for _, page in ranked[:MAX_WATERFALLS])
+    lines = [line for line in stage_lines("", executed, sources) if _moves(line)]
+    ranked = sorted(
+        lines, key=lambda line: (line.difference or Decimal(0)).copy_abs(), reverse=True
+    )
+    return tuple(_page(line, sources) for line in ranked[:MAX_WATERFALLS])
 
 
-def _moves(steps: Waterfall) -> bool:
+def _moves(line: AmountLine) -> bool:
+    steps = line.steps
+    if steps is None:
+        return False
     return any((steps.missing_here, steps.missing_in_reference, steps.changed))
 
 
-def _page(
-    executed: Executed,
-    measure: MeasureFacts,
-    pair: tuple[str, str],
-    sources: Sequence[str],
-    steps: Waterfall,
-) -> WaterfallPage:
-    base, other = (Decimal(measure.totals[sources.index(name)] or "0") for name in pair)
-    reference, name = map(visible, pair)
-    places = places_of(executed, measure)
+def _page(line: AmountLine, sources: Sequence[str]) -> WaterfallPage:
+    reference, source = visible(line.reference), visible(line.source)
+    steps = line.steps
+    if steps is None:
+        raise ValueError(f"{line.measure} has no steps")
+    base, other = line.totals or (Decimal(0), steps.gap)
     drawn = drawing(
-        (f"total of {reference}", base),
+        (f"total of {reference}" if line.totals else f"as in {reference}", base),
         (
-            (f"groups that {name} lacks", steps.missing_here.copy_negate()),
-            (f"groups that {reference} lacks", steps.missing_in_reference),
+            (f"missing in {source}", steps.missing_here.copy_negate()),
+            (f"missing in {reference}", steps.missing_in_reference),
             ("values that differ", steps.changed),
         ),
-        (f"total of {name}", other),
-        places=places,
+        (f"total of {source}" if line.totals else "difference", other),
+        places=line.places,
     )
-    title = visible(measure.name) if len(sources) == 2 else f"{visible(measure.name)} of {name}"  # noqa: PLR2004  a pair
-    return WaterfallPage(title=title, steps=drawn)
+    unit = f" in {line.unit}" if line.unit else ""
+    of = "" if len(sources) == _PAIR else f" of {source}"
+    return WaterfallPage(title=f"{visible(line.measure)}{unit}{of}", drawing=drawn)
 
 
-def drawing(
-    first: Total, changes: Sequence[Total], last: Total, *, places: int = 0
-) -> tuple[Step, ...]:
-    """The steps with their bars; the axis spans what the steps move over, not zero.
+def drawing(first: Total, changes: Sequence[Total], last: Total, *, places: int = 0) -> Drawing:
+    """The steps with their bars on one axis.
 
     Raises:
         ValueError: the steps do not lead from the first total to the last.
@@ -103,38 +126,80 @@ def drawing(
         at.append(EXACT.add(at[-1], change))
     if at[-1] != last[1]:
         raise ValueError(f"the steps lead to {at[-1]}, not to {last[1]}")
-    axis = _Axis(min(at), max(at))
+    axis = axis_of(at)
     steps = [_total(first, axis, places)]
     for (label, change), (before, after) in zip(changes, pairwise(at), strict=True):
-        low, high = sorted((axis.place(before), axis.place(after)))
         steps.append(
             Step(
                 label=label,
                 amount=("+" if change > 0 else "") + amount(decimal_text(change), places=places),
                 kind="none" if change == 0 else "up" if change > 0 else "down",
-                start=low,
-                width=max(high - low, 3 if change else 0),
+                bars=axis.step(before, after) if change else (),
             )
         )
-    return (*steps, _total(last, axis, places))
+    steps.append(_total(last, axis, places))
+    return Drawing(
+        steps=tuple(steps),
+        is_broken=axis.is_broken,
+        is_negative=axis.is_negative,
+        low=amount(decimal_text(axis.low), places=places),
+        high=amount(decimal_text(axis.high), places=places),
+    )
 
 
-def _total(total: Total, axis: "_Axis", places: int) -> Step:
+def _total(total: Total, axis: "Axis", places: int) -> Step:
     label, value = total
     shown = amount(decimal_text(value), places=places)
-    return Step(label=label, amount=shown, kind="total", start=0, width=axis.place(value))
+    return Step(label=label, amount=shown, kind="total", bars=axis.total(value))
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
+def axis_of(amounts: Sequence[Decimal]) -> "Axis":
+    """From 0 over all amounts; broken where their differences would not be seen on it."""
+    low, high = min(amounts), max(amounts)
+    span = EXACT.subtract(high, low)
+    nearest = low if low > 0 else high.copy_negate() if high < 0 else Decimal(0)
+    farthest = max(low.copy_abs(), high.copy_abs())
+    if nearest > 0 and span and EXACT.multiply(span, Decimal(_SMALLEST)) < farthest:
+        return Axis(low=low, high=high, is_broken=True)
+    zero = Decimal(0)
+    return Axis(low=min(low, zero), high=max(high, zero), is_broken=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """Where amounts stand: in proportion from `low` to `high`, behind a gap if it is broken."""
+
     low: Decimal
     high: Decimal
+    is_broken: bool
+
+    @property
+    def is_negative(self) -> bool:
+        return self.high <= 0 and self.low < 0
 
     def place(self, value: Decimal) -> int:
-        """From the margin to the full width."""
+        """Thousandths from the left."""
+        room = (BREAK_TO + _FULL // 20, _FULL - _FULL // 20) if self.is_broken else (0, _FULL)
+        if self.is_broken and self.is_negative:
+            room = (_FULL - room[1], _FULL - room[0])
         span = EXACT.subtract(self.high, self.low)
         if span == 0:
-            return _FULL
-        room = _FULL - 2 * _MARGIN
-        moved = EXACT.multiply(EXACT.subtract(value, self.low), Decimal(room))
-        return _MARGIN + int(EXACT.divide_int(moved, span))
+            return room[0]
+        moved = EXACT.multiply(EXACT.subtract(value, self.low), Decimal(room[1] - room[0]))
+        return room[0] + int(EXACT.divide_int(moved, span))
+
+    def step(self, before: Decimal, after: Decimal) -> tuple[Bar, ...]:
+        low, high = sorted((self.place(before), self.place(after)))
+        width = max(high - low, _LEAST)
+        return (Bar(start=min(low, _FULL - width), width=width),)
+
+    def total(self, value: Decimal) -> tuple[Bar, ...]:
+        """From 0 to the amount, in two parts where the axis is broken."""
+        place = self.place(value)
+        if not self.is_broken:
+            start, end = sorted((self.place(Decimal(0)), place))
+            return (Bar(start=start, width=end - start),) if end > start else ()
+        if self.is_negative:
+            far = Bar(start=place, width=_FULL - BREAK_TO - place)
+            return far, Bar(start=_FULL - BREAK_FROM, width=BREAK_FROM)
+        return Bar(start=0, width=BREAK_FROM), Bar(start=BREAK_TO, width=place - BREAK_TO)

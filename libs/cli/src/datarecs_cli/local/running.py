@@ -6,7 +6,7 @@ the published key takes the tenant's place, and a folder takes the blob store's.
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,6 +43,8 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.vocabulary import ReportFormat
 from datarecs_core.values import instant_text
+from datarecs_reports.browse import MOST_ROWS
+from datarecs_reports.differences import largest_rows
 from datarecs_reports.digest_file import digest_file
 from datarecs_reports.html import error_report, run_report
 from datarecs_reports.likely_causes import hints_document
@@ -204,13 +206,20 @@ def _stored(
     if run.digests is not None:
         local.out.store(local.out.digests, digest_file(outcome_leaves(found.outcome)))
     view |= {"status": "COMPLETED", "result": found.outcome.verdict.value}
-    local.out.store(local.out.report, run_report(document, view, samples=True))
+    stored = {each.name: _parts(local.out, each.name) for each in run.stages if each.results}
+    rows = {name: largest_rows(parts, limit=MOST_ROWS) for name, parts in stored.items()}
+    page = run_report(document, view, samples=True, rows=rows)
+    local.out.store(local.out.report, page)
     for form in further(asked.question.job.results.reports):
         refused = write(form, document, run, local.out)
         if refused is not None:
             local.told.keep(refused)
     local.out.store(local.out.run_json, written)
     return document
+
+
+def _parts(out: OutFolder, stage: str) -> Iterator[bytes]:
+    return (part.read_bytes() for part in parts_of(out.differences, stage))
 
 
 def _store_error(asked: Asked, local: Local, started: datetime, error: Exception) -> None:
@@ -236,4 +245,5 @@ def _view(asked: Asked, local: Local, started: datetime) -> dict[str, object]:
         "started_at": instant_text(started),
         "ended_at": instant_text(local.clock.now()),
         "command": asked.flags.command,
+        "folder": str(local.out.root),
     }

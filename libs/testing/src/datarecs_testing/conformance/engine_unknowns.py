@@ -60,7 +60,7 @@ class UnknownTotalsConformance:
         assert measure.waterfall_by_source[1] is None
         (example,) = found.results().unreadable
         assert (example.measure, example.source) == ("v", "two")
-        assert example.words == "'1,000' is not a decimal(20,4)"
+        assert example.words == "could not be read as decimal(20,4): '1,000'"
 
     @pytest.mark.parametrize("stage", STAGES)
     def test_an_unreadable_value_of_the_reference_leaves_no_gap_at_all(
@@ -80,7 +80,7 @@ class UnknownTotalsConformance:
         found = found_by(bench, rows_by("k", a_measure("v")), tables, sources=declared)
         assert found.measure("v").gap_by_source == (D(0), None)
         assert [each.words for each in found.results().unreadable] == [
-            "'nine' is not a decimal(20,4)"
+            "could not be read as decimal(20,4): 'nine'"
         ]
 
     def test_rows_that_are_left_out_hide_nothing(self, bench: EngineBench) -> None:
@@ -95,7 +95,9 @@ class UnknownTotalsConformance:
     def test_bytes_that_are_no_text_stay_hexadecimal(self, bench: EngineBench) -> None:
         tables = pair("k int, v text", [(1, "a")], [(1, Invalid(b"\xff\x00"))])
         found = found_by(bench, rows_by("k", a_measure("v")), tables)
-        assert [each.words for each in found.results().unreadable] == ["0xff00 is not UTF-8"]
+        assert [each.words for each in found.results().unreadable] == [
+            "could not be read as UTF-8: 0xff00"
+        ]
 
     @pytest.mark.parametrize("where", ["v = 'a'", "NOT (v = 'a')", "v IS NULL", "v IS NOT NULL"])
     def test_a_row_is_compared_where_an_unreadable_value_hides_whether_it_belongs(

@@ -5,7 +5,7 @@ and reading them is written to the audit.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -27,9 +27,11 @@ from datarecs_core_api.problems import not_found
 from datarecs_core_api.published_types import RunIdPath, StageName
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import run_view
+from datarecs_reports.browse import MOST_ROWS
 from datarecs_reports.decoding import incomplete_stages
-from datarecs_reports.differences import DifferenceFilter, read_differences
+from datarecs_reports.differences import DifferenceFilter, largest_rows, read_differences
 from datarecs_reports.html import error_report, run_report
+from datarecs_reports.model import DifferenceFacts
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=GuardedRoute)
 SampleReader = Annotated[Principal, needs(Permission.SAMPLE_READ)]
@@ -142,8 +144,22 @@ def report(
         hidden = ("samples", "hints", "unreadable", "notes")
         shown = document if samples else {**document, **{name: {} for name in hidden}}
         return _download(run, json.dumps(shown, ensure_ascii=False), "json")
-    page = run_report(document, run_view(run).model_dump(mode="json"), samples=samples)
+    rows = _largest(use.blobs.of(caller.tenant_id), run, document) if samples else None
+    view = run_view(run).model_dump(mode="json")
+    page = run_report(document, view, samples=samples, rows=rows)
     return _download(run, page, "html")
+
+
+def _largest(
+    blobs: BlobStore, run: Run, document: Mapping[str, object]
+) -> Mapping[str, Sequence[DifferenceFacts]]:
+    """By stage the differences that a report carries."""
+    rows = {}
+    for one in _stages_of(document):
+        name = str(one["name"])
+        listed = blobs.list(differences_prefix(run.tenant_id, run.run_id, name))
+        rows[name] = largest_rows((blobs.get(info.key) for info in listed), limit=MOST_ROWS)
+    return rows
 
 
 def _download(run: Run, content: str | bytes, kind: Literal["html", "json"]) -> Response:

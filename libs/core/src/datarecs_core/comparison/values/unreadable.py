@@ -28,7 +28,7 @@ class Unreadable:
     measure: str
     source: str
     words: str
-    """`'1,200.50' is not a decimal(20,4)`."""
+    """`could not be read as decimal(20,4): '1,200.50'`."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ def unreadable_words(raw: bytes, plan: InputPlan) -> str:
 def bytes_words(raw: bytes) -> str:
     """Why bytes that are no text have no canonical form."""
     cut = raw[:_SHOWN]
-    return f"0x{cut.hex()}{'…' if len(cut) < len(raw) else ''} is not UTF-8"
+    return f"could not be read as UTF-8: 0x{cut.hex()}{'…' if len(cut) < len(raw) else ''}"
 
 
 def text_words(written: str, kind: CanonicalType, *, is_mapped: bool | None = None) -> str:
@@ -125,9 +125,8 @@ def text_words(written: str, kind: CanonicalType, *, is_mapped: bool | None = No
         not kind.is_float and read_text(written, kind) is not None
     )
     if is_mapped is not False and fits:
-        return f"{shown} is not in the map"
+        return f"not in the map: {shown}"
     digits = written.removeprefix("-").replace(".", "", 1)
     if kind.is_number and digits.isdecimal() and len(digits) > _MOST_DIGITS:
-        return f"{shown} has more than {_MOST_DIGITS} digits"
-    article = "an" if str(kind)[0] in "aeiou" else "a"
-    return f"{shown} is not {article} {kind}"
+        return f"has more than {_MOST_DIGITS} digits: {shown}"
+    return f"could not be read as {kind}: {shown}"

@@ -1,0 +1,108 @@
+"""What a page says of the run itself: when, who, ids and hashes, and how to ask again.
+
+Apart from the page because runs without a verdict have the same lines.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from datarecs_reports.figures import count, instant, lasting, visible
+from datarecs_reports.model import RunFacts
+
+
+def text_of(run: Mapping[str, object], name: str) -> str | None:
+    """A field of the run as text; None where it is absent or empty."""
+    value = run.get(name)
+    return None if value in (None, "") else str(value)
+
+
+def when(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Triggered, started, ended, how long: as far as it came."""
+    for label, name in (
+        ("Triggered", "created_at"),
+        ("Started", "started_at"),
+        ("Ended", "ended_at"),
+    ):
+        if moment := text_of(run, name):
+            yield label, instant(moment)
+    began, ended = text_of(run, "started_at"), text_of(run, "ended_at")
+    if began and ended:
+        took = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
+        yield "Took", lasting(str(took // timedelta(milliseconds=1) * 1000))
+
+
+def who(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """The run's id and who asked for it."""
+    if run_id := text_of(run, "run_id"):
+        yield "Run", run_id
+    if by := text_of(run, "triggered_by"):
+        mode = text_of(run, "mode")
+        yield "Asked by", visible(by) + (f" ({mode.lower()})" if mode else "")
+
+
+def head_facts(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    yield from who(run)
+    yield from when({**facts.run.maybe_part("times").content, **_given(run)})
+    generation = text_of(run, "job_generation")
+    if generation:
+        yield "Job generation", generation
+    attempt = run.get("attempt")
+    if isinstance(attempt, int) and attempt > 1:
+        yield "Attempt", count(attempt)
+    if facts.parameters:
+        shown = (f"{name} = {visible(_plain(value))}" for name, value in facts.parameters.items())
+        yield "Parameters", ", ".join(shown)
+    if engine := facts.run.maybe_part("execution").maybe("engine"):
+        yield "Engine", engine
+    if facts.acceptance != "NOT_CONFIGURED":
+        yield "Acceptance", facts.acceptance
+    yield "Spec hash", facts.spec_hash
+
+
+def ended_line(facts: RunFacts, run: Mapping[str, object]) -> str:
+    """`Ended 2026-11-20 06:14:03 UTC · took 2.92 s · asked by ana (immediate)`."""
+    times = {**facts.run.maybe_part("times").content, **_given(run)}
+    named = {**dict(when(times)), **dict(who(run))}
+    parts = [f"{label} {named[label]}" for label in ("Ended", "Took", "Asked by") if label in named]
+    return " · ".join(parts)
+
+
+def export_command(run: Mapping[str, object], stage: str) -> str:
+    """The line that writes every difference of a stage; empty where no place is known."""
+    place = text_of(run, "folder") or text_of(run, "run_id")
+    return "" if place is None else shlex.join(["datarecs", "export", place, "--stage", stage])
+
+
+def _given(run: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in run.items() if value is not None}
+
+
+def _plain(written: str) -> str:
+    """A parameter's canonical JSON as a person reads it."""
+    value = json.loads(written)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def commands(facts: RunFacts, run: Mapping[str, object]) -> tuple[str, ...]:
+    """The line that asks the same question again, and the one that shows every difference."""
+    command = facts.run.maybe("command")
+    if command is not None:
+        return (command,)
+    words = ["datarecs", "run", facts.job or str(run.get("job") or "")]
+    for name, value in facts.parameters.items():
+        words += ["--param", f"{name}={_plain(value).replace(', ', ',')}"]
+    again = shlex.join(words)
+    run_id = text_of(run, "run_id")
+    return (again,) if facts.matched or run_id is None else (again, f"datarecs diff {run_id}")
+
+
+def proof_facts(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    yield "proof_hash", facts.proof_hash
+    yield "canonical form", facts.canonical
+    yield "key", facts.key_id
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    yield "data versions", versions
+    if facts.merkle_root is not None:
+        yield "root over row digests", facts.merkle_root

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -72,14 +73,63 @@ def test_jsonl_and_parquet_hold_the_same_rows() -> None:
 @pytest.mark.usefixtures("kept")
 def test_xlsx_writes_numbers_as_numbers_and_texts_as_texts() -> None:
     assert run(["export", "kept", "--format", "xlsx", "--out", "d.xlsx"]) == 0
-    with ZipFile("d.xlsx") as book:
-        sheet = book.read("xl/worksheets/sheet1.xml").decode()
-        notes = book.read("xl/worksheets/sheet2.xml").decode()
+    sheets = sheets_of("d.xlsx")
+    sheet, notes = "".join(sheets.values()), sheets["notes"]
     assert "<f>" not in sheet
     assert "<v>-12.5</v>" in sheet
     assert "12345678901234567.89</t>" in sheet
     assert "=cmd|x</t>" in sheet
     assert "more than 15 digits" in notes
+
+
+def sheets_of(path: str) -> dict[str, str]:
+    """Written form of each sheet, by its name."""
+    with ZipFile(path) as book:
+        names = re.findall(r'<sheet name="([^"]+)"', book.read("xl/workbook.xml").decode())
+        read = (book.read(f"xl/worksheets/sheet{at}.xml") for at in range(1, len(names) + 1))
+        return dict(zip(names, (each.decode() for each in read), strict=True))
+
+
+@pytest.mark.usefixtures("kept")
+def test_xlsx_has_a_sheet_per_class_with_frozen_titles_filters_and_widths() -> None:
+    assert run(["export", "kept", "--format", "xlsx", "--out", "d.xlsx"]) == 0
+    sheets = sheets_of("d.xlsx")
+    assert sorted(sheets) == ["missing", "notes", "outside"]
+    for name in ("missing", "outside"):
+        assert '<pane xSplit="2" ySplit="1"' in sheets[name]
+        assert 'state="frozen"' in sheets[name]
+        assert "<autoFilter ref=" in sheets[name]
+        assert "customWidth" in sheets[name]
+        assert "key.id</t>" in sheets[name]
+
+
+@pytest.mark.case("X80")
+@pytest.mark.usefixtures("kept")
+def test_xlsx_neutralises_formulas_as_csv_does() -> None:
+    assert run(["export", "kept", "--format", "xlsx", "--out", "d.xlsx"]) == 0
+    sheet = "".join(sheets_of("d.xlsx").values())
+    assert "'=cmd|x</t>" in sheet.replace("&#39;", "'")
+    assert "'=1+1</t>" in sheet.replace("&#39;", "'")
+
+
+@pytest.mark.case("U50")
+@pytest.mark.parametrize("form", list(ExportForm))
+def test_thirty_eight_digits_are_exact_in_every_form(form: ExportForm, tmp_path: Path) -> None:
+    digits = "12345678901234567890123456789012345.678"
+    row = {**ROW, "values": {"a": digits, "b": "0.1"}, "deltas": {"b": f"-{digits}"}}
+    target = tmp_path / "d"
+    assert export([row], LAYOUT, form, target) == 1
+    match form:
+        case ExportForm.XLSX:
+            sheet = sheets_of(str(target))["outside"]
+            assert f">{digits}</t>" in sheet
+            assert f">-{digits}</t>" in sheet
+            assert "<v>0.1</v>" in sheet
+        case ExportForm.PARQUET:
+            (read,) = pq.read_table(target).to_pylist()
+            assert (read["value.a"], read["delta.b"]) == (digits, f"-{digits}")
+        case _:
+            assert f"-{digits}" in target.read_text()
 
 
 @pytest.mark.usefixtures("kept")

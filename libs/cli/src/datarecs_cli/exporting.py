@@ -13,7 +13,6 @@ from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from datarecs_cli.local.faults import OutNotWritableError
 from datarecs_cli.output import csv_text, exact_json
@@ -181,29 +180,33 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _xlsx(rows: Iterable[Row], layout: Layout, target: Path) -> int:
-    import xlsxwriter  # type: ignore[import-untyped]  # it has no py.typed
+    from datarecs_cli.spreadsheet import Spreadsheet
 
     count = 0
-    options = {"constant_memory": True}
-    with (
-        TemporaryDirectory(prefix="datarecs-") as scratch,
-        xlsxwriter.Workbook(target, {**options, "tmpdir": scratch}) as book,
-    ):
-        sheet = book.add_worksheet("differences")
-        for column, title in enumerate(layout.titles):
-            sheet.write_string(0, column, title)
+    with Spreadsheet(target, layout.titles, frozen_columns=1 + len(layout.dimensions)) as book:
         for row in rows:
             count += 1
             if count > MAX_XLSX_ROWS:
                 raise TooManyForXlsxError(f"more than {MAX_XLSX_ROWS:,} rows; use parquet")
-            cells = zip(layout.texts(row), layout.numeric(row), strict=True)
-            for column, (text, number) in enumerate(cells):
-                if text is not None and number and _fits(text):
-                    sheet.write_number(count, column, float(text))
-                elif text is not None:
-                    sheet.write_string(count, column, text)
-        book.add_worksheet("notes").write_string(0, 0, _NOTE)
+            pairs = zip(layout.texts(row), layout.numeric(row), strict=True)
+            cells = [_xlsx_cell(text, number=number) for text, number in pairs]
+            book.add(_sheet_of(row), cells)
+        book.note(_NOTE)
     return count
+
+
+def _xlsx_cell(text: str | None, *, number: bool) -> str | float | None:
+    """A number where a spreadsheet keeps each digit of it, else the text of the CSV."""
+    if text is None:
+        return None
+    if not number:
+        return csv_text(text)
+    return float(text) if _fits(text) else text
+
+
+def _sheet_of(row: Row) -> str:
+    """`missing`, `outside`, `null mismatch`: the class of the difference."""
+    return str(row.get("class") or "differences").replace("_", " ").lower()
 
 
 def _fits(text: str) -> bool:

@@ -1,0 +1,85 @@
+"""An XLSX file that is read row by row: one sheet per class, its first row and keys in sight.
+
+Apart from the exports because this is about spreadsheets: what they freeze, filter and measure.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+EMPTY = "differences"
+"""The sheet of an export without rows."""
+_NARROWEST, _WIDEST = 8, 48
+"""Characters of a column."""
+
+
+class Spreadsheet:
+    """Written in order, so that no sheet is held in memory; a file once the block ends."""
+
+    def __init__(self, target: Path, titles: Sequence[str], *, frozen_columns: int) -> None:
+        """For these columns, of which the first ones stay in sight."""
+        import xlsxwriter  # type: ignore[import-untyped]  # it has no py.typed
+
+        self._scratch = TemporaryDirectory(prefix="datarecs-")
+        options = {"constant_memory": True, "tmpdir": self._scratch.name}
+        self._book = xlsxwriter.Workbook(target, options)
+        self._bold = self._book.add_format({"bold": True, "bottom": 1})
+        self._titles, self._frozen = titles, frozen_columns
+        self._sheets: dict[str, _Sheet] = {}
+
+    def add(self, sheet: str, cells: Sequence[str | float | None]) -> None:
+        """Write a row behind the others of a sheet."""
+        if sheet not in self._sheets:
+            self._sheets[sheet] = self._new(sheet)
+        self._sheets[sheet].add(cells)
+
+    def note(self, text: str) -> None:
+        """Write a sheet of notes behind all others."""
+        if not self._sheets:
+            self._sheets[EMPTY] = self._new(EMPTY)
+        self._book.add_worksheet("notes").write_string(0, 0, text)
+
+    def _new(self, name: str) -> "_Sheet":
+        sheet = self._book.add_worksheet(name)
+        sheet.freeze_panes(1, self._frozen)
+        for column, title in enumerate(self._titles):
+            sheet.write_string(0, column, title, self._bold)
+        return _Sheet(sheet, [len(title) for title in self._titles])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for sheet in self._sheets.values():
+            sheet.finish()
+        self._book.close()
+        self._scratch.cleanup()
+
+
+class _Sheet:
+    def __init__(self, sheet: Any, widths: list[int]) -> None:  # noqa: ANN401  a library without types
+        self._sheet, self._widths, self._rows = sheet, widths, 0
+
+    def add(self, cells: Sequence[str | float | None]) -> None:
+        self._rows += 1
+        for column, cell in enumerate(cells):
+            if cell is None:
+                continue
+            if isinstance(cell, str):
+                self._sheet.write_string(self._rows, column, cell)
+            else:
+                self._sheet.write_number(self._rows, column, cell)
+            self._widths[column] = max(self._widths[column], len(str(cell)))
+
+    def finish(self) -> None:
+        """Filters over all rows, and columns as wide as what they hold."""
+        self._sheet.autofilter(0, 0, self._rows, len(self._widths) - 1)
+        for column, width in enumerate(self._widths):
+            self._sheet.set_column(column, column, min(max(width + 3, _NARROWEST), _WIDEST))

@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from datarecs_reports.decoding import run_facts
 from datarecs_reports.ending import NO_VERDICT, ending_page
-from datarecs_reports.figures import count
+from datarecs_reports.figures import count, visible
+from datarecs_reports.index_page import IndexRow
 from datarecs_reports.model import DifferenceFacts, RunFacts
 from datarecs_reports.page import Amounts, Shown, page_of
 
@@ -95,3 +96,16 @@ def error_report(run: Mapping[str, object]) -> bytes:
     page = ending_page(run)
     template = _environment().get_template("ending.html.j2")
     return template.render(page=page, no_verdict=NO_VERDICT).encode()
+
+
+def index_page(title: str, rows: Sequence[IndexRow], skipped: Sequence[str]) -> bytes:
+    """The page of the runs of a folder, in the order given.
+
+    Args:
+        title: of the folder.
+        rows: one for each run.
+        skipped: a sentence for each folder that could not be read.
+    """
+    template = _environment().get_template("index.html.j2")
+    lines = [visible(line, most=300) for line in skipped]
+    return template.render(title=visible(title), rows=rows, skipped=lines).encode()

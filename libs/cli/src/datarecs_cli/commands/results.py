@@ -173,7 +173,12 @@ def _tell_more(run_id: str, rows: int, *, limit: int) -> None:
 
 
 def report(
-    run: RunName,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|DIR", help="a run, or a folder of runs, of which it writes an index"
+        ),
+    ],
     *,
     out: Annotated[
         Path | None, typer.Option(help="file to write; default report-<run>.<format>")
@@ -183,21 +188,14 @@ def report(
     ] = Form.HTML,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
 ) -> ExitCode:
-    """Save the self-contained report of a run."""
-    from datarecs_cli.client import connect
-    from datarecs_cli.run_ending import save_report
-    from datarecs_cli.run_names import run_named
-
+    """Save the self-contained report of a run, or the page of the runs in a folder."""
     invocation = current()
     if invocation.output in (Output.CSV, Output.MD, Output.YAML):
         raise UsageFault(f"-o {invocation.output} is not a form of this command; see --format")
-    with connect(invocation) as api:
-        run_id = run_named(api, run)
-        target = out or Path(f"report-{run_id}{form.suffix}")
-        if form in (Form.HTML, Form.JSON):
-            save_report(api, run_id, target, form=form)
-        else:
-            _save_made(api, run_id, target, form=form)
+    if Path(run).is_dir():
+        target = _save_index(Path(run), out, form)
+    else:
+        target = _save_report(run, out, form)
     if invocation.output is Output.JSON:
         print(json.dumps({"schema": "datarecs.cli.report/1", "path": str(target)}))
     else:
@@ -208,6 +206,34 @@ def report(
         if not webbrowser.open(target.absolute().as_uri()):
             invocation.say("no browser was found; open the file yourself")
     return ExitCode.DONE
+
+
+def _save_index(folder: Path, out: Path | None, form: Form) -> Path:
+    """Write the page of the runs of a folder into it, where its links lead to them."""
+    from datarecs_cli.run_index import INDEX, run_index
+    from datarecs_cli.saving import save
+
+    if out is not None or form is not Form.HTML:
+        raise UsageFault(f"{folder} is a folder: its page is {folder / INDEX}, without --out")
+    page, runs = run_index(folder)
+    save(folder / INDEX, page)
+    current().say(f"{runs:,} run{'' if runs == 1 else 's'}")
+    return folder / INDEX
+
+
+def _save_report(run: str, out: Path | None, form: Form) -> Path:
+    from datarecs_cli.client import connect
+    from datarecs_cli.run_ending import save_report
+    from datarecs_cli.run_names import run_named
+
+    with connect(current()) as api:
+        run_id = run_named(api, run)
+        target = out or Path(f"report-{run_id}{form.suffix}")
+        if form in (Form.HTML, Form.JSON):
+            save_report(api, run_id, target, form=form)
+        else:
+            _save_made(api, run_id, target, form=form)
+    return target
 
 
 def _save_made(api: "Api", run_id: str, target: Path, *, form: Form) -> None:

@@ -107,6 +107,7 @@ alone: setup
 test: check ## all of it: check, then real Postgres, Kafka and Spark
 	@$(PYTEST) $(BY_FILE) -m "integration and not e2e and not spark" $(call marked,integration)
 	@$(PYTEST) $(BY_TEST) -m "spark and not e2e" $(call marked,spark)
+	@$(PYTEST) -m browser $(call marked,browser)
 	@$(PYTEST) $(BY_FILE) -m e2e $(call marked,e2e)
 
 differential: setup ## ask engine and oracle the same questions: make differential SHAPES=200

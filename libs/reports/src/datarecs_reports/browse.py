@@ -91,13 +91,13 @@ class _Maker:
     def __init__(self, executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> None:
         self.places = amount_places(executed, measure)
         self.is_time = is_time(executed, measure)
-        self.kinds = dict(zip(sources, measure.types, strict=False))
+        self.types = dict(zip(sources, measure.types, strict=False))
 
     def value(self, row: DifferenceFacts, source: str) -> str:
         value = row.values[source]
         if value is None:
             return "NULL"
-        words = readable(value, self.kinds.get(source))
+        words = readable(value, self.types.get(source))
         return amount(value, places=self.places) if row.deltas and words == value else words
 
     def delta(self, delta: str | None) -> str:

@@ -17,7 +17,7 @@ from datarecs_core.comparison.proof.reading import DocumentUnreadableError
 from datarecs_core.comparison.results.results import DifferenceClass, Outcome
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import DatarecsError
-from datarecs_reports.difference_file import with_text_keys
+from datarecs_reports.difference_file import text_scalar, with_text_keys
 from datarecs_reports.model import DifferenceFacts
 from datarecs_reports.stored_batches import stored_batches
 from datarecs_reports.tables import largest_first
@@ -131,7 +131,8 @@ def _tables(part: bytes) -> Iterator[pa.Table]:
 
 
 def _wanted(table: pa.Table, where: DifferenceFilter) -> pa.Table:
-    mask = pc.equal(table["outcome"], Outcome.BREAK.value)
+    # Of a plain text Arrow makes a scalar by way of pandas, where that is installed.
+    mask = pc.equal(table["outcome"], text_scalar(Outcome.BREAK.value))
     if where.measure is not None:
         mask = pc.and_(mask, pc.equal(table["measure"], where.measure))
     word, _, name = (where.only or "").partition(":")

@@ -100,7 +100,9 @@ def visible(text: str, *, most: int = MAX_TEXT) -> str:
     quoted.
     """
     cut = text if len(text) <= most else text[:most]
-    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in cut)
+    shown = cut
+    if not cut.isprintable():
+        shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in cut)
     if len(cut) < len(text):
         return f"{shown}… ({len(text):,} characters)"
     return f'"{shown}"' if shown != shown.strip() or not shown else shown

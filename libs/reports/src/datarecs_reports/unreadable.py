@@ -54,8 +54,10 @@ def key_texts(executed: Executed, key: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def _raw(stored: str | None) -> bytes | None:
-    found = None if stored is None else _INVALID.fullmatch(stored)
-    return None if found is None else bytes.fromhex(found[1])
+    if stored is None or not stored.startswith("INVALID("):
+        return None
+    digits = _INVALID.fullmatch(stored)
+    return None if digits is None else bytes.fromhex(digits[1])
 
 
 def unknown_gap(

@@ -140,10 +140,10 @@ def _collect(session: SparkSession, work: Work, act: Act) -> list[str]:
     """What the tasks have answered, in any order."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt = attempt_name()
         for number in share_numbers(batches):
-            yield pa.RecordBatch.from_pydict(
-                {"body": [json.dumps(_answer_within_memory(work, number, act))]}
-            )
+            answer = _answer_within_memory(work, number, act, attempt)
+            yield pa.RecordBatch.from_pydict({"body": [json.dumps(answer)]})
 
     rows = create_tasks(session, work).mapInArrow(step, "body STRING").collect()
     documents = [json.loads(row["body"]) for row in rows]
@@ -153,23 +153,23 @@ def _collect(session: SparkSession, work: Work, act: Act) -> list[str]:
     return [document["body"] for document in documents]
 
 
-def _answer_within_memory(work: Work, number: int, act: Act) -> dict[str, object]:
+def _answer_within_memory(work: Work, number: int, act: Act, attempt: str) -> dict[str, object]:
     """An answer; with one thread where several need more memory, since each joins its own rows.
 
     Raises:
         MemoryError: one thread lacks memory, too.
     """
     try:
-        return _answer_of(work, number, act)
+        return _answer_of(work, number, act, attempt)
     except MemoryError:
         if work.resources.threads == 1:
             raise
-    return _answer_of(replace(work, resources=replace(work.resources, threads=1)), number, act)
+    alone = replace(work, resources=replace(work.resources, threads=1))
+    return _answer_of(alone, number, act, attempt)
 
 
-def _answer_of(work: Work, number: int, act: Act) -> dict[str, object]:
+def _answer_of(work: Work, number: int, act: Act, attempt: str) -> dict[str, object]:
     """What the task did with its share, or what is wrong with a source."""
-    attempt = attempt_name()
     try:
         with open_share(work, number, attempt) as (connection, looks):
             return {"outcome": "done", "body": act(connection, looks, attempt)}

@@ -386,6 +386,10 @@ SHOWN: dict[str, ShownBy] = {
         "::test_429_for_ever_ends_after_three_retries_with_cause_and_next_step",
         "Retry-After",
     ),
+    "DR4018": ShownBy(
+        "services/core-api/tests/test_webhook_actions.py::test_a_second_window_waits_for_the_first",
+        "cancel",
+    ),
     "DR4022": ShownBy(
         "libs/cli/tests/test_client.py::test_a_key_used_for_another_body_is_a_wrong_request",
         "key",

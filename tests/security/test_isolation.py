@@ -7,7 +7,7 @@ get exactly what an id gets that nobody has; B's rows must not have moved.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from itertools import count
@@ -35,6 +35,7 @@ from datarecs_testing.finished_runs import balance_check, books, document
 
 ROUTES = sorted(guarded_routes(routes()).items(), key=lambda item: item[0][::-1])
 WITH_IDS = [(method, path) for (method, path), _ in ROUTES if "{" in path]
+ACTIONS = ("/test", "/{delivery_id}/resend")
 PATHS = {entry.path: kind for kind, entry in KINDS.items()}
 
 
@@ -45,12 +46,19 @@ class Ids:
     names: Mapping[Kind, str]
     run_id: str
     key_id: str
+    delivery_id: str = ""
+    action_id: str = ""
 
     def fill(self, template: str) -> str:
         kind = PATHS.get(template.split("/")[3])
         name = self.names[kind] if kind else ""
         return template.format(
-            name=name, run_id=self.run_id, key_id=self.key_id, stage="balance-check"
+            name=name,
+            run_id=self.run_id,
+            key_id=self.key_id,
+            delivery_id=self.delivery_id,
+            action_id=self.action_id,
+            stage="balance-check",
         )
 
 
@@ -58,6 +66,8 @@ NOBODYS = Ids(
     names=dict.fromkeys(Kind, "019bc000-0000-7000-8000-0000000fffff"),
     run_id="019bc000-0000-7000-8000-0000000ffffe",
     key_id=12 * "z",
+    delivery_id="019bc000-0000-7000-8000-0000000ffffe",
+    action_id="019bc000-0000-7000-8000-0000000ffffd",
 )
 
 
@@ -100,9 +110,16 @@ def neighbours() -> Neighbours:
             started_at=NOON,
         )
         tx.deliveries.open_attempts([attempt])
+    hook = f"/api/v1/webhook-endpoints/{uids[Kind.WEBHOOK_ENDPOINT]}"
+    action_id = bob.post(f"{hook}/test").json()["action_id"]
     key_id = house.key(B_TENANT, owner="u-bob")[4:16]
     house.following.end()  # streams say how they begin, and no more
-    return Neighbours(house, Ids(uids, run_id, key_id), Ids(names, run_id.replace("-", ""), key_id))
+    ids = (str(delivery.delivery_id), action_id)
+    return Neighbours(
+        house,
+        Ids(uids, run_id, key_id, *ids),
+        Ids(names, run_id.replace("-", ""), key_id, *(one.replace("-", "") for one in ids)),
+    )
 
 
 def ask(house: MemoryApiHouse, key: str, method: str, path: str, template: str) -> httpx2.Response:
@@ -118,6 +135,12 @@ def body_for(method: str, path: str, template: str) -> Mapping[str, object] | No
         return None
     if template.endswith("/keys"):
         return {"name": "k", "scopes": ["read"]}
+    if template.endswith(("/recover", "/replay")):
+        return {"since": (NOON - timedelta(hours=1)).isoformat()}
+    if template.endswith("/webhook-deliveries/resend"):
+        return {"ids": [NOBODYS.delivery_id]}
+    if template.endswith(ACTIONS):
+        return None
     kind = PATHS[template.split("/")[3]]
     example = EXAMPLES[kind]
     name = path.rpartition("/")[2] if method == "PUT" else f"new-{kind.lower()}"
@@ -127,7 +150,7 @@ def body_for(method: str, path: str, template: str) -> Mapping[str, object] | No
 def shown(answer: httpx2.Response, ids: Ids) -> tuple[int, dict[str, str], Any]:
     """What an answer says, without the ids that were asked for and those of the request."""
     text = answer.text
-    for one in (*ids.names.values(), ids.run_id, ids.key_id):
+    for one in (*ids.names.values(), ids.run_id, ids.key_id, ids.delivery_id, ids.action_id):
         text = text.replace(one, "ID")
     told = json.loads(text) if text else {}
     for member in ("trace_id", "request_id", "instance"):
@@ -170,6 +193,10 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected = dict.fromkeys(WITH_IDS, 200)
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
+    for method, template in WITH_IDS:
+        if method == "POST" and template.endswith((*ACTIONS, "/recover", "/replay")):
+            expected[method, template] = 202
+    expected["POST", "/api/v1/webhook-endpoints/{name}/replay"] = 409  # its recover is still open
     assert statuses == expected
 
 
@@ -218,7 +245,7 @@ def test_a_tenant_in_a_body_is_an_unknown_field(
     own = neighbours.house.caller()
     job = declare(own).rpartition("/")[2]
     run_id = own.post(f"/api/v1/jobs/{job}/runs").json()["run_id"]
-    path = template.format(name=job, run_id=run_id)
+    path = replace(NOBODYS, names=dict.fromkeys(Kind, job), run_id=run_id).fill(template)
     body = {**(body_for(method, path, template) or {}), "tenant_id": str(B_TENANT)}
     answer = own.request(method, path, headers={"If-Match": "*"}, json=body)
     assert answer.status_code == 422
@@ -267,6 +294,14 @@ WANTED: Mapping[str, str] = {
     "GET /api/v1/events/stream": "read",
     "POST /api/v1/ws-tickets": ANY_PRINCIPAL,
     "GET /api/v1/webhook-endpoints/{name}/deliveries": "read",
+    "POST /api/v1/webhook-endpoints/{name}/test": "delivery.resend",
+    "POST /api/v1/webhook-endpoints/{name}/recover": "delivery.resend",
+    "POST /api/v1/webhook-endpoints/{name}/replay": "delivery.resend",
+    "GET /api/v1/webhook-deliveries/{delivery_id}": "read",
+    "POST /api/v1/webhook-deliveries/{delivery_id}/resend": "delivery.resend",
+    "POST /api/v1/webhook-deliveries/resend": "delivery.resend",
+    "GET /api/v1/webhook-actions/{action_id}": "read",
+    "DELETE /api/v1/webhook-actions/{action_id}": "delivery.resend",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/keys": ANY_PRINCIPAL,
     "POST /api/v1/keys": ANY_PRINCIPAL,

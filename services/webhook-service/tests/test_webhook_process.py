@@ -2,20 +2,24 @@
 
 import base64
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import standardwebhooks
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
+from datarecs_application.webhook_actions import request_action
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.events import RunFinalised
 from datarecs_core.runs.model import RunResult
 from datarecs_core.values import EventId, JobId, RunId
-from datarecs_core.webhooks.delivery import Delivery, DeliveryState
+from datarecs_core.webhooks.actions import WebhookAction
+from datarecs_core.webhooks.delivery import Delivery, DeliveryState, Origin
 from datarecs_core.webhooks.endpoint import Retry, WebhookEndpoint
 from datarecs_core.webhooks.outcome import Outcome
 from datarecs_core.webhooks.signature import new_secret, secret_context
@@ -199,3 +203,59 @@ def _kill_and_answer(doomed: ServiceProcess, handler: object) -> None:
     """The receiver has taken the event; the sender dies before it can know."""
     del handler
     doomed.kill()
+
+
+@pytest.mark.case("W36")
+@pytest.mark.case("W37")
+def test_a_test_and_a_resend_that_core_api_wrote_arrive(
+    service: ServiceProcess, house: House
+) -> None:
+    """The service finds the rows by itself, also those that were written while it was away."""
+    endpoint, secret = declare(house)
+    request(house, endpoint, Origin.TEST)
+    (test,) = house.receiver.wait_for(1, timeout=60)
+    standardwebhooks.Webhook(secret).verify(test.body, dict(test.by_name))
+    assert json.loads(test.body)["type"] == "io.datarecs.webhook.test"
+    wait_until_closed(house, endpoint)
+    (sent,) = deliveries(house, endpoint)
+    request(house, endpoint, Origin.RESEND, deliveries=(sent.delivery_id,))
+    again = house.receiver.wait_for(2, timeout=60)[1]
+    assert service.stop() == 0
+    assert (again.body, again.by_name["webhook-id"]) == (test.body, test.by_name["webhook-id"])
+    assert again.by_name["datarecs-reason"] == "resend"
+    types = house.database.ask("SELECT type FROM datarecs.outbox WHERE type LIKE '%%webhook%%'")
+    assert {one for (one,) in types} >= {
+        "io.datarecs.webhook.endpoint.test_requested",
+        "io.datarecs.webhook.delivery.resend_requested",
+        "io.datarecs.webhook.delivery.retried",
+    }
+
+
+def wait_until_closed(house: House, endpoint: Resource) -> None:
+    pause = threading.Event()
+    for _ in range(600):
+        if all(one.state.is_terminal for one in deliveries(house, endpoint)):
+            return
+        pause.wait(0.1)
+    raise AssertionError("a delivery is still open after 60 s")
+
+
+def request(
+    house: House,
+    endpoint: Resource,
+    kind: Origin,
+    **parts: Any,  # noqa: ANN401  any field of WebhookAction
+) -> None:
+    """What core-api writes for a request of a user."""
+    with house.api.begin(A_TENANT, feed=8) as tx:
+        action = WebhookAction(
+            tenant_id=A_TENANT,
+            action_id=UuidV7Ids().new(),
+            endpoint_uid=endpoint.uid,
+            kind=kind,
+            requested_by="u-ana",
+            created_at=tx.now,
+            expected=1,
+            **parts,
+        )
+        request_action(tx, endpoint, action)

@@ -93,7 +93,7 @@ class RequestMaker:
             ("webhook-signature", signature),
             ("datarecs-delivery", str(delivery.delivery_id)),
             ("datarecs-attempt", str(delivery.attempt_no)),
-            ("datarecs-reason", "event"),
+            ("datarecs-reason", delivery.origin.value),
             ("traceparent", trace),
             *body.headers,
             *self._own_headers(leased, tenant, host),
@@ -202,6 +202,7 @@ def _log(leased: Leased, **known: object) -> WebhookAttempt:
         attempt_no=delivery.attempt_no,
         lease_epoch=delivery.lease_epoch,
         worker=delivery.lease_owner or "",
+        reason=delivery.origin.value,
         started_at=leased.leased_at,
         **known,  # type: ignore[arg-type]  # the fields named by the caller above
     )

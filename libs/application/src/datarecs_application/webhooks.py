@@ -32,6 +32,7 @@ from datarecs_core.webhooks.health import (
     Allowance,
     EndpointState,
     Receiver,
+    Waiting,
     decide_endpoint,
     next_look,
     paid,
@@ -46,6 +47,8 @@ from datarecs_core.webhooks.status import endpoint_status, is_failing
 
 MAX_ENDPOINTS = 1000
 """Endpoints looked at per event; the quota per tenant is far below."""
+TESTS_AT_ONCE = 32
+"""Open requests of one endpoint up to which a test may start; its largest `max_concurrent`."""
 SETTLED_AT_ONCE = 500
 """Rows decided without sending in one transaction."""
 
@@ -200,18 +203,29 @@ class Leasing:
         spec = self.specs.of(resource)
         settled = self._settle(tx, endpoint, spec.retry if spec else Retry())
         allowed = _allowance(spec, state, resource)
-        leased: list[Delivery] = []
+        waiting = tx.deliveries.waiting(endpoint)
+        leased = self._lease_tests(tx, endpoint, waiting) if spec else []
         if allowed is not None:
-            running = tx.deliveries.waiting(endpoint).leased
+            running = waiting.leased + len(leased)
             count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
-            leased = self._lease(tx, tx.deliveries.due(endpoint, count))
-            state = paid(state, allowed, started=len(leased), now=tx.now)
+            live = self._lease(tx, tx.deliveries.due(endpoint, count))
+            state = paid(state, allowed, started=len(live), now=tx.now)
+            leased += live
         look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
         tx.deliveries.save_state(replace(state, next_claim_at=look))
         # A changed spec has enabled it again, which its status does not say yet.
         enabled_again = "disabled" in resource.status and state.accepts(resource.generation)
         settled = replace(settled, status_moved=enabled_again)
         return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
+
+    def _lease_tests(
+        self, tx: Transaction, endpoint: ResourceUid, waiting: Waiting
+    ) -> list[Delivery]:
+        """Tests are sent whatever the state of the endpoint, a few at a time."""
+        if waiting.first_test is None or waiting.first_test > tx.now:
+            return []
+        free = TESTS_AT_ONCE - waiting.leased
+        return self._lease(tx, tx.deliveries.due(endpoint, max(0, free), tests_only=True))
 
     def _lease(self, tx: Transaction, due: Sequence[Delivery]) -> list[Delivery]:
         leased = [lease(one, owner=self.owner, now=tx.now) for one in due]
@@ -223,6 +237,7 @@ class Leasing:
                     attempt_no=one.attempt_no,
                     lease_epoch=one.lease_epoch,
                     worker=self.owner,
+                    reason=one.origin.value,
                     started_at=tx.now,
                 )
                 for one in leased

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_core.values import EventId, ResourceUid
-from datarecs_core.webhooks.delivery import Delivery, DeliveryState
+from datarecs_core.webhooks.actions import ActionState, Position, WebhookAction
+from datarecs_core.webhooks.delivery import Delivery, DeliveryState, Origin
 from datarecs_core.webhooks.health import EndpointState, Waiting
 from datarecs_core.webhooks.payload import Message
 from datarecs_memory.scope import Scope
@@ -22,12 +23,12 @@ class MemoryDeliveries:
     def keep(self, event_id: EventId, message: Message) -> date:
         day = self._scope.now.astimezone(UTC).date()
         self._rows.messages.setdefault((day, event_id), message)
+        self._rows.received_at.setdefault((day, event_id), self._scope.now)
         return day
 
     def messages(self, deliveries: Sequence[Delivery]) -> Mapping[EventId, Message]:
-        return {
-            one.event_id: self._rows.messages[one.received_on, one.event_id] for one in deliveries
-        }
+        keys = {(one.stored_on, one.event_id) for one in deliveries}
+        return {key[1]: self._rows.messages[key] for key in keys if key in self._rows.messages}
 
     def add(self, deliveries: Iterable[Delivery]) -> int:
         added = 0
@@ -58,13 +59,16 @@ class MemoryDeliveries:
         rows = self._rows.deliveries
         return {key: rows[key] for key in sorted(keys) if key in rows}
 
-    def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
+    def due(self, endpoint: ResourceUid, limit: int, *, tests_only: bool = False) -> list[Delivery]:
         now = self._scope.now
         return self._some(
             endpoint,
             limit,
             lambda one: (
-                one.state is DeliveryState.PENDING and one.due_at <= now and one.expires_at > now
+                one.state is DeliveryState.PENDING
+                and one.due_at <= now
+                and one.expires_at > now
+                and (not tests_only or one.origin is Origin.TEST)
             ),
             oldest_first=True,
         )
@@ -84,11 +88,13 @@ class MemoryDeliveries:
         mine = self._of(endpoint)
         pending = [one for one in mine if one.state is DeliveryState.PENDING]
         leases = [one.lease_until for one in mine if one.lease_until is not None]
+        tests = [one.due_at for one in pending if one.origin is Origin.TEST]
         return Waiting(
             first_due=min((one.due_at for one in pending), default=None),
             first_lease_end=min(leases, default=None),
             leased=len(leases),
             first_expiry=min((one.expires_at for one in pending), default=None),
+            first_test=min(tests, default=None),
         )
 
     def open_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
@@ -127,6 +133,31 @@ class MemoryDeliveries:
         ]
         return wanted[:limit]
 
+    def by_id(self, ids: Iterable[UUID]) -> list[Delivery]:
+        wanted = set(ids)
+        rows = self._rows.deliveries
+        return [rows[key] for key in sorted(rows) if key.delivery_id in wanted]
+
+    def stored(
+        self, since: datetime, until: datetime, *, after: Position | None, limit: int
+    ) -> list[tuple[Position, Message]]:
+        rows = self._rows
+        behind = None if after is None else (after.received_on, after.event_id)
+        keys = [
+            key
+            for key in sorted(rows.messages)
+            if since <= rows.received_at[key] < until and (behind is None or key > behind)
+        ]
+        return [(Position(*key), replace(rows.messages[key], data=b"")) for key in keys[:limit]]
+
+    def served(self, endpoint: ResourceUid, events: Sequence[Position]) -> set[EventId]:
+        wanted = {one.event_id for one in events}
+        return {
+            one.event_id
+            for one in self._of(endpoint)
+            if one.event_id in wanted and _is_served(one.state)
+        }
+
     def _of(self, endpoint: ResourceUid) -> list[Delivery]:
         return [one for one in self._rows.deliveries.values() if one.endpoint_uid == endpoint]
 
@@ -140,7 +171,7 @@ class MemoryDeliveries:
     ) -> list[Delivery]:
         found = sorted(filter(wanted, self._of(endpoint)), key=lambda one: one.delivery_id)
         if oldest_first:
-            found.sort(key=lambda one: one.due_at)
+            found.sort(key=lambda one: (one.priority, one.due_at))
         return found[:limit]
 
 
@@ -148,11 +179,49 @@ def _position(delivery: Delivery) -> tuple[datetime, UUID]:
     return delivery.created_at, delivery.delivery_id
 
 
+def _is_served(state: DeliveryState) -> bool:
+    return state is DeliveryState.SUCCEEDED or not state.is_terminal
+
+
+class MemoryWebhookActions:
+    """Port WebhookActions."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._rows = scope.state.delivery.actions
+
+    def add(self, action: WebhookAction) -> bool:
+        if action.is_exclusive and any(
+            one.is_exclusive and one.endpoint_uid == action.endpoint_uid for one in self.open(1000)
+        ):
+            return False
+        self._rows[action.action_id] = action
+        return True
+
+    def get(self, action_id: UUID) -> WebhookAction | None:
+        return self._rows.get(action_id)
+
+    def read(self, action_id: UUID) -> WebhookAction | None:
+        return self._rows.get(action_id)
+
+    def open(self, limit: int) -> list[WebhookAction]:
+        still_open = [one for one in self._rows.values() if one.state is ActionState.OPEN]
+        return sorted(still_open, key=lambda one: one.created_at)[:limit]
+
+    def save(self, action: WebhookAction) -> None:
+        self._rows[action.action_id] = action
+
+    def forget(self, before: datetime) -> None:
+        for action in list(self._rows.values()):
+            if action.closed_at is not None and action.closed_at < before:
+                del self._rows[action.action_id]
+
+
 def _same_event(one: Delivery, other: Delivery) -> bool:
-    return (one.received_on, one.endpoint_uid, one.event_id) == (
+    return (one.received_on, one.endpoint_uid, one.event_id, one.action_id) == (
         other.received_on,
         other.endpoint_uid,
         other.event_id,
+        other.action_id,
     )
 
 

@@ -12,6 +12,7 @@ from datarecs_application.ports.delivery import DeliveryKey, MailAttempt, Webhoo
 from datarecs_core.notifications.evaluation import RuleState
 from datarecs_core.notifications.mail import Mail
 from datarecs_core.values import EventId, JobId, ResourceUid
+from datarecs_core.webhooks.actions import WebhookAction
 from datarecs_core.webhooks.delivery import Delivery
 from datarecs_core.webhooks.health import EndpointState
 from datarecs_core.webhooks.payload import Message
@@ -20,6 +21,8 @@ from datarecs_core.webhooks.payload import Message
 @dataclass(slots=True, kw_only=True)
 class DeliveryRows:
     messages: dict[tuple[date, EventId], Message] = field(default_factory=dict)
+    received_at: dict[tuple[date, EventId], datetime] = field(default_factory=dict)
+    actions: dict[UUID, WebhookAction] = field(default_factory=dict)
     deliveries: dict[DeliveryKey, Delivery] = field(default_factory=dict)
     attempts: dict[tuple[DeliveryKey, int], WebhookAttempt] = field(default_factory=dict)
     endpoints: dict[ResourceUid, EndpointState] = field(default_factory=dict)
@@ -32,6 +35,8 @@ class DeliveryRows:
     def copy(self) -> "DeliveryRows":
         return DeliveryRows(
             messages=dict(self.messages),
+            received_at=dict(self.received_at),
+            actions=dict(self.actions),
             deliveries=dict(self.deliveries),
             attempts=dict(self.attempts),
             endpoints=dict(self.endpoints),

@@ -15,6 +15,7 @@ from datarecs_core.runs.decide import decide
 from datarecs_core.runs.facts import AttemptStarted
 from datarecs_core.runs.model import Run, RunStatus, Wish
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
+from datarecs_core.webhooks.actions import ActionState
 from datarecs_memory.delivery_claims import claim_deliveries, claim_mails
 from datarecs_memory.scope import RUN_CHANNEL, Scope
 from datarecs_memory.store import MemoryStore, TenantState, Timer
@@ -97,6 +98,11 @@ def _freed(lease: Lease, due_at: datetime) -> Lease:
     )
 
 
+def _open_actions(state: TenantState) -> int:
+    actions = state.delivery.actions.values()
+    return sum(one.state is ActionState.OPEN for one in actions)
+
+
 def _expired(state: TenantState, now: datetime) -> list[Lease]:
     held = [(one.lease_until, one) for one in state.leases.values() if one.lease_until is not None]
     over = [(until, one) for until, one in held if until < now - RECLAIM_GRACE]
@@ -144,12 +150,13 @@ class MemoryWorkFinder:
         return [(tenant, run_id, reason) for _, tenant, run_id, reason in due]
 
     def due_tenants(self, what: str) -> list[tuple[TenantId, int]]:
-        if what != "run_leases":
+        now, states = self._store.clock.now(), self._store.everything()
+        if what == "webhook_actions":
+            counts = {tenant: _open_actions(state) for tenant, state in states.items()}
+        elif what == "run_leases":
+            counts = {tenant: len(_expired(state, now)) for tenant, state in states.items()}
+        else:
             raise ValueError(f"nothing is due under the name {what}")
-        now = self._store.clock.now()
-        counts = {
-            tenant: len(_expired(state, now)) for tenant, state in self._store.everything().items()
-        }
         return [(tenant, count) for tenant, count in counts.items() if count]
 
     def lease_run(self, executor: str) -> LeasedRun | None:

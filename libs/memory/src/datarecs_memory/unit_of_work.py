@@ -11,7 +11,7 @@ from datarecs_memory.access import (
     MemoryIdempotencyKeys,
     MemorySocketTickets,
 )
-from datarecs_memory.deliveries import MemoryDeliveries
+from datarecs_memory.deliveries import MemoryDeliveries, MemoryWebhookActions
 from datarecs_memory.lease_queue import MemoryRunLeases
 from datarecs_memory.mails import MemoryMails, MemoryRuleStates
 from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
@@ -40,6 +40,7 @@ class MemoryTransaction:
         self.secrets = MemorySealedSecrets(scope)
         self.tickets = MemorySocketTickets(scope)
         self.deliveries = MemoryDeliveries(scope)
+        self.webhook_actions = MemoryWebhookActions(scope)
         self.mails = MemoryMails(scope)
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)

@@ -63,6 +63,11 @@ _MAIL_SHOWN = (
     *("tenant_id", "delivery_id", "run_id", "job_id", "rules", "kind", "detail", "outcome"),
     *("state", "reason", "due_at", "finalised_at", "attempts", "message_id", "created_at"),
 )
+_MESSAGE_SHOWN = ("tenant_id", "received_on", "message_id", "attributes", "created_at")
+"""What core-api counts by; the data of events stays with the webhook-service."""
+_ACTION_PROGRESS = (
+    *("state", "closed_at", "position_on", "position_id", "made", "first_delivery"),
+)
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -242,7 +247,20 @@ TABLES: tuple[TableAccess, ...] = (
     ),
     TableAccess(
         table="webhook_message",
-        grants=(*granted("SELECT", WEBHOOK), *granted("INSERT", WEBHOOK)),
+        grants=(
+            *granted("SELECT", WEBHOOK),
+            *granted("SELECT", API, columns=_MESSAGE_SHOWN),
+            *granted("INSERT", WEBHOOK),
+        ),
+    ),
+    TableAccess(
+        table="webhook_action",
+        grants=(
+            *granted("SELECT", WEBHOOK, API, READ),
+            *granted("INSERT", API),
+            *granted("UPDATE", WEBHOOK, API, columns=_ACTION_PROGRESS),
+            *granted("DELETE", WEBHOOK),
+        ),
     ),
     TableAccess(
         table="webhook_delivery",

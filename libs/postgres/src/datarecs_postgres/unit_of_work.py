@@ -26,6 +26,7 @@ from datarecs_postgres.sealed_secrets import PostgresSealedSecrets
 from datarecs_postgres.session import Session
 from datarecs_postgres.tickets import PostgresSocketTickets
 from datarecs_postgres.timers import PostgresRunTimers
+from datarecs_postgres.webhook_actions import PostgresWebhookActions
 from datarecs_postgres.webhooks import PostgresDeliveries
 
 
@@ -49,6 +50,7 @@ class PostgresTransaction:
         self.secrets = PostgresSealedSecrets(session)
         self.tickets = PostgresSocketTickets(session)
         self.deliveries = PostgresDeliveries(session)
+        self.webhook_actions = PostgresWebhookActions(session)
         self.mails = PostgresMails(session)
         self.quotas = PostgresQuotas(session)
         self.rule_states = PostgresRuleStates(session)

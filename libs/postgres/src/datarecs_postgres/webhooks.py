@@ -40,7 +40,8 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId, aware
-from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState
+from datarecs_core.webhooks.actions import Position
+from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState, Origin
 from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState, Waiting
 from datarecs_core.webhooks.outcome import Outcome
 from datarecs_core.webhooks.payload import Message
@@ -89,7 +90,7 @@ class PostgresDeliveries:
 
     def messages(self, deliveries: Sequence[Delivery]) -> Mapping[EventId, Message]:
         table = WEBHOOK_MESSAGE.c
-        keys = {(one.received_on, one.event_id) for one in deliveries}
+        keys = {(one.stored_on, one.event_id) for one in deliveries}
         rows = self._session.execute(
             select(table.message_id, table.attributes, table.data).where(
                 self._session.own(WEBHOOK_MESSAGE),
@@ -167,8 +168,9 @@ class PostgresDeliveries:
         }
         return {_key_of(one): one for one in self._locked(_NAMED, named)}
 
-    def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
-        return self._locked(_DUE, self._alive(endpoint, limit))
+    def due(self, endpoint: ResourceUid, limit: int, *, tests_only: bool = False) -> list[Delivery]:
+        statement = _DUE_TESTS if tests_only else _DUE
+        return self._locked(statement, self._alive(endpoint, limit))
 
     def overdue(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         return self._locked(_OVERDUE, self._alive(endpoint, limit))
@@ -188,12 +190,13 @@ class PostgresDeliveries:
     def waiting(self, endpoint: ResourceUid) -> Waiting:
         """One statement of four index probes: an endpoint may have 100,000 rows waiting."""
         found = self._session.answer(_WAITING, self._alive(endpoint)).fetchone()
-        due, expiry, lease_end, leased = found or (None, None, None, 0)
+        due, expiry, lease_end, leased, test = found or (None, None, None, 0, None)
         return Waiting(
             first_due=_utc(due),
             first_lease_end=_utc(lease_end),
             leased=leased,
             first_expiry=_utc(expiry),
+            first_test=_utc(test),
         )
 
     def open_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
@@ -237,6 +240,57 @@ class PostgresDeliveries:
             statement = statement.where(tuple_(table.created_at, table.delivery_id) < before)
         newest = statement.order_by(table.created_at.desc(), table.delivery_id.desc())
         return [_delivery_of(row) for row in self._session.execute(newest.limit(limit))]
+
+    def by_id(self, ids: Iterable[UUID]) -> list[Delivery]:
+        """Every day is searched: one probe of a primary key each."""
+        rows = self._session.execute(
+            select(WEBHOOK_DELIVERY)
+            .where(self._session.own(WEBHOOK_DELIVERY), _T.delivery_id.in_(list(ids)))
+            .order_by(_T.received_on, _T.delivery_id)
+        )
+        return [_delivery_of(row) for row in rows]
+
+    def stored(
+        self, since: datetime, until: datetime, *, after: Position | None, limit: int
+    ) -> list[tuple[Position, Message]]:
+        table = WEBHOOK_MESSAGE.c
+        statement = select(table.received_on, table.message_id, table.attributes).where(
+            self._session.own(WEBHOOK_MESSAGE),
+            table.received_on >= since.astimezone(UTC).date(),
+            table.received_on <= until.astimezone(UTC).date(),
+            table.created_at >= since,
+            table.created_at < until,
+        )
+        if after is not None:
+            key = (after.received_on, after.event_id)
+            statement = statement.where(
+                table.received_on >= after.received_on,
+                tuple_(table.received_on, table.message_id) > key,
+            )
+        in_order = statement.order_by(table.received_on, table.message_id).limit(limit)
+        return [
+            (
+                Position(row.received_on, EventId(row.message_id)),
+                Message(attributes=row.attributes, data=b""),
+            )
+            for row in self._session.execute(in_order)
+        ]
+
+    def served(self, endpoint: ResourceUid, events: Sequence[Position]) -> set[EventId]:
+        if not events:
+            return set()
+        rows = self._session.execute(
+            select(_T.event_id).where(
+                self._session.own(WEBHOOK_DELIVERY),
+                _T.endpoint_uid == endpoint,
+                _T.received_on >= min(one.received_on for one in events),
+                _T.event_id.in_([one.event_id for one in events]),
+                _T.state.in_(
+                    [DeliveryState.SUCCEEDED, DeliveryState.PENDING, DeliveryState.LEASED]
+                ),
+            )
+        )
+        return {EventId(row.event_id) for row in rows}
 
     def _locked(self, statement: Executable, parameters: Mapping[str, object]) -> list[Delivery]:
         rows = self._session.answer(statement, parameters)
@@ -298,9 +352,11 @@ _OF_ENDPOINT = (
 )
 _FOUND = select(*(_T[name] for name in _DELIVERY)).with_for_update()
 _FOUND_SOME = _FOUND.where(*_OF_ENDPOINT).limit(bindparam("most", type_=Integer))
+_IS_TEST = _T.priority == literal_column(str(Origin.TEST.priority))
 _DUE = _FOUND_SOME.where(_IS_PENDING, _T.due_at <= func.now(), _T.expires_at > func.now()).order_by(
-    _T.due_at
+    _T.priority, _T.due_at
 )
+_DUE_TESTS = _DUE.where(_IS_TEST)
 _OVERDUE = _FOUND_SOME.where(
     or_(_IS_LEASED & (_T.lease_until <= func.now()), _IS_PENDING & (_T.expires_at <= func.now()))
 ).order_by(_T.delivery_id)
@@ -326,6 +382,7 @@ _WAITING = select(
     .select_from(WEBHOOK_DELIVERY)
     .where(*_OF_ENDPOINT, _IS_LEASED)
     .scalar_subquery(),
+    _first(_T.due_at, _IS_PENDING & _IS_TEST),
 )
 
 
@@ -376,7 +433,7 @@ def _columns(deliveries: Sequence[Delivery], names: Sequence[str]) -> dict[str, 
     }
 
 
-_ENUMS = {"state", "reason", "last_outcome"}
+_ENUMS = {"state", "reason", "last_outcome", "origin"}
 _ADD = _insert_all(WEBHOOK_DELIVERY, _DELIVERY).on_conflict_do_nothing()
 _OPEN_ATTEMPTS = _insert_all(
     WEBHOOK_ATTEMPT, ("tenant_id", "received_on", "delivery_id", *_ATTEMPT_AT_START)
@@ -428,6 +485,10 @@ def _delivery_of(row: Any) -> Delivery:  # noqa: ANN401  a row of SQLAlchemy or 
         due_at=aware(row.due_at),
         expires_at=aware(row.expires_at),
         created_at=aware(row.created_at),
+        origin=Origin(row.origin),
+        priority=row.priority,
+        action_id=row.action_id,
+        event_on=row.event_on,
         lease_epoch=row.lease_epoch,
         lease_owner=row.lease_owner,
         lease_until=_utc(row.lease_until),

@@ -21,7 +21,16 @@ from datarecs_core_api.failures import on_error, problem_of
 from datarecs_core_api.guarded import guarded_routes, methods_of
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
-from datarecs_core_api.routes import deliveries, events, keys, resources, results, runs, system
+from datarecs_core_api.routes import (
+    deliveries,
+    events,
+    keys,
+    resources,
+    results,
+    runs,
+    system,
+    webhook_actions,
+)
 from datarecs_core_api.shell import Shell
 from datarecs_runtime.health import Health, ReadyCheck
 from datarecs_runtime.sections import Api
@@ -32,6 +41,7 @@ READY_S = 1.0
 ROUTERS = (
     resources.router,
     deliveries.router,
+    webhook_actions.router,
     runs.router,
     events.router,
     results.router,

@@ -285,12 +285,45 @@ class DeliveryOut(Out):
     event_id: UUID
     event_type: Word
     run_id: UUID | None
+    origin: Word
+    """Why it exists: event, test, resend, recover or replay."""
+    action_id: UUID | None
+    """The action that made it; null for a live event."""
     state: Word
     reason: Word | None
     attempts: list[AttemptOut]
     due_at: Instant
     expires_at: Instant
     created_at: Instant
+
+
+class ActionOut(Out):
+    """A test, resend, recover or replay that was requested, and how far it is."""
+
+    action_id: UUID
+    endpoint_id: UUID
+    kind: Word
+    state: Word
+    """OPEN while deliveries are still being made, then DONE or CANCELLED."""
+    requested_by: Line
+    since: Instant | None
+    until: Instant | None
+    types: list[Word]
+    example: Word | None
+    expected: Count
+    """Deliveries that it makes, as counted at the request."""
+    made: Count
+    """Deliveries that it has made so far."""
+    first_delivery: UUID | None
+    created_at: Instant
+    closed_at: Instant | None
+
+
+class PreviewOut(Out):
+    """What a request would do, without doing it."""
+
+    count: Count
+    """Deliveries that would be made."""
 
 
 class KindOut(Out):

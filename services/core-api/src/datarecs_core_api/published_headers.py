@@ -34,7 +34,7 @@ HEADERS: Mapping[str, Json] = {
         "example": '"0198c0de-7a10-7c3e-9b1f-2f6d5a4e1c01:17"',
     },
     "Location": {
-        "description": "Path of the object or run.",
+        "description": "Path of the object, run or action.",
         "schema": {"type": "string", "format": "uri-reference", "maxLength": 2_000},
         "example": "/api/v1/jobs/ledger-vs-exports",
     },
@@ -98,6 +98,8 @@ def _of_success(operation: Json, method: str, status: str) -> Iterator[str]:
         yield "Idempotency-Replayed"
     if name in _WAITING:
         yield from ("Location", "Retry-After", "Preference-Applied")
+    elif status == "202" and "webhooks" in _tags(operation):
+        yield from ("Location", "Retry-After")
     elif (
         "304" in responses
         or method == "put"

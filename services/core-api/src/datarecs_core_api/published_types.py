@@ -76,3 +76,27 @@ KindPath = Annotated[
         json_schema_extra={"minLength": 1, "maxLength": 63, "examples": ["jobs"]},
     ),
 ]
+DeliveryIdPath = Annotated[
+    str,
+    Path(
+        description="Id of the delivery, in lower case.",
+        json_schema_extra={
+            "format": "uuid",
+            "minLength": _UUID_LENGTH,
+            "maxLength": _UUID_LENGTH,
+            "examples": ["0198c0de-7a10-7c3e-9b1f-2f6d5a4e1c02"],
+        },
+    ),
+]
+ActionIdPath = Annotated[
+    str,
+    Path(
+        description="Id of the action, in lower case.",
+        json_schema_extra={
+            "format": "uuid",
+            "minLength": _UUID_LENGTH,
+            "maxLength": _UUID_LENGTH,
+            "examples": ["0198c0de-7a10-7c3e-9b1f-2f6d5a4e1c03"],
+        },
+    ),
+]

@@ -11,8 +11,10 @@ from datarecs_application.resources import Applied
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run, RunError
 from datarecs_core.values import RunId, TenantId, instant_text
-from datarecs_core.webhooks.delivery import Delivery
+from datarecs_core.webhooks.actions import WebhookAction
+from datarecs_core.webhooks.delivery import NO_ACTION, Delivery
 from datarecs_core_api.outputs import (
+    ActionOut,
     AppliedOut,
     AttemptOut,
     CreatedOnce,
@@ -189,10 +191,32 @@ def delivery_view(delivery: Delivery, attempts: list[AttemptOut]) -> DeliveryOut
         event_id=delivery.event_id,
         event_type=delivery.event_type,
         run_id=delivery.run_id,
+        origin=str(delivery.origin),
+        action_id=None if delivery.action_id == NO_ACTION else delivery.action_id,
         state=str(delivery.state),
         reason=None if delivery.reason is None else str(delivery.reason),
         attempts=attempts,
         due_at=delivery.due_at,
         expires_at=delivery.expires_at,
         created_at=delivery.created_at,
+    )
+
+
+def action_view(action: WebhookAction) -> ActionOut:
+    window = action.window
+    return ActionOut(
+        action_id=action.action_id,
+        endpoint_id=action.endpoint_uid,
+        kind=str(action.kind),
+        state=str(action.state),
+        requested_by=action.requested_by,
+        since=None if window is None else window.since,
+        until=None if window is None else window.until,
+        types=list(window.types) if window else [],
+        example=action.example,
+        expected=action.expected,
+        made=action.made,
+        first_delivery=action.first_delivery,
+        created_at=action.created_at,
+        closed_at=action.closed_at,
     )

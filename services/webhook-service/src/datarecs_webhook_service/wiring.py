@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 
+from datarecs_application.loops.webhook_expanding import WebhookExpanding
 from datarecs_application.loops.webhook_sending import WebhookSending
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_actions import Expanding
 from datarecs_application.webhook_requests import RequestMaker
 from datarecs_application.webhooks import Leasing
 from datarecs_core.egress.addresses import Policy, Purpose
@@ -16,6 +18,7 @@ from datarecs_core.errors.process import SettingsError
 from datarecs_core.resources.resource import Kind
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_events.catalogue import Service, subscriptions_of
+from datarecs_events.endpoint_tests import make_test
 from datarecs_kafka import redrive_command
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
@@ -91,10 +94,17 @@ def build(settings: Settings) -> Process:
         max_in_flight=settings.webhook.max_in_flight,
         claim_batch=settings.webhook.claim_batch,
     )
+    expanding = WebhookExpanding(
+        PostgresWorkFinder(database),
+        unit,
+        Expanding(specs=specs, ids=ids, make_test=make_test),
+        metrics=metrics,
+        clock=clock,
+    )
     letters = depth_loop(_access(settings), Service.WEBHOOK_SERVICE, metrics=metrics, clock=clock)
     return Process(
         name=Service.WEBHOOK_SERVICE,
-        loops=(consumer, sending, letters),
+        loops=(consumer, sending, expanding, letters),
         ready_when={"database": database.ready, "broker": consumer.ready},
         closing=(database.close, tracing.close),
         grace=GRACE,

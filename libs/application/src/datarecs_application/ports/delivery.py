@@ -15,6 +15,7 @@ from datarecs_core.notifications.evaluation import RuleState
 from datarecs_core.notifications.mail import Mail
 from datarecs_core.notifications.replies import Reply
 from datarecs_core.values import EventId, JobId, ResourceUid, TenantId
+from datarecs_core.webhooks.actions import Position, WebhookAction
 from datarecs_core.webhooks.delivery import Delivery, DeliveryState
 from datarecs_core.webhooks.health import EndpointState, Waiting
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
@@ -87,8 +88,8 @@ class Deliveries(Protocol):
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
         """Lock deliveries in the order of their keys; unknown ones are left out."""
 
-    def due(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
-        """Lock pending ones whose time has come, the oldest first."""
+    def due(self, endpoint: ResourceUid, limit: int, *, tests_only: bool = False) -> list[Delivery]:
+        """Lock pending ones whose time has come, by priority and then the oldest first."""
 
     def overdue(self, endpoint: ResourceUid, limit: int) -> list[Delivery]:
         """Lock those to be decided without sending: lease run out, or `expires_at` passed."""
@@ -118,6 +119,38 @@ class Deliveries(Protocol):
         before: tuple[datetime, UUID] | None = None,
     ) -> list[Delivery]:
         """Newest first, without locks; those in `state`, older than `before` (made, id)."""
+
+    def by_id(self, ids: Iterable[UUID]) -> list[Delivery]:
+        """In the order of their keys, without locks; unknown ids are left out."""
+
+    def stored(
+        self, since: datetime, until: datetime, *, after: Position | None, limit: int
+    ) -> list[tuple[Position, Message]]:
+        """Events that came in within [since, until), by key, behind `after`; without their data."""
+
+    def served(self, endpoint: ResourceUid, events: Sequence[Position]) -> set[EventId]:
+        """Those of these events that have a successful or waiting delivery to the endpoint."""
+
+
+class WebhookActions(Protocol):
+    """The rows of `webhook_action`."""
+
+    def add(self, action: WebhookAction) -> bool:
+        """Insert; False when the endpoint has another open recover or replay."""
+
+    def get(self, action_id: UUID) -> WebhookAction | None:
+        """Lock an action."""
+
+    def read(self, action_id: UUID) -> WebhookAction | None:
+        """Without a lock."""
+
+    def open(self, limit: int) -> list[WebhookAction]:
+        """Lock open ones, the oldest first; those that another process holds are left out."""
+
+    def save(self, action: WebhookAction) -> None: ...
+
+    def forget(self, before: datetime) -> None:
+        """Remove actions that were closed before this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

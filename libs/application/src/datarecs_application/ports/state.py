@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates
+from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates, WebhookActions
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
 from datarecs_application.ports.resources import Resources
@@ -249,6 +249,8 @@ class Transaction(Protocol):
     @property
     def deliveries(self) -> Deliveries: ...
     @property
+    def webhook_actions(self) -> WebhookActions: ...
+    @property
     def mails(self) -> Mails: ...
     @property
     def quotas(self) -> Quotas: ...
@@ -326,7 +328,7 @@ class WorkFinder(Protocol):
         """Runs with a due timer and its reason, held for 30 s."""
 
     def due_tenants(self, what: str) -> list[tuple[TenantId, int]]:
-        """Tenants with anything else due; `what` is `run_leases` for expired leases."""
+        """Tenants with anything else due: `run_leases` that expired, open `webhook_actions`."""
 
     def lease_run(self, executor: str) -> LeasedRun | None:
         """Take the most urgent leasable run: epoch + 1, attempt + 1, QUEUED becomes RUNNING."""

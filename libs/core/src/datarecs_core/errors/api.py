@@ -112,6 +112,19 @@ class ApiCode(ErrorCode):
         causes="A connection that jobs read from was to be deleted; the message names them.",
         remedy="Delete these jobs or let them read from another connection, then delete again.",
     )
+    ACTION_OPEN = Entry(
+        docs_id="DR4018",
+        meaning="The webhook endpoint has another open recover or replay.",
+        causes="Two windows requested one after the other while the first was still being sent.",
+        remedy="Wait until the first action is DONE, or cancel it, then repeat the request.",
+        retryable=True,
+    )
+    TOO_MANY_SECRETS = Entry(
+        docs_id="DR4019",
+        meaning="The webhook endpoint already signs with as many secrets as it may have.",
+        causes="Several rotations with a grace period that has not ended.",
+        remedy="Wait until one expires, or rotate with a grace period of PT0S, which ends all.",
+    )
     INVALID_INPUT = Entry(
         docs_id="DR4020",
         meaning="The request or command holds a value that is not allowed.",

@@ -39,6 +39,26 @@ class DeliveryState(StrEnum):
         return self not in {DeliveryState.PENDING, DeliveryState.LEASED}
 
 
+class Origin(StrEnum):
+    """Why a delivery exists; sent as `datarecs-reason`."""
+
+    EVENT = "event"
+    TEST = "test"
+    RESEND = "resend"
+    RECOVER = "recover"
+    REPLAY = "replay"
+
+    @property
+    def priority(self) -> int:
+        """Within one endpoint: tests first, then live events, then what is sent again."""
+        return {Origin.TEST: 0, Origin.EVENT: 1}.get(self, 2)
+
+
+NO_ACTION = UUID(int=0)
+"""`action_id` of a delivery that a live event made."""
+_ONE_ATTEMPT = Retry(delays=())
+
+
 class DeliveryReason(StrEnum):
     """Why a delivery ended without success."""
 
@@ -55,7 +75,7 @@ class Delivery:
 
     tenant_id: TenantId
     received_on: date
-    """UTC day on which the event came in: first part of the key, and its partition."""
+    """UTC day on which the delivery was made: first part of the key, and its partition."""
     delivery_id: UUID
     endpoint_uid: ResourceUid
     event_id: EventId
@@ -73,11 +93,28 @@ class Delivery:
     due_at: datetime
     expires_at: datetime
     created_at: datetime
+    origin: Origin = Origin.EVENT
+    priority: int = Origin.EVENT.priority
+    """Of the origin, as a column of its own for the order of sending."""
+    action_id: UUID = NO_ACTION
+    """The user's action that made it."""
+    event_on: date | None = None
+    """UTC day under which the event is stored, where it is an earlier one than `received_on`."""
     lease_epoch: int = 0
     lease_owner: str | None = None
     lease_until: datetime | None = None
     last_outcome: Outcome | None = None
     last_status: int | None = None
+
+    @property
+    def stored_on(self) -> date:
+        """UTC day under which its event is stored."""
+        return self.event_on or self.received_on
+
+    @property
+    def is_reported(self) -> bool:
+        """R3: the end of a test or of an operational event makes no further event."""
+        return self.origin is not Origin.TEST and not is_operational(self.event_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +165,8 @@ def decide_delivery(
     """The delivery after a fact. Terminal states and stale epochs absorb everything."""
     if delivery.state.is_terminal:
         return Decision(delivery)
+    if delivery.origin is Origin.TEST:
+        retry = _ONE_ATTEMPT
     match fact:
         case Ended(lease_epoch=epoch):
             current = delivery.state is DeliveryState.LEASED and epoch == delivery.lease_epoch
@@ -155,7 +194,7 @@ def _ended(delivery: Delivery, fact: Ended, *, retry: Retry, now: datetime) -> D
         return _dead(seen, DeliveryReason.GONE, end)
     if end.wish is ReceiverWish.ABORT_MESSAGE:
         return _dead(seen, DeliveryReason.ABORTED_BY_RECEIVER, end)
-    if end.outcome is Outcome.SECRET_UNAVAILABLE:
+    if end.outcome is Outcome.SECRET_UNAVAILABLE and delivery.origin is not Origin.TEST:
         return Decision(_pending(seen, now + SECRET_PAUSE))
     return _failed(seen, fact, retry=retry, now=now)
 
@@ -199,7 +238,7 @@ def _closed(delivery: Delivery, state: DeliveryState, reason: DeliveryReason | N
 
 def _dead(delivery: Delivery, reason: DeliveryReason, end: AttemptEnd | None) -> Decision[Delivery]:
     dead = _closed(delivery, DeliveryState.DEAD_LETTERED, reason)
-    if is_operational(delivery.event_type):
+    if not delivery.is_reported:
         return Decision(dead)
     told = WebhookDeliveryDeadLettered(
         tenant_id=dead.tenant_id,
@@ -218,8 +257,7 @@ def _dead(delivery: Delivery, reason: DeliveryReason, end: AttemptEnd | None) ->
 
 
 def _warned(waiting: Delivery, end: AttemptEnd) -> Decision[Delivery]:
-    """R3: a delivery of an operational event tells none about itself, here and in `_dead`."""
-    if is_operational(waiting.event_type):
+    if not waiting.is_reported:
         return Decision(waiting)
     told = WebhookDeliveryFailed(
         tenant_id=waiting.tenant_id,

@@ -117,6 +117,8 @@ class Waiting:
     leased: int
     first_expiry: datetime | None
     """Of the pending ones: found in time even while nothing may be sent."""
+    first_test: datetime | None = None
+    """Of the pending tests, which are sent whatever the state of the endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,7 @@ def next_look(
             held endpoint is looked at every 30 s for a change of mind.
         now: database time.
     """
-    moments = [waiting.first_lease_end, waiting.first_expiry]
+    moments = [waiting.first_lease_end, waiting.first_expiry, waiting.first_test]
     if waiting.first_due is not None:
         if allowed is None:
             moments.append(max(waiting.first_due, now + HELD_FOR))

@@ -48,6 +48,11 @@ def match_endpoint(endpoint: EndpointFacts, event: EventFacts) -> bool:
     """
     if not endpoint.spec.enabled or event.time < endpoint.created_at:
         return False
+    return matches_filter(endpoint, event)
+
+
+def matches_filter(endpoint: EndpointFacts, event: EventFacts) -> bool:
+    """Whether today's filter takes the event, whenever it happened: for recover and replay."""
     if is_operational(event.type) and event.endpoint_id == endpoint.uid:
         return False
     return _passes(endpoint.spec.filter, event.type)

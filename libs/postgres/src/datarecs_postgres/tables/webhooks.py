@@ -28,6 +28,7 @@ from datarecs_postgres.tables.metadata import (
 )
 
 DAY = Date()
+NO_ACTION = "'00000000-0000-0000-0000-000000000000'::uuid"
 
 WEBHOOK_MESSAGE = Table(
     "webhook_message",
@@ -47,10 +48,11 @@ WEBHOOK_DELIVERY = Table(
     "webhook_delivery",
     METADATA,
     tenant_column(),
-    column("received_on", DAY, "as of its event"),
+    column("received_on", DAY, "UTC day on which it was made"),
     column("delivery_id", UUID, "UUIDv7"),
     column("endpoint_uid", UUID, "the WebhookEndpoint; it may be gone"),
     column("event_id", UUID, "the event, and the receiver's webhook-id"),
+    column("event_on", DAY, "day under which the event is stored, if another one", null=True),
     column("event_type", TEXT, "type of the event"),
     column("run_id", UUID, "run the event is about", null=True),
     column("state", TEXT, "PENDING, LEASED, SUCCEEDED, DEAD_LETTERED, DISCARDED"),
@@ -61,6 +63,9 @@ WEBHOOK_DELIVERY = Table(
     column("due_at", INSTANT, "next attempt"),
     column("expires_at", INSTANT, "dead-lettered from here on"),
     column("created_at", INSTANT, "fan-out"),
+    column("origin", TEXT, "event, test, resend, recover or replay", default="'event'::text"),
+    column("priority", COUNT, "0 tests, 1 live events, 2 what is sent again", default="1"),
+    column("action_id", UUID, "the action that made it; zeros for live events", default=NO_ACTION),
     column("lease_epoch", NUMBER, "grows with every lease", default="'0'::bigint"),
     column("lease_owner", TEXT, "worker that holds it", null=True),
     column("lease_until", INSTANT, "end of its right", null=True),
@@ -68,8 +73,13 @@ WEBHOOK_DELIVERY = Table(
     column("last_status", COUNT, "HTTP status of the newest ended attempt", null=True),
     PrimaryKeyConstraint("tenant_id", "received_on", "delivery_id"),
     UniqueConstraint(
-        *("tenant_id", "received_on", "endpoint_uid", "event_id"),
-        name="webhook_delivery_once_per_event",
+        *("tenant_id", "received_on", "endpoint_uid", "event_id", "action_id"),
+        name="webhook_delivery_once_per_action",
+    ),
+    Index(
+        "webhook_delivery_next",
+        *("tenant_id", "endpoint_uid", "priority", "due_at"),
+        postgresql_where=text("state = 'PENDING'"),
     ),
     Index(
         "webhook_delivery_due",
@@ -142,4 +152,42 @@ WEBHOOK_ENDPOINT_STATE = Table(
         postgresql_where=text("next_claim_at IS NOT NULL"),
     ),
     info={"doc": "What an endpoint's deliveries share: rest, rate, health, next look."},
+)
+
+WEBHOOK_ACTION = Table(
+    "webhook_action",
+    METADATA,
+    tenant_column(),
+    column("action_id", UUID, "UUIDv7"),
+    column("endpoint_uid", UUID, "the WebhookEndpoint"),
+    column("kind", TEXT, "test, resend, recover or replay"),
+    column("state", TEXT, "OPEN, DONE or CANCELLED"),
+    column("requested_by", TEXT, "subject of the caller"),
+    column("created_at", INSTANT, "requested"),
+    column("closed_at", INSTANT, "expanded or cancelled", null=True),
+    column("since", INSTANT, "start of the window, inclusive", null=True),
+    column("until", INSTANT, "end of the window, exclusive", null=True),
+    column("types", ARRAY(TEXT), "globs that narrow the filter", default="'{}'::text[]"),
+    column("deliveries", ARRAY(UUID), "of a resend: which ones", default="'{}'::uuid[]"),
+    column("example", TEXT, "of a test: type of the example", null=True),
+    column("position_on", DAY, "day of the last stored event that was read", null=True),
+    column("position_id", UUID, "id of the last stored event that was read", null=True),
+    column("expected", COUNT, "deliveries counted at the request"),
+    column("made", COUNT, "deliveries made so far", default="0"),
+    column("first_delivery", UUID, "first delivery that it made", null=True),
+    PrimaryKeyConstraint("tenant_id", "action_id"),
+    Index(
+        "webhook_action_open",
+        "created_at",
+        postgresql_where=text("state = 'OPEN'"),
+    ),
+    Index(
+        "webhook_action_one_window",
+        *("tenant_id", "endpoint_uid"),
+        unique=True,
+        postgresql_where=text("state = 'OPEN' AND kind IN ('recover', 'replay')"),
+    ),
+    info={
+        "doc": "Tests, resends, recovers and replays that users requested, and how far they are."
+    },
 )

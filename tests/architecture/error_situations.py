@@ -390,6 +390,10 @@ SHOWN: dict[str, ShownBy] = {
         "services/core-api/tests/test_webhook_actions.py::test_a_second_window_waits_for_the_first",
         "cancel",
     ),
+    "DR4019": ShownBy(
+        "services/core-api/tests/test_endpoint_verbs.py::test_a_fifth_live_secret_is_refused",
+        "PT0S",
+    ),
     "DR4022": ShownBy(
         "libs/cli/tests/test_client.py::test_a_key_used_for_another_body_is_a_wrong_request",
         "key",

@@ -139,7 +139,7 @@ def body_for(method: str, path: str, template: str) -> Mapping[str, object] | No
         return {"since": (NOON - timedelta(hours=1)).isoformat()}
     if template.endswith("/webhook-deliveries/resend"):
         return {"ids": [NOBODYS.delivery_id]}
-    if template.endswith(ACTIONS):
+    if template.endswith((*ACTIONS, "/enable", "/disable", "/rotate")):
         return None
     kind = PATHS[template.split("/")[3]]
     example = EXAMPLES[kind]
@@ -297,6 +297,9 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/webhook-endpoints/{name}/test": "delivery.resend",
     "POST /api/v1/webhook-endpoints/{name}/recover": "delivery.resend",
     "POST /api/v1/webhook-endpoints/{name}/replay": "delivery.resend",
+    "POST /api/v1/webhook-endpoints/{name}/enable": "delivery.resend",
+    "POST /api/v1/webhook-endpoints/{name}/disable": "delivery.resend",
+    "POST /api/v1/webhook-endpoints/{name}/secret/rotate": "secret.write",
     "GET /api/v1/webhook-deliveries/{delivery_id}": "read",
     "POST /api/v1/webhook-deliveries/{delivery_id}/resend": "delivery.resend",
     "POST /api/v1/webhook-deliveries/resend": "delivery.resend",

@@ -39,7 +39,7 @@ LIMIT = [0]
 
 def child(url: str, commits: int) -> None:
     """Commit so many chunks, then die in the next one."""
-    actions.CHUNK = MESSAGES_A_CHUNK
+    vars(actions)["CHUNK"] = MESSAGES_A_CHUNK
     LIMIT[0] = commits * MESSAGES_A_CHUNK
     database, ids = Database(url), UuidV7Ids()
     loop = WebhookExpanding(

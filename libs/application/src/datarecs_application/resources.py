@@ -283,7 +283,7 @@ def _announce(tx: Transaction, write: Write, *, actor: str) -> None:
     tx.outbox.append(write.event)
 
 
-def _is_managed(resource: Resource) -> bool:
+def is_signing_managed(resource: Resource) -> bool:
     """Whether the platform keeps the signing secret of this object."""
     signing = resource.spec.get("signing")
     is_endpoint = resource.kind is Kind.WEBHOOK_ENDPOINT
@@ -291,7 +291,7 @@ def _is_managed(resource: Resource) -> bool:
 
 
 def _signing_changed(tx: Transaction, before: Resource, write: Write, making: Making) -> str | None:
-    if write.is_gone or _is_managed(before) == _is_managed(write.resource):
+    if write.is_gone or is_signing_managed(before) == is_signing_managed(write.resource):
         return None
     tx.secrets.erase(before.uid)
     return _signing_secret(tx, write.resource, making)
@@ -299,11 +299,17 @@ def _signing_changed(tx: Transaction, before: Resource, write: Write, making: Ma
 
 def _signing_secret(tx: Transaction, resource: Resource, making: Making) -> str | None:
     """Generate and seal the secret of an endpoint whose signing the platform manages."""
-    if not _is_managed(resource):
+    if not is_signing_managed(resource):
         return None
     secret = new_secret(making.random_bytes(GENERATED_BYTES))
+    store_secret(tx, resource, secret, making=making)
+    return secret
+
+
+def store_secret(tx: Transaction, resource: Resource, secret: str, *, making: Making) -> str:
+    """Seal a signing secret and store it as the newest; returns its key id."""
     key_id = base64.urlsafe_b64encode(making.random_bytes(_KEY_ID_BYTES)).decode()
     context = secret_context(resource.tenant_id, resource.uid, key_id)
     sealed = making.secrets.seal(secret.encode(), context=context)
     tx.secrets.put(resource.uid, SECRET_FIELD, key_id, sealed)
-    return secret
+    return key_id

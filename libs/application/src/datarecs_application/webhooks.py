@@ -213,9 +213,9 @@ class Leasing:
             leased += live
         look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
         tx.deliveries.save_state(replace(state, next_claim_at=look))
-        # A changed spec has enabled it again, which its status does not say yet.
-        enabled_again = "disabled" in resource.status and state.accepts(resource.generation)
-        settled = replace(settled, status_moved=enabled_again)
+        # A person or a changed spec has switched it, which its status does not say yet.
+        is_stale = ("disabled" in resource.status) == state.accepts(resource.generation)
+        settled = replace(settled, status_moved=is_stale)
         return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
 
     def _lease_tests(
@@ -354,7 +354,10 @@ def record_ends(
             continue
         decided.append(decision.state)
         tx.outbox.append(*decision.events, caused_by=delivery.event_id)
-        state = _after_attempt(tx, state, ended, resource)
+        receiver = _receiver(ended, resource, spec)
+        after = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now, u=jitter())
+        tx.outbox.append(*after.events)
+        state = after.state
     tx.deliveries.save(decided)
     look: datetime | None = tx.now
     if resource is not None:
@@ -365,14 +368,14 @@ def record_ends(
     return Settled(closed=_closed(decided), late=len(ends) - len(decided), status_moved=moved)
 
 
-def _after_attempt(
-    tx: Transaction, state: EndpointState, ended: EndedAttempt, resource: Resource | None
-) -> EndpointState:
-    generation = resource.generation if resource else 0
-    receiver = Receiver(generation=generation, shown_url=ended.shown_url)
-    decision = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now)
-    tx.outbox.append(*decision.events)
-    return decision.state
+def _receiver(
+    ended: EndedAttempt, resource: Resource | None, spec: WebhookEndpoint | None
+) -> Receiver:
+    return Receiver(
+        generation=resource.generation if resource else 0,
+        shown_url=ended.shown_url,
+        disable_after=spec.auto_disable.after if spec and spec.auto_disable.enabled else None,
+    )
 
 
 def show_status(tx: Transaction, endpoint: ResourceUid) -> None:

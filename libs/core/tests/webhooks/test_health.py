@@ -30,7 +30,7 @@ SECOND = timedelta(seconds=1)
 
 
 def after(end: AttemptEnd, state: EndpointState = STATE) -> EndpointState:
-    return decide_endpoint(state, end, receiver=RECEIVER, now=NOON).state
+    return decide_endpoint(state, end, receiver=RECEIVER, now=NOON, u=0.5).state
 
 
 def waiting(first_due: datetime, *, leased: int = 0) -> Waiting:
@@ -100,13 +100,13 @@ def test_a_503_without_retry_after_does_not_pause() -> None:
 def test_gone_and_asked_for_disable_at_once_and_tell_it_once(
     end: AttemptEnd, by: DisabledBy
 ) -> None:
-    decision = decide_endpoint(STATE, end, receiver=RECEIVER, now=NOON)
+    decision = decide_endpoint(STATE, end, receiver=RECEIVER, now=NOON, u=0.5)
     assert decision.state.disabled is not None
     assert decision.state.disabled.by is by
     (told,) = decision.events
     assert isinstance(told, WebhookEndpointAutoDisabled)
     assert told.reason == by.upper()
-    again = decide_endpoint(decision.state, end, receiver=RECEIVER, now=NOON)
+    again = decide_endpoint(decision.state, end, receiver=RECEIVER, now=NOON, u=0.5)
     assert again.events == ()
 
 
@@ -159,3 +159,91 @@ def test_nothing_waiting_means_no_look_and_a_held_one_is_looked_at_for_a_change_
     allowed = Allowance(rate_per_minute=60, max_concurrent=4)
     assert next_look(STATE, NOTHING, allowed, now=NOON) is None
     assert next_look(STATE, waiting(NOON), None, now=NOON) == NOON + HELD_FOR
+
+
+FAILED = AttemptEnd(outcome=Outcome.HTTP_5XX, status=500)
+DELIVERED = AttemptEnd(outcome=Outcome.OK, status=200)
+
+
+def ended(
+    state: EndpointState, *ends: AttemptEnd, at: datetime = NOON, limit: timedelta | None = None
+) -> EndpointState:
+    receiver = replace(RECEIVER, disable_after=limit)
+    for end in ends:
+        state = decide_endpoint(state, end, receiver=receiver, now=at, u=0.5).state
+    return state
+
+
+@pytest.mark.case("W30")
+def test_ten_failures_open_the_circuit_for_half_a_minute() -> None:
+    allowed = Allowance(rate_per_minute=600, max_concurrent=4)
+    assert ended(STATE, *[FAILED] * 9).circuit_openings == 0
+    opened = ended(STATE, *[FAILED] * 10)
+    assert opened.circuit_open_until == NOON + 30 * SECOND
+    assert sendable_now(opened, allowed, leased=0, now=NOON + 29 * SECOND) == 0
+    assert next_look(opened, waiting(NOON), allowed, now=NOON) == NOON + 30 * SECOND
+    later = NOON + 30 * SECOND
+    assert sendable_now(opened, allowed, leased=0, now=later) == 1
+    assert sendable_now(opened, allowed, leased=1, now=later) == 0
+    closed = ended(opened, DELIVERED, at=later)
+    assert (closed.circuit_openings, closed.circuit_open_until) == (0, None)
+    assert sendable_now(closed, allowed, leased=0, now=later) == 4
+
+
+@pytest.mark.case("W30")
+def test_each_failed_probe_doubles_the_rest_up_to_a_quarter_of_an_hour() -> None:
+    state, at, rests = ended(STATE, *[FAILED] * 10), NOON, []
+    for _ in range(7):
+        assert state.circuit_open_until is not None
+        rests.append(state.circuit_open_until - at)
+        at = state.circuit_open_until
+        state = ended(state, FAILED, at=at)
+    assert [rest.total_seconds() for rest in rests] == [30, 60, 120, 240, 480, 900, 900]
+
+
+def test_ends_of_attempts_that_began_before_the_circuit_opened_do_not_lengthen_it() -> None:
+    opened = ended(STATE, *[FAILED] * 10)
+    late = ended(opened, FAILED, FAILED, at=NOON + SECOND)
+    assert (late.circuit_openings, late.circuit_open_until) == (1, opened.circuit_open_until)
+
+
+def test_seven_failures_of_ten_within_five_minutes_open_the_circuit() -> None:
+    mixed = [DELIVERED, *[FAILED] * 3, DELIVERED, *[FAILED] * 5] * 2
+    assert ended(STATE, *mixed[:-1]).circuit_openings == 0
+    assert ended(STATE, *mixed).circuit_openings == 1
+    first = ended(STATE, *mixed[:-1])
+    assert ended(first, FAILED, at=NOON + timedelta(minutes=5)).circuit_openings == 0
+
+
+def test_our_own_faults_and_rate_limits_do_not_open_the_circuit() -> None:
+    ends = [AttemptEnd(outcome=one) for one in (Outcome.SECRET_UNAVAILABLE, Outcome.WORKER_LOST)]
+    state = ended(STATE, *ends * 20, *[AttemptEnd(outcome=Outcome.HTTP_429, status=429)] * 20)
+    assert state.circuit_openings == 0
+
+
+@pytest.mark.case("W31")
+def test_an_endpoint_that_fails_for_too_long_is_disabled_once() -> None:
+    limit = timedelta(hours=120)
+    failing = ended(STATE, *[FAILED] * 10, limit=limit)
+    almost = ended(failing, FAILED, at=NOON + limit - SECOND, limit=limit)
+    assert almost.disabled is None
+    receiver = replace(RECEIVER, disable_after=limit)
+    decision = decide_endpoint(almost, FAILED, receiver=receiver, now=NOON + limit, u=0.5)
+    assert decision.state.disabled is not None
+    assert decision.state.disabled.by is DisabledBy.AUTO
+    (event,) = decision.events
+    assert isinstance(event, WebhookEndpointAutoDisabled)
+    assert (event.reason, event.failing_since, event.consecutive_failures) == ("FAILING", NOON, 12)
+    later = NOON + limit + SECOND
+    again = decide_endpoint(decision.state, FAILED, receiver=receiver, now=later, u=0.5)
+    assert again.events == ()
+
+
+@pytest.mark.case("W31")
+def test_few_failures_a_success_or_the_wish_of_its_spec_keep_an_endpoint_enabled() -> None:
+    limit, late = timedelta(hours=120), NOON + timedelta(days=9)
+    few = ended(ended(STATE, *[FAILED] * 3, limit=limit), FAILED, at=late, limit=limit)
+    assert few.disabled is None
+    failing = ended(STATE, *[FAILED] * 20, limit=limit)
+    assert ended(failing, DELIVERED, FAILED, at=late, limit=limit).disabled is None
+    assert ended(failing, FAILED, at=late, limit=None).disabled is None

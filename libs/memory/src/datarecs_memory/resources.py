@@ -6,6 +6,7 @@ from datetime import datetime
 
 from datarecs_application.errors import ResourceExistsError
 from datarecs_application.ports.resources import JobsUsing
+from datarecs_application.ports.state import SecretLabel
 from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.values import ResourceUid
 from datarecs_memory.scope import Scope
@@ -121,14 +122,25 @@ class MemorySealedSecrets:
         )
 
     def live(self, resource_uid: ResourceUid, field: str) -> list[tuple[str, bytes]]:
+        secrets = self._scope.state.secrets
+        return [
+            (label.key_id, secrets[resource_uid, field, label.key_id].sealed)
+            for label in self.labels(resource_uid, field)
+        ]
+
+    def labels(self, resource_uid: ResourceUid, field: str) -> list[SecretLabel]:
         now = self._scope.store.clock.now()
         found = [
-            (secret.created_at, key_id, secret.sealed)
+            SecretLabel(key_id=key_id, created_at=secret.created_at, expires_at=secret.expires_at)
             for (uid, name, key_id), secret in self._scope.state.secrets.items()
             if (uid, name) == (resource_uid, field)
             and (secret.expires_at is None or secret.expires_at > now)
         ]
-        return [(key_id, sealed) for _, key_id, sealed in sorted(found, reverse=True)]
+        return sorted(found, key=lambda one: (one.created_at, one.key_id), reverse=True)
+
+    def expire(self, resource_uid: ResourceUid, field: str, key_id: str, at: datetime) -> None:
+        key = (resource_uid, field, key_id)
+        self._scope.state.secrets[key] = replace(self._scope.state.secrets[key], expires_at=at)
 
     def erase(self, resource_uid: ResourceUid) -> None:
         for key in [key for key in self._scope.state.secrets if key[0] == resource_uid]:

@@ -282,8 +282,8 @@ TABLES: tuple[TableAccess, ...] = (
         table="webhook_endpoint_state",
         grants=(
             *granted("SELECT", WEBHOOK, API, READ),
-            *granted("INSERT", WEBHOOK),
-            *granted("UPDATE", WEBHOOK),
+            *granted("INSERT", WEBHOOK, API),
+            *granted("UPDATE", WEBHOOK, API),
         ),
     ),
     TableAccess(

@@ -1,8 +1,11 @@
 """The rows of `sealed_secret`: who inserts need not be able to read (spec security 10)."""
 
-from sqlalchemy import delete, func, insert, or_, select
+from datetime import datetime
 
-from datarecs_core.values import ResourceUid
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
+
+from datarecs_application.ports.state import SecretLabel
+from datarecs_core.values import ResourceUid, aware
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.resources import SEALED_SECRET
 
@@ -30,15 +33,48 @@ class PostgresSealedSecrets:
         table = SEALED_SECRET.c
         rows = self._session.execute(
             select(table.key_id, table.sealed)
+            .where(*self._live(resource_uid, field))
+            .order_by(table.created_at.desc(), table.key_id.desc())
+        )
+        return [(row.key_id, bytes(row.sealed)) for row in rows]
+
+    def labels(self, resource_uid: ResourceUid, field: str) -> list[SecretLabel]:
+        table = SEALED_SECRET.c
+        rows = self._session.execute(
+            select(table.key_id, table.created_at, table.expires_at)
+            .where(*self._live(resource_uid, field))
+            .order_by(table.created_at.desc(), table.key_id.desc())
+        )
+        return [
+            SecretLabel(
+                key_id=row.key_id,
+                created_at=aware(row.created_at),
+                expires_at=None if row.expires_at is None else aware(row.expires_at),
+            )
+            for row in rows
+        ]
+
+    def expire(self, resource_uid: ResourceUid, field: str, key_id: str, at: datetime) -> None:
+        table = SEALED_SECRET.c
+        self._session.execute(
+            update(SEALED_SECRET)
             .where(
                 self._session.own(SEALED_SECRET),
                 table.resource_uid == resource_uid,
                 table.field == field,
-                or_(table.expires_at.is_(None), table.expires_at > func.clock_timestamp()),
+                table.key_id == key_id,
             )
-            .order_by(table.created_at.desc(), table.key_id.desc())
+            .values(expires_at=at)
         )
-        return [(row.key_id, bytes(row.sealed)) for row in rows]
+
+    def _live(self, resource_uid: ResourceUid, field: str) -> tuple[ColumnElement[bool], ...]:
+        table = SEALED_SECRET.c
+        return (
+            self._session.own(SEALED_SECRET),
+            table.resource_uid == resource_uid,
+            table.field == field,
+            or_(table.expires_at.is_(None), table.expires_at > func.clock_timestamp()),
+        )
 
     def erase(self, resource_uid: ResourceUid) -> None:
         self._session.execute(

@@ -146,6 +146,11 @@ class PostgresDeliveries:
                 disabled_by=disabled.by.value if disabled else None,
                 disabled_at=disabled.at if disabled else None,
                 disabled_generation=disabled.generation if disabled else None,
+                circuit_openings=state.circuit_openings,
+                circuit_open_until=state.circuit_open_until,
+                window_started_at=state.window_started_at,
+                window_attempts=state.window_attempts,
+                window_failures=state.window_failures,
             )
         )
 
@@ -507,6 +512,11 @@ def _state_of(row: Row[Any]) -> EndpointState:
         failing_since=_utc(row.failing_since),
         consecutive_failures=row.consecutive_failures,
         last_success_at=_utc(row.last_success_at),
+        circuit_openings=row.circuit_openings,
+        circuit_open_until=_utc(row.circuit_open_until),
+        window_started_at=_utc(row.window_started_at),
+        window_attempts=row.window_attempts,
+        window_failures=row.window_failures,
     )
     if row.disabled_by is None:
         return state

@@ -32,6 +32,7 @@ from datarecs_core.webhooks.endpoint import (
     MAX_HEADERS,
     MAX_SECRET_REFS,
     Auth,
+    AutoDisable,
     Filter,
     Format,
     Limits,
@@ -245,6 +246,22 @@ ENDPOINT = Record(
                 ),
             ),
             doc="what the receiver can take",
+        ),
+        Field(
+            name="auto_disable",
+            shape=Record(
+                title="auto_disable",
+                model=AutoDisable,
+                fields=(
+                    Field(name="enabled", shape=FLAG, doc="whether it is switched off at all"),
+                    Field(
+                        name="after",
+                        shape=Length(least=timedelta(days=1), most=timedelta(days=30)),
+                        doc="how long it may fail without a success",
+                    ),
+                ),
+            ),
+            doc="when an endpoint that keeps failing is switched off",
         ),
     ),
 )

@@ -23,6 +23,7 @@ from datarecs_core_api.peers import Peers
 from datarecs_core_api.problems import response
 from datarecs_core_api.routes import (
     deliveries,
+    endpoint_verbs,
     events,
     keys,
     resources,
@@ -42,6 +43,7 @@ ROUTERS = (
     resources.router,
     deliveries.router,
     webhook_actions.router,
+    endpoint_verbs.router,
     runs.router,
     events.router,
     results.router,

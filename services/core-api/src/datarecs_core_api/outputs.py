@@ -326,6 +326,36 @@ class PreviewOut(Out):
     """Deliveries that would be made."""
 
 
+class SecretLabelOut(Out):
+    """A secret that still signs, without its value."""
+
+    key_id: Word
+    expires_at: Instant | None
+
+
+class RotatedOut(Out):
+    """The endpoint's new signing secret and those that go on signing beside it."""
+
+    key_id: Word
+    previous: list[SecretLabelOut]
+
+
+class RotatedOnce(RotatedOut):
+    """The first answer to a rotation; no later answer holds the secret."""
+
+    generated_secret: Word
+
+
+class EnabledOut(Out):
+    """An endpoint that was switched on, and what it missed."""
+
+    endpoint: ResourceOut
+    missed_since: Instant
+    """From when on events were missed, at most 14 days ago."""
+    recoverable: Count
+    """Events that a recover since then would send, counted up to 100,000."""
+
+
 class KindOut(Out):
     """A declared kind: its path in REST and its short name."""
 

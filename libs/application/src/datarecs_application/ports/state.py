@@ -203,6 +203,15 @@ class Audit(Protocol):
         """Chain one audit row in the transaction of the effect (spec security 14)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretLabel:
+    """What may be shown of a sealed value."""
+
+    key_id: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
 class SealedSecrets(Protocol):
     """Envelope-encrypted values by (resource, field); insert and read are granted apart."""
 
@@ -210,6 +219,12 @@ class SealedSecrets(Protocol):
 
     def live(self, resource_uid: ResourceUid, field: str) -> list[tuple[str, bytes]]:
         """(key_id, sealed) that have not expired, newest first."""
+
+    def labels(self, resource_uid: ResourceUid, field: str) -> list[SecretLabel]:
+        """Those that `live` returns, without their values; for who may not read them."""
+
+    def expire(self, resource_uid: ResourceUid, field: str, key_id: str, at: datetime) -> None:
+        """Let a value be live until then."""
 
     def erase(self, resource_uid: ResourceUid) -> None:
         """Remove every value of the resource; safe to repeat."""

@@ -89,6 +89,13 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AutoDisable:
+    enabled: bool = True
+    after: timedelta = timedelta(days=5)
+    """1 to 30 days without a success, with at least ten failures in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     rate_per_minute: int = 600
     """1 to 6,000 attempts."""
@@ -114,6 +121,8 @@ class WebhookEndpoint:
     """1 s to 30 s, over the whole attempt."""
     retry: Retry = field(default_factory=Retry)
     limits: Limits = field(default_factory=Limits)
+    auto_disable: AutoDisable = field(default_factory=AutoDisable)
+    """When an endpoint that fails without end is switched off."""
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
@@ -204,6 +213,8 @@ def _header_faults(headers: Mapping[str, str | SecretRef]) -> Iterator[Fault]:
 
 def _limit_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
     limits = spec.limits
+    if not timedelta(days=1) <= spec.auto_disable.after <= timedelta(days=30):
+        yield _fault(SpecCode.BAD_DURATION, "P1D to P30D", "auto_disable", "after")
     if not timedelta(seconds=1) <= spec.timeout <= timedelta(seconds=30):
         yield _fault(SpecCode.BAD_DURATION, "PT1S to PT30S", "timeout")
     for name, value, least, most in (

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from datarecs_core.decision import Decision
 from datarecs_core.values import ResourceUid, TenantId
+from datarecs_core.webhooks.backoff import jittered
 from datarecs_core.webhooks.events import WebhookEndpointAutoDisabled
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, asked_pause
 
@@ -18,7 +19,21 @@ HELD_FOR = timedelta(seconds=30)
 """How often an endpoint that may not be sent to is looked at again."""
 
 
+OPENS_AFTER = 10
+"""Failures in a row after which the circuit opens."""
+WINDOW = timedelta(minutes=5)
+WINDOW_ATTEMPTS = 20
+"""Attempts of a window from which on its share of failures counts."""
+FIRST_REST = timedelta(seconds=30)
+LONGEST_REST = timedelta(minutes=15)
+DISABLES_AFTER_FAILURES = 10
+"""Failures that an episode needs besides its length."""
+
+
 class DisabledBy(StrEnum):
+    USER = "user"
+    AUTO = "auto"
+    """It failed for as long as its spec allows."""
     GONE = "gone"
     """It answered 410."""
     RECEIVER = "receiver"
@@ -49,6 +64,13 @@ class EndpointState:
     consecutive_failures: int = 0
     last_success_at: datetime | None = None
     disabled: Disabled | None = None
+    circuit_openings: int = 0
+    """How often in a row the circuit opened; 0 while it is closed."""
+    circuit_open_until: datetime | None = None
+    """Nothing is sent before; then one attempt decides."""
+    window_started_at: datetime | None = None
+    window_attempts: int = 0
+    window_failures: int = 0
 
     def accepts(self, generation: int) -> bool:
         """Whether deliveries are made and sent for this generation of the spec."""
@@ -62,17 +84,43 @@ class Receiver:
     generation: int
     shown_url: str
     """Without query; scheme, host and port alone where the URL is a secret."""
+    disable_after: timedelta | None = None
+    """How long it may fail; None where it is never disabled for that."""
+
+
+def cleared(state: EndpointState) -> EndpointState:
+    """The state after a person has enabled the endpoint: no failure, no rest, circuit closed."""
+    return replace(
+        state,
+        paused_until=None,
+        failing_since=None,
+        consecutive_failures=0,
+        disabled=None,
+        circuit_openings=0,
+        circuit_open_until=None,
+        window_started_at=None,
+        window_attempts=0,
+        window_failures=0,
+    )
 
 
 def decide_endpoint(
-    state: EndpointState, end: AttemptEnd, *, receiver: Receiver, now: datetime
+    state: EndpointState, end: AttemptEnd, *, receiver: Receiver, now: datetime, u: float
 ) -> Decision[EndpointState]:
-    """The endpoint after an attempt: success clears, failures count, 410 disables at once."""
-    after = _counted(state, end.outcome, now)
+    """The endpoint after an attempt: success clears, failures count, 410 disables at once.
+
+    Args:
+        state: before the attempt's end.
+        end: how it ended.
+        receiver: what is needed of the resource.
+        now: database time.
+        u: uniform in [0, 1): the jitter of the circuit's rest.
+    """
+    after = _circuit(_counted(state, end.outcome, now), end.outcome, now=now, u=u)
     pause = asked_pause(end, now=now)
     if pause is not None:
         after = replace(after, paused_until=max(now + pause, state.paused_until or now))
-    by = _asks_to_be_disabled(end)
+    by = _asks_to_be_disabled(end) or _failed_too_long(after, receiver, now=now)
     if by is None or not state.accepts(receiver.generation):
         return Decision(after)
     after = replace(after, disabled=Disabled(by=by, at=now, generation=receiver.generation))
@@ -82,7 +130,7 @@ def decide_endpoint(
         url=receiver.shown_url,
         consecutive_failures=after.consecutive_failures,
         disabled_at=now,
-        reason=by.upper(),
+        reason="FAILING" if by is DisabledBy.AUTO else by.upper(),
         failing_since=after.failing_since,
     )
     return Decision(after, (told,))
@@ -98,6 +146,58 @@ def _counted(state: EndpointState, outcome: Outcome, now: datetime) -> EndpointS
         failing_since=state.failing_since or now,
         consecutive_failures=state.consecutive_failures + 1,
     )
+
+
+def _circuit(state: EndpointState, outcome: Outcome, *, now: datetime, u: float) -> EndpointState:
+    """Opened by failures in a row or by a bad share of a window, closed by one success.
+
+    Ends that come in while it is open were started before and decide nothing.
+    """
+    if outcome is Outcome.OK and state.circuit_openings:
+        return replace(
+            state,
+            circuit_openings=0,
+            circuit_open_until=None,
+            window_started_at=None,
+            window_attempts=0,
+            window_failures=0,
+        )
+    if outcome is not Outcome.OK and not outcome.counts_as_failure:
+        return state
+    after = _in_window(state, is_failure=outcome is not Outcome.OK, now=now)
+    if outcome is Outcome.OK or (state.circuit_open_until and now < state.circuit_open_until):
+        return after
+    is_bad_window = (
+        after.window_attempts >= WINDOW_ATTEMPTS
+        and after.window_failures * 10 >= after.window_attempts * 7
+    )
+    if state.circuit_openings or state.consecutive_failures >= OPENS_AFTER or is_bad_window:
+        rest = min(FIRST_REST * 2 ** min(state.circuit_openings, 10), LONGEST_REST)
+        openings, until = state.circuit_openings + 1, now + jittered(rest, u=u)
+        return replace(after, circuit_openings=openings, circuit_open_until=until)
+    return after
+
+
+def _in_window(state: EndpointState, *, is_failure: bool, now: datetime) -> EndpointState:
+    started = state.window_started_at
+    if started is None or now - started >= WINDOW:
+        return replace(
+            state, window_started_at=now, window_attempts=1, window_failures=int(is_failure)
+        )
+    return replace(
+        state,
+        window_attempts=state.window_attempts + 1,
+        window_failures=state.window_failures + is_failure,
+    )
+
+
+def _failed_too_long(
+    state: EndpointState, receiver: Receiver, *, now: datetime
+) -> DisabledBy | None:
+    since, limit = state.failing_since, receiver.disable_after
+    if since is None or limit is None or state.consecutive_failures < DISABLES_AFTER_FAILURES:
+        return None
+    return DisabledBy.AUTO if now - since >= limit else None
 
 
 def _asks_to_be_disabled(end: AttemptEnd) -> DisabledBy | None:
@@ -144,11 +244,12 @@ def rate_in_force(state: EndpointState, rate_per_minute: int) -> int:
 
 def sendable_now(state: EndpointState, allowed: Allowance, *, leased: int, now: datetime) -> int:
     """How many attempts may start: free slots, tokens of the rate, none during a rest."""
-    if state.paused_until and now < state.paused_until:
+    if now < max(state.paused_until or now, state.circuit_open_until or now):
         return 0
+    most = 1 if state.circuit_openings else allowed.max_concurrent
     ahead = max(state.rate_paid_until or now, now) - now
     tokens = allowed.burst - -(-ahead // allowed.interval)
-    return max(0, min(allowed.max_concurrent - leased, tokens))
+    return max(0, min(most - leased, tokens))
 
 
 def paid(state: EndpointState, allowed: Allowance, *, started: int, now: datetime) -> EndpointState:
@@ -173,8 +274,9 @@ def next_look(
     if waiting.first_due is not None:
         if allowed is None:
             moments.append(max(waiting.first_due, now + HELD_FOR))
-        elif waiting.leased < allowed.max_concurrent:
+        elif waiting.leased < (1 if state.circuit_openings else allowed.max_concurrent):
             token_at = (state.rate_paid_until or now) - (allowed.burst - 1) * allowed.interval
             # Never earlier than now: a backlog gives no head start over other endpoints.
-            moments.append(max(waiting.first_due, token_at, state.paused_until or now, now))
+            rests = (state.paused_until or now, state.circuit_open_until or now)
+            moments.append(max(waiting.first_due, token_at, *rests, now))
     return min((moment for moment in moments if moment), default=None)

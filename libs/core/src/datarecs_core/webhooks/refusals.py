@@ -19,6 +19,31 @@ class ActionOpenError(DatarecsError):
         self.endpoint = endpoint
 
 
+class TooManySecretsError(DatarecsError):
+    """A rotation would leave more secrets than one request is signed with."""
+
+    code = ApiCode.TOO_MANY_SECRETS
+
+    def __init__(self, *, endpoint: str, most: int) -> None:
+        super().__init__(
+            f"endpoint {endpoint} signs with {most} secrets already; wait until one expires, "
+            "or rotate with grace period PT0S"
+        )
+        self.endpoint, self.most = endpoint, most
+
+
+class SecretNotManagedError(DatarecsError):
+    """The signing secrets of the endpoint are references, which are rotated in its spec."""
+
+    code = ApiCode.INVALID_INPUT
+
+    def __init__(self, *, endpoint: str) -> None:
+        super().__init__(
+            f"endpoint {endpoint} signs with references; change spec.signing.secret_refs instead"
+        )
+        self.endpoint = endpoint
+
+
 class TooManyMessagesError(DatarecsError):
     """The window of an action holds more than one action may send."""
 

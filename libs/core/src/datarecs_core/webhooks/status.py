@@ -14,8 +14,10 @@ FAILING_AFTER = 4
 """Failures in a row after which an endpoint is shown as failing."""
 
 _WHY_DISABLED = {
-    DisabledBy.GONE: "The receiver answered 410. Change the spec to enable it again.",
-    DisabledBy.RECEIVER: "The receiver asked for it. Change the spec to enable it again.",
+    DisabledBy.USER: "A person disabled it. Enable it with `datarecs webhook enable`.",
+    DisabledBy.AUTO: "It failed for too long. Enable it with `datarecs webhook enable`.",
+    DisabledBy.GONE: "The receiver answered 410. Enable it with `datarecs webhook enable`.",
+    DisabledBy.RECEIVER: "The receiver asked for it. Enable it with `datarecs webhook enable`.",
 }
 
 

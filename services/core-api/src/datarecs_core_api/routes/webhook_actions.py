@@ -125,14 +125,14 @@ Plan = Callable[[Transaction], tuple[Resource, WebhookAction]]
 """The endpoint and the action that a request means, with its count; writes nothing."""
 
 
-def _known_endpoint(tx: Transaction, name: str, namespace: str) -> Resource:
+def known_endpoint(tx: Transaction, name: str, namespace: str) -> Resource:
     endpoint = found_resource(tx, ENDPOINT, name, namespace=namespace)
     if endpoint.deletion_at is not None:
         raise not_found(str(ENDPOINT.kind))
     return endpoint
 
 
-def _spec(endpoint: Resource) -> WebhookEndpoint:
+def spec_of(endpoint: Resource) -> WebhookEndpoint:
     spec = decode_stored(endpoint.kind, endpoint.name, endpoint.spec)
     if not isinstance(spec, WebhookEndpoint):
         raise TypeError("a stored WebhookEndpoint was read as another kind")
@@ -202,7 +202,7 @@ def start_test(
     """Make one attempt with a test event, also on a disabled endpoint."""
 
     def plan(tx: Transaction) -> tuple[Resource, WebhookAction]:
-        endpoint = _known_endpoint(tx, name, namespace)
+        endpoint = known_endpoint(tx, name, namespace)
         example = body.value.example
         return endpoint, _planned(
             tx, use, caller, endpoint, kind=Origin.TEST, expected=1, example=example
@@ -215,10 +215,10 @@ def _window_plan(
     use: Ports, caller: Principal, body: RecoverIn, where: tuple[str, str], kind: Origin
 ) -> Plan:
     def plan(tx: Transaction) -> tuple[Resource, WebhookAction]:
-        endpoint = _known_endpoint(tx, *where)
+        endpoint = known_endpoint(tx, *where)
         window = _window(body, kind, now=tx.now)
         facts = EndpointFacts(
-            uid=endpoint.uid, created_at=endpoint.created_at, spec=_spec(endpoint)
+            uid=endpoint.uid, created_at=endpoint.created_at, spec=spec_of(endpoint)
         )
         count = count_window(tx, facts, window)
         return endpoint, _planned(

@@ -11,3 +11,5 @@ GRANT UPDATE (state, closed_at, position_on, position_id, made, first_delivery) 
 GRANT DELETE ON datarecs.webhook_action TO datarecs_webhook;
 CREATE POLICY tenant_api ON datarecs.webhook_message TO datarecs_api USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
 GRANT SELECT (tenant_id, received_on, message_id, attributes, created_at) ON datarecs.webhook_message TO datarecs_api;
+GRANT INSERT ON datarecs.webhook_endpoint_state TO datarecs_api;
+GRANT UPDATE ON datarecs.webhook_endpoint_state TO datarecs_api;

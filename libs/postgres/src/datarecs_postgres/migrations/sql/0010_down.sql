@@ -25,6 +25,19 @@ ALTER TABLE datarecs.webhook_delivery
     DROP COLUMN priority,
     DROP COLUMN origin,
     DROP COLUMN event_on;
+REVOKE INSERT, UPDATE ON datarecs.webhook_endpoint_state FROM datarecs_api;
+UPDATE datarecs.webhook_endpoint_state
+    SET disabled_by = NULL, disabled_at = NULL, disabled_generation = NULL
+    WHERE disabled_by IN ('user', 'auto');
+ALTER TABLE datarecs.webhook_endpoint_state
+    DROP CONSTRAINT webhook_endpoint_state_disabled_by_check,
+    ADD CONSTRAINT webhook_endpoint_state_disabled_by_check
+        CHECK (disabled_by IN ('gone', 'receiver')),
+    DROP COLUMN window_failures,
+    DROP COLUMN window_attempts,
+    DROP COLUMN window_started_at,
+    DROP COLUMN circuit_open_until,
+    DROP COLUMN circuit_openings;
 DROP POLICY tenant_api ON datarecs.webhook_message;
 REVOKE SELECT (tenant_id, received_on, message_id, attributes, created_at)
     ON datarecs.webhook_message FROM datarecs_api;

@@ -44,6 +44,17 @@ CREATE INDEX webhook_delivery_next
     ON datarecs.webhook_delivery (tenant_id, endpoint_uid, priority, due_at)
     WHERE state = 'PENDING';
 
+-- The circuit of an endpoint, and two more reasons for which it is off.
+ALTER TABLE datarecs.webhook_endpoint_state
+    ADD COLUMN circuit_openings integer NOT NULL DEFAULT 0,
+    ADD COLUMN circuit_open_until timestamptz,
+    ADD COLUMN window_started_at timestamptz,
+    ADD COLUMN window_attempts integer NOT NULL DEFAULT 0,
+    ADD COLUMN window_failures integer NOT NULL DEFAULT 0,
+    DROP CONSTRAINT webhook_endpoint_state_disabled_by_check,
+    ADD CONSTRAINT webhook_endpoint_state_disabled_by_check
+        CHECK (disabled_by IN ('user', 'auto', 'gone', 'receiver'));
+
 CREATE OR REPLACE FUNCTION datarecs.due_tenants(what text)
 RETURNS TABLE (tenant_id uuid, items bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = datarecs, pg_temp AS $$

@@ -525,3 +525,63 @@ class TestScriptedClient(WebhookClientConformance):
     @pytest.fixture
     def url(self) -> str:
         return "https://a.example.com/"
+
+
+@pytest.mark.case("W31")
+def test_an_endpoint_that_fails_for_five_days_is_disabled_once_and_shows_it() -> None:
+    house = House(answer=lambda _: answered(500))
+    spec = WebhookEndpoint(url="https://a.example.com/", filter=Filter(operational=True))
+    endpoint, loop = house.declare(spec), house.sending()
+    for _ in range(12):
+        house.publish()
+    while house.clock.now() < NOON + timedelta(hours=121):
+        house.run(loop, turns=1)
+        house.clock.advance(timedelta(minutes=30))
+        house.publish()
+    assert house.told("webhook.endpoint") == ["webhook.endpoint.auto_disabled"]
+    stored = house.store.committed(A_TENANT).resources[endpoint.uid]
+    assert isinstance(stored.status["disabled"], dict)
+    assert stored.status["disabled"]["by"] == "auto"
+    before = len(house.client.sent)
+    house.clock.advance(timedelta(hours=1))
+    house.run(loop)
+    assert len(house.client.sent) == before
+
+
+@pytest.mark.case("W32")
+def test_an_outage_of_our_own_network_disables_nobody() -> None:
+    house = House(answer=lambda _: AttemptEnd(outcome=Outcome.DNS_FAILED))
+    endpoints, loop = [house.declare() for _ in range(10)], house.sending()
+    while house.clock.now() < NOON + timedelta(days=6):
+        house.publish()
+        house.run(loop, turns=2)
+        house.clock.advance(timedelta(hours=2))
+    assert house.told("webhook.endpoint") == []
+    assert house.metrics.last("webhook_egress_suspect") == 1
+    rows = house.store.committed(A_TENANT).delivery.endpoints
+    assert {rows[one.uid].disabled for one in endpoints} == {None}
+
+
+@pytest.mark.case("W30")
+def test_an_open_circuit_rests_and_one_probe_closes_it() -> None:
+    ends = iter([answered(500)] * 10)
+    house = House(answer=lambda _: next(ends, OK))
+    limits = Limits(rate_per_minute=6000, max_concurrent=32)
+    house.declare(WebhookEndpoint(url="https://a.example.com/", limits=limits))
+    for _ in range(40):
+        house.publish()
+    loop = house.sending()
+    while len(house.client.sent) < 10:
+        house.run(loop, turns=1)
+        house.clock.advance(timedelta(seconds=2))
+    opened = len(house.client.sent)
+    house.run(loop)
+    assert len(house.client.sent) == opened
+    house.clock.advance(timedelta(seconds=31))
+    house.run(loop, turns=1)
+    assert len(house.client.sent) == opened + 1
+    for _ in range(40):
+        house.run(loop)
+        house.clock.advance(timedelta(seconds=30))
+    states = house.store.committed(A_TENANT).delivery.deliveries.values()
+    assert {one.state for one in states} == {DeliveryState.SUCCEEDED}

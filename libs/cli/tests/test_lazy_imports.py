@@ -14,7 +14,10 @@ HEAVY = ("fastapi", "sqlalchemy", "pyspark", "httpx", "pyarrow", "pydantic_setti
 GROUPS = {
     "events": ("tail", "show"),
     "key": ("create", "list", "revoke"),
-    "webhook": ("listen", "deliveries"),
+    "webhook": (
+        *("listen", "deliveries", "test", "resend", "recover", "cancel"),
+        *("enable", "disable", "rotate-secret"),
+    ),
     "config": ("show", "path"),
 }
 CALLS = [

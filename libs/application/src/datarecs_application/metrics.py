@@ -122,6 +122,7 @@ _WEBHOOK = (
     _histogram("webhook_attempt_seconds", "Time one attempt took.", buckets=_LONG),
     _counter("webhook_deliveries_total", "Deliveries that ended.", "state", "reason"),
     _gauge("webhook_in_flight", "Attempts that are on the wire now."),
+    _gauge("webhook_egress_suspect", "1 while our own network fails for most endpoints."),
     _gauge("webhook_actions_open", "Actions of users that are not expanded yet."),
     _counter("webhook_fanout_total", "Deliveries created by fan-out."),
     _counter("webhook_late_results_total", "Results that came after their lease was taken."),

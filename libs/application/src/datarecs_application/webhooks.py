@@ -4,7 +4,7 @@ Three steps, each inside one transaction of one tenant. What lies between a leas
 request itself, happens outside any transaction (`loops.webhook_sending`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -329,17 +329,24 @@ def record_ends(
     endpoint: ResourceUid,
     ends: Sequence[EndedAttempt],
     *,
-    specs: StoredSpecs[WebhookEndpoint],
-    jitter: Jitter,
+    leasing: Leasing,
+    excused: Collection[Outcome] = (),
 ) -> Settled:
     """Close attempts of one endpoint and decide what follows for deliveries and endpoint.
 
     A result under an old epoch completes its row of the log and changes nothing else.
+
+    Args:
+        tx: of the endpoint's tenant.
+        endpoint: whose attempts have ended.
+        ends: in any order.
+        leasing: reads its spec, and has the jitter of waits.
+        excused: outcomes that say nothing about the endpoint, because our own network is suspect.
     """
     (before,) = tx.deliveries.states([endpoint])
     state = before
     resource = tx.resources.get_by_uid(endpoint)
-    spec = specs.of(resource) if resource else None
+    spec = leasing.specs.of(resource) if resource else None
     retry = spec.retry if spec else Retry()
     tx.deliveries.close_attempts([replace(ended.log, finished_at=tx.now) for ended in ends])
     held = tx.deliveries.get([ended.log.key for ended in ends])
@@ -348,24 +355,35 @@ def record_ends(
         delivery = held.get(ended.log.key)
         if delivery is None:
             continue
-        fact = Ended(lease_epoch=ended.log.lease_epoch, end=ended.end, u=jitter())
+        fact = Ended(lease_epoch=ended.log.lease_epoch, end=ended.end, u=leasing.jitter())
         decision = decide_delivery(delivery, fact, retry=retry, now=tx.now)
         if decision.state is delivery:
             continue
         decided.append(decision.state)
         tx.outbox.append(*decision.events, caused_by=delivery.event_id)
+        if ended.end.outcome in excused:
+            continue
         receiver = _receiver(ended, resource, spec)
-        after = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now, u=jitter())
+        after = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now, u=leasing.jitter())
         tx.outbox.append(*after.events)
         state = after.state
     tx.deliveries.save(decided)
-    look: datetime | None = tx.now
-    if resource is not None:
-        allowed = _allowance(spec, state, resource)
-        look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
-    tx.deliveries.save_state(replace(state, next_claim_at=look))
+    tx.deliveries.save_state(replace(state, next_claim_at=_look_at(tx, state, spec, resource)))
     moved = state.disabled != before.disabled or is_failing(state) != is_failing(before)
     return Settled(closed=_closed(decided), late=len(ends) - len(decided), status_moved=moved)
+
+
+def _look_at(
+    tx: Transaction,
+    state: EndpointState,
+    spec: WebhookEndpoint | None,
+    resource: Resource | None,
+) -> datetime | None:
+    """When the endpoint is claimed next; at once where it is gone."""
+    if resource is None:
+        return tx.now
+    allowed = _allowance(spec, state, resource)
+    return next_look(state, tx.deliveries.waiting(state.endpoint_uid), allowed, now=tx.now)
 
 
 def _receiver(

@@ -55,7 +55,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("errors", "datarecs_cli.commands.errors:errors", "what an error code means"),
     Command("config", "datarecs_cli.commands.config:app", "settings, and which files count"),
     Command("key", "datarecs_cli.commands.keys:app", "API keys"),
-    Command("webhook", "datarecs_cli.commands.webhooks:app", "receive webhooks on this machine"),
+    Command("webhook", "datarecs_cli.commands.webhook_actions:app", "receive and resend webhooks"),
     Command("admin", "datarecs_cli.commands.admin:app", "database, topics, tenants"),
     Command("version", "datarecs_cli.commands.version:version", "print the version"),
 )

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import structlog
 
+from datarecs_application.egress_health import NETWORK, EgressHealth
 from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.ports.delivery import WebhookClient, WebhookReport
 from datarecs_application.ports.outside import Clock, Metrics, Wake
@@ -60,10 +61,14 @@ class WebhookSending:
     max_in_flight: int = 256
     claim_batch: int = 50
     signals: StepSignals = field(default_factory=Silent)
+    _egress: EgressHealth = field(init=False)
     _prepared: dict[tuple[object, ...], Prepared] = field(default_factory=dict, init=False)
     _unrecorded: dict[_Endpoint, list[EndedAttempt]] = field(
         default_factory=lambda: defaultdict(list), init=False
     )
+
+    def __post_init__(self) -> None:
+        self._egress = EgressHealth(self.clock)
 
     @property
     def name(self) -> str:
@@ -162,6 +167,7 @@ class WebhookSending:
         if prepared is None:
             return
         crash_point(CrashPoint.DELIVER_AFTER_SEND)
+        self._egress.note(report.ticket.tenant_id, report.ticket.endpoint_uid, report.end.outcome)
         self._measure(report.end, report.phases.get("total", 0) / 1000)
         if report.address_class is not None:
             self.metrics.count("egress_blocked_total", 1, **{"class": report.address_class})
@@ -202,12 +208,21 @@ class WebhookSending:
     def _record(self, tenant: TenantId, endpoint: ResourceUid, ends: list[EndedAttempt]) -> None:
         with self.unit_of_work.begin(tenant) as tx:
             settled = record_ends(
-                tx, endpoint, ends, specs=self.leasing.specs, jitter=self.leasing.jitter
+                tx,
+                endpoint,
+                ends,
+                leasing=self.leasing,
+                excused=NETWORK if self._is_egress_suspect() else (),
             )
         self._count(settled)
         self._show_status(tenant, endpoint, settled)
         self.signals.reached(RECORDED)
         crash_point(CrashPoint.DELIVER_AFTER_MARK)
+
+    def _is_egress_suspect(self) -> bool:
+        is_suspect = self._egress.is_suspect()
+        self.metrics.gauge("webhook_egress_suspect", int(is_suspect))
+        return is_suspect
 
     def _show_status(self, tenant: TenantId, endpoint: ResourceUid, settled: Settled) -> None:
         """After the commit and by itself: deliveries never wait for a resource's row."""

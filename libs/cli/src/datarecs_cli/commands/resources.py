@@ -38,6 +38,7 @@ def apply(
     """Create or replace everything that the files declare; nothing while one has a fault."""
     from datarecs_cli.applying import apply_each, check_for_server, compare_each
     from datarecs_cli.client import connect
+    from datarecs_cli.secret_output import hand_over
 
     if dry_run not in {None, "client", "server"}:
         raise UsageFault(f"--dry-run {dry_run}: client or server")
@@ -53,7 +54,7 @@ def apply(
         applied = [_told(one, invocation) for one in act(api, declared)]
     if invocation.is_json:
         _print_applied(applied)
-    _hand_over([one.secret for one in applied if one.secret], secret_out, invocation)
+    hand_over([one.secret for one in applied if one.secret], secret_out, invocation)
     refused = [one.refusal for one in applied if one.refusal is not None]
     if refused:
         return refused[0].exit_code
@@ -87,20 +88,6 @@ def _print_applied(applied: Sequence["Applied"]) -> None:
         for one in applied
     ]
     print_json("apply", {"items": items})
-
-
-def _hand_over(secrets: Sequence[str], target: Path | None, invocation: Invocation) -> None:
-    """A new signing secret is shown once: into the file, or on stderr, also under --quiet."""
-    from datarecs_cli.stack.credentials import write_private
-
-    if not secrets:
-        return
-    if target is not None:
-        write_private(target, "".join(f"{secret}\n" for secret in secrets).encode())
-        invocation.say(f"the signing secret is in {target}; the server never shows it again")
-        return
-    for secret in secrets:
-        print(f"signing secret, shown this once: {secret}", file=sys.stderr)
 
 
 def get(

@@ -1,0 +1,60 @@
+"""Requests about webhook endpoints and their deliveries, and waiting for what becomes of them.
+
+Apart from the commands, which only print: every POST goes out under a fresh Idempotency-Key, so
+that a lost answer makes no second action.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_core.notation import parse_duration
+from datarecs_core.values import instant_text
+from datarecs_runtime.clock import UuidV7Ids
+
+WAIT = timedelta(seconds=45)
+POLL = timedelta(milliseconds=500)
+ENDED = frozenset({"SUCCEEDED", "DEAD_LETTERED", "DISCARDED"})
+
+
+def post(api: Api, *parts: str, params: Mapping[str, str] | None = None, body: Json) -> Json:
+    """The answer to a POST that is made once, however often it is sent."""
+    ask = Ask(
+        method="POST",
+        path=path_of(*parts),
+        params=params or {},
+        headers={"Idempotency-Key": str(UuidV7Ids().new())},
+        body=body,
+    )
+    return api.ask(ask).json()
+
+
+def instant_of(text: str, *, now: datetime) -> str | None:
+    """RFC 3339 as it was written, or a duration such as PT2H before now; None for neither."""
+    length = parse_duration(text)
+    if length is not None:
+        return instant_text(now - length)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else instant_text(moment)
+
+
+def closed_action(api: Api, action: Json, *, limit: timedelta) -> Json:
+    """The action once it is no longer OPEN, or as it stands when the time is up."""
+    ends = api.clock.monotonic() + limit.total_seconds()
+    while action.get("state") == "OPEN" and api.clock.monotonic() < ends:
+        api.clock.wait(POLL)
+        action = api.get("webhook-actions", str(action["action_id"]))
+    return action
+
+
+def ended_delivery(api: Api, delivery_id: str, *, limit: timedelta) -> Json:
+    """The delivery once it has ended, or as it stands when the time is up."""
+    ends = api.clock.monotonic() + limit.total_seconds()
+    delivery = api.get("webhook-deliveries", delivery_id)
+    while delivery.get("state") not in ENDED and api.clock.monotonic() < ends:
+        api.clock.wait(POLL)
+        delivery = api.get("webhook-deliveries", delivery_id)
+    return delivery

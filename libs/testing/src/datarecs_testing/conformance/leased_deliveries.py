@@ -68,8 +68,11 @@ class DeliveryQueue:
         self.keys[made.delivery_id] = DeliveryKey(day, made.delivery_id)
         return made.delivery_id
 
+    def _leasing(self, worker: str) -> Leasing:
+        return Leasing(specs=self.specs, jitter=lambda: MIDDLE, owner=worker)
+
     def take(self, worker: str) -> Grants:
-        leasing = Leasing(specs=self.specs, jitter=lambda: MIDDLE, owner=worker)
+        leasing = self._leasing(worker)
         granted: list[Leased] = []
         for tenant, endpoint in self.stores.webhook.finder.claim_deliveries(1):
             with self.stores.webhook.unit.begin(tenant) as tx:
@@ -113,8 +116,7 @@ class DeliveryQueue:
                 tx,
                 one.delivery.endpoint_uid,
                 [EndedAttempt(end=end, log=log, shown_url="")],
-                specs=self.specs,
-                jitter=lambda: MIDDLE,
+                leasing=self._leasing("w"),
             )
         return settled.late == 0
 

@@ -20,7 +20,9 @@ from datarecs_specs.documents import Expected, decode_json
 from datarecs_testing.api import memory_api
 
 DOCUMENT = document()
-VERBS = ("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke")
+VERBS = ("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke") + (
+    *("test", "resend", "recover", "replay", "enable", "disable", "rotate"),
+)
 OPERATIONS = [
     (method, path, operation)
     for path, operations in DOCUMENT["paths"].items()

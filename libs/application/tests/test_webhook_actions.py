@@ -48,7 +48,11 @@ def request(
         return request_action(tx, endpoint, action).action_id
 
 
-def window(house: WebhookHouse, kind: Origin, **changes: Any) -> Window:  # noqa: ANN401
+def window(
+    house: WebhookHouse,
+    kind: Origin,
+    **changes: Any,  # noqa: ANN401  any field of Window
+) -> Window:
     now = house.clock.now()
     fields: dict[str, Any] = {"since": now - 2 * DAY, "until": now + timedelta(seconds=1)}
     return Window(**fields | {"only_missing": kind is Origin.RECOVER} | changes)
@@ -239,6 +243,7 @@ def test_a_cancelled_action_makes_nothing_more(monkeypatch: pytest.MonkeyPatch) 
         house.publish()
     action_id = request(house, endpoint, Origin.REPLAY)
     house.expanding().turn()
+    assert house.metrics.last("webhook_actions_open") == 1
     with house.unit.begin(A_TENANT) as tx:
         cancelled = cancel_action(tx, action_id)
         assert cancel_action(tx, an_id()) is None

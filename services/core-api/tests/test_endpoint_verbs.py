@@ -42,7 +42,7 @@ class World:
     def send(self) -> None:
         self.service.run(self.service.sending())
 
-    def rotate(self, grace: str, **body: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    def rotate(self, grace: str, **body: Any) -> dict[str, Any]:  # noqa: ANN401  members of a body: JSON
         answer = self.caller.post(
             f"{HOOKS}/erp/secret/rotate", json={"grace_period": grace, **body}
         )
@@ -92,7 +92,7 @@ def test_during_the_grace_period_both_secrets_sign_and_then_the_new_one_alone(
 
 @pytest.mark.case("W23")
 def test_a_retry_carries_the_secrets_that_are_live_at_its_start(world: World) -> None:
-    world.service.client._answer = lambda _: AttemptEnd(outcome=Outcome.HTTP_5XX, status=500)  # noqa: SLF001
+    world.service.answer = lambda _: AttemptEnd(outcome=Outcome.HTTP_5XX, status=500)
     new = world.rotate("PT1M")["generated_secret"]
     world.service.publish()
     world.send()
@@ -198,14 +198,14 @@ def test_what_a_disabled_endpoint_missed_is_counted_when_it_is_enabled(world: Wo
 
 @pytest.mark.case("W13")
 def test_an_endpoint_that_is_gone_is_enabled_without_a_change_of_its_spec(world: World) -> None:
-    world.service.client._answer = lambda _: AttemptEnd(outcome=Outcome.HTTP_410, status=410)  # noqa: SLF001
+    world.service.answer = lambda _: AttemptEnd(outcome=Outcome.HTTP_410, status=410)
     world.service.publish()
     world.send()
     generation = world.endpoint.generation
     assert world.caller.get(f"{HOOKS}/erp").json()["status"]["disabled"]["by"] == "gone"
     enabled = world.caller.post(f"{HOOKS}/erp/enable").json()
     assert enabled["endpoint"]["metadata"]["generation"] == generation
-    world.service.client._answer = lambda _: AttemptEnd(outcome=Outcome.OK, status=200)  # noqa: SLF001
+    world.service.answer = lambda _: AttemptEnd(outcome=Outcome.OK, status=200)
     world.service.publish()
     world.send()
     assert len(world.service.client.sent) == 2

@@ -35,13 +35,14 @@ from datarecs_core.webhooks.events import (
     WebhookDeliveryResendRequested,
     WebhookEndpointTestRequested,
 )
+from datarecs_core.webhooks.globs import short_type
 from datarecs_core.webhooks.matching import EndpointFacts
 from datarecs_core.webhooks.payload import Message
 from datarecs_core.webhooks.refusals import ActionOpenError, TooManyMessagesError
 
 REMEMBERED = timedelta(days=30)
 """How long a closed action can be read."""
-_OF_RUNS = "io.datarecs.reconciliation.run."
+_OF_RUNS = "reconciliation.run."
 
 
 MakeTest = Callable[[WebhookAction, EventId], Message]
@@ -258,5 +259,5 @@ def _other_day(stored_on: date, delivery: Delivery) -> date | None:
 def _run_of(message: Message) -> RunId | None:
     """Events of runs are keyed by their run."""
     key = message.attributes.get("partitionkey")
-    is_of_run = message.attributes["type"].startswith(_OF_RUNS)
+    is_of_run = short_type(message.attributes["type"]).startswith(_OF_RUNS)
     return RunId(UUID(key)) if is_of_run and key else None

@@ -5,7 +5,7 @@ Reads name the days a delivery can live, so that a query touches ten partitions 
 
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from functools import cache
@@ -19,7 +19,6 @@ from sqlalchemy import (
     Date,
     Executable,
     Integer,
-    Row,
     ScalarSelect,
     Table,
     TableValuedAlias,
@@ -39,11 +38,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
-from datarecs_core.values import EventId, ResourceUid, RunId, TenantId, aware
+from datarecs_core.values import EventId, ResourceUid, TenantId
 from datarecs_core.webhooks.actions import Position
-from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState, Origin
-from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState, Waiting
-from datarecs_core.webhooks.outcome import Outcome
+from datarecs_core.webhooks.delivery import Delivery, DeliveryState, Origin
+from datarecs_core.webhooks.health import EndpointState, Waiting
 from datarecs_core.webhooks.payload import Message
 from datarecs_postgres.session import Session
 from datarecs_postgres.tables.webhooks import (
@@ -52,6 +50,7 @@ from datarecs_postgres.tables.webhooks import (
     WEBHOOK_ENDPOINT_STATE,
     WEBHOOK_MESSAGE,
 )
+from datarecs_postgres.webhook_rows import attempt_of, delivery_of, state_of, utc
 
 LIVES = timedelta(days=8)
 """A delivery lives at most 7 days; one more for the edges of days."""
@@ -129,7 +128,7 @@ class PostgresDeliveries:
                 .inline()
             )
             rows = self._session.execute(wanted).all()
-        return [_state_of(row) for row in rows]
+        return [state_of(row) for row in rows]
 
     def save_state(self, state: EndpointState) -> None:
         disabled = state.disabled
@@ -197,11 +196,11 @@ class PostgresDeliveries:
         found = self._session.answer(_WAITING, self._alive(endpoint)).fetchone()
         due, expiry, lease_end, leased, test = found or (None, None, None, 0, None)
         return Waiting(
-            first_due=_utc(due),
-            first_lease_end=_utc(lease_end),
+            first_due=utc(due),
+            first_lease_end=utc(lease_end),
             leased=leased,
-            first_expiry=_utc(expiry),
-            first_test=_utc(test),
+            first_expiry=utc(expiry),
+            first_test=utc(test),
         )
 
     def open_attempts(self, attempts: Sequence[WebhookAttempt]) -> None:
@@ -225,7 +224,7 @@ class PostgresDeliveries:
             .where(*self._attempts(key))
             .order_by(WEBHOOK_ATTEMPT.c.attempt_no)
         )
-        return [_attempt_of(row, key) for row in rows]
+        return [attempt_of(row, key) for row in rows]
 
     def of_endpoint(
         self,
@@ -244,7 +243,7 @@ class PostgresDeliveries:
         if before is not None:
             statement = statement.where(tuple_(table.created_at, table.delivery_id) < before)
         newest = statement.order_by(table.created_at.desc(), table.delivery_id.desc())
-        return [_delivery_of(row) for row in self._session.execute(newest.limit(limit))]
+        return [delivery_of(row) for row in self._session.execute(newest.limit(limit))]
 
     def by_id(self, ids: Iterable[UUID]) -> list[Delivery]:
         """Every day is searched: one probe of a primary key each."""
@@ -253,7 +252,7 @@ class PostgresDeliveries:
             .where(self._session.own(WEBHOOK_DELIVERY), _T.delivery_id.in_(list(ids)))
             .order_by(_T.received_on, _T.delivery_id)
         )
-        return [_delivery_of(row) for row in rows]
+        return [delivery_of(row) for row in rows]
 
     def stored(
         self, since: datetime, until: datetime, *, after: Position | None, limit: int
@@ -299,7 +298,7 @@ class PostgresDeliveries:
 
     def _locked(self, statement: Executable, parameters: Mapping[str, object]) -> list[Delivery]:
         rows = self._session.answer(statement, parameters)
-        found = [_delivery_of(_Row._make(row)) for row in rows]
+        found = [delivery_of(_Row._make(row)) for row in rows]
         self._known |= {_key_of(one): one for one in found}
         return found
 
@@ -460,94 +459,9 @@ def _closing(attempt: WebhookAttempt, tenant: TenantId) -> dict[str, Any]:
     return {f"p_{name}": value for name, value in (values | key).items()}
 
 
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else aware(moment)
-
-
 def _written(value: object) -> object:
     return value.value if isinstance(value, Enum) else value
 
 
 def _key_of(delivery: Delivery) -> DeliveryKey:
     return DeliveryKey(delivery.received_on, delivery.delivery_id)
-
-
-def _delivery_of(row: Any) -> Delivery:  # noqa: ANN401  a row of SQLAlchemy or of the driver
-    """Column by column: a batch reads hundreds of rows a second."""
-    return Delivery(
-        tenant_id=TenantId(row.tenant_id),
-        received_on=row.received_on,
-        delivery_id=row.delivery_id,
-        endpoint_uid=ResourceUid(row.endpoint_uid),
-        event_id=EventId(row.event_id),
-        event_type=row.event_type,
-        run_id=None if row.run_id is None else RunId(row.run_id),
-        state=DeliveryState(row.state),
-        reason=None if row.reason is None else DeliveryReason(row.reason),
-        attempt_no=row.attempt_no,
-        schedule_index=row.schedule_index,
-        losses=row.losses,
-        due_at=aware(row.due_at),
-        expires_at=aware(row.expires_at),
-        created_at=aware(row.created_at),
-        origin=Origin(row.origin),
-        priority=row.priority,
-        action_id=row.action_id,
-        event_on=row.event_on,
-        lease_epoch=row.lease_epoch,
-        lease_owner=row.lease_owner,
-        lease_until=_utc(row.lease_until),
-        last_outcome=None if row.last_outcome is None else Outcome(row.last_outcome),
-        last_status=row.last_status,
-    )
-
-
-def _state_of(row: Row[Any]) -> EndpointState:
-    state = EndpointState(
-        tenant_id=TenantId(row.tenant_id),
-        endpoint_uid=ResourceUid(row.endpoint_uid),
-        next_claim_at=_utc(row.next_claim_at),
-        rate_paid_until=_utc(row.rate_paid_until),
-        paused_until=_utc(row.paused_until),
-        failing_since=_utc(row.failing_since),
-        consecutive_failures=row.consecutive_failures,
-        last_success_at=_utc(row.last_success_at),
-        circuit_openings=row.circuit_openings,
-        circuit_open_until=_utc(row.circuit_open_until),
-        window_started_at=_utc(row.window_started_at),
-        window_attempts=row.window_attempts,
-        window_failures=row.window_failures,
-    )
-    if row.disabled_by is None:
-        return state
-    disabled = Disabled(
-        by=DisabledBy(row.disabled_by),
-        at=aware(row.disabled_at),
-        generation=row.disabled_generation,
-    )
-    return replace(state, disabled=disabled)
-
-
-def _attempt_of(row: Row[Any], key: DeliveryKey) -> WebhookAttempt:
-    return WebhookAttempt(
-        key=key,
-        attempt_no=row.attempt_no,
-        lease_epoch=row.lease_epoch,
-        worker=row.worker,
-        reason=row.reason,
-        started_at=aware(row.started_at),
-        trace_id=row.trace_id,
-        finished_at=_utc(row.finished_at),
-        outcome=None if row.outcome is None else Outcome(row.outcome),
-        phases=row.phases or {},
-        url=row.url,
-        request_headers=row.request_headers or {},
-        body_sha256=row.body_sha256,
-        key_ids=tuple(row.key_ids),
-        status=row.status,
-        response_headers=row.response_headers or {},
-        response_body=bytes(row.response_body or b""),
-        truncated=row.truncated,
-        error=row.error,
-        address_class=row.address_class,
-    )

@@ -56,7 +56,7 @@ class WebhookHouse:
     def __post_init__(self) -> None:
         self.store = self.shared or MemoryStore(self.clock, FixedIds())
         self.unit = MemoryUnitOfWork(self.store)
-        self.client = ScriptedWebhookClient(self.answer)
+        self.client = ScriptedWebhookClient(lambda request: self.answer(request))
         self.secrets = TenantSecrets(
             Secrets(uses=self.uses),
             keyring=Keyring({"kek-1": bytes(32)}, current="kek-1"),

@@ -16,15 +16,26 @@ from datarecs_core_api.outputs import ProblemOut
 from datarecs_core_api.problems import MEDIA_TYPE, STATUS
 from datarecs_core_api.published_headers import HEADERS, IDEMPOTENCY_KEY, IF_MATCH, references
 from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_core_api.routes.endpoint_verbs import NoFieldsIn, RotateIn
 from datarecs_core_api.routes.events import TicketIn
 from datarecs_core_api.routes.keys import KeyIn
 from datarecs_core_api.routes.runs import CancelIn
+from datarecs_core_api.routes.webhook_actions import (
+    EndpointTestIn,
+    RecoverIn,
+    ReplayIn,
+    ResendIn,
+    ResendOneIn,
+)
 from datarecs_core_api.triggering import TriggerIn
 from datarecs_specs.json_schema import json_schema
 from datarecs_specs.kinds import KINDS
 
 Json = dict[str, Any]
-BODIES = (TriggerIn, CancelIn, KeyIn, TicketIn)
+BODIES = (
+    *(TriggerIn, CancelIn, KeyIn, TicketIn),
+    *(EndpointTestIn, RecoverIn, ReplayIn, ResendIn, ResendOneIn, RotateIn, NoFieldsIn),
+)
 _REF = "#/components/schemas/{model}"
 NOT_MODIFIED = "304"
 _MEANINGS: Mapping[int, str] = {

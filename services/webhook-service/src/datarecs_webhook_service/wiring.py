@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from datarecs_application.loops.webhook_expanding import WebhookExpanding
 from datarecs_application.loops.webhook_sending import WebhookSending
+from datarecs_application.ports.outside import Clock
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_application.webhook_actions import Expanding
 from datarecs_application.webhook_requests import RequestMaker
@@ -94,22 +95,26 @@ def build(settings: Settings) -> Process:
         max_in_flight=settings.webhook.max_in_flight,
         claim_batch=settings.webhook.claim_batch,
     )
-    expanding = WebhookExpanding(
-        PostgresWorkFinder(database),
-        unit,
-        Expanding(specs=specs, ids=ids, make_test=make_test),
-        metrics=metrics,
-        clock=clock,
-    )
     letters = depth_loop(_access(settings), Service.WEBHOOK_SERVICE, metrics=metrics, clock=clock)
     return Process(
         name=Service.WEBHOOK_SERVICE,
-        loops=(consumer, sending, expanding, letters),
+        loops=(consumer, sending, _expanding(database, handlers, clock=clock), letters),
         ready_when={"database": database.ready, "broker": consumer.ready},
         closing=(database.close, tracing.close),
         grace=GRACE,
         side=settings.side,
         metrics=metrics,
+    )
+
+
+def _expanding(database: Database, handlers: Handlers, *, clock: Clock) -> WebhookExpanding:
+    """Makes the deliveries of actions, with what the handlers of events use."""
+    return WebhookExpanding(
+        PostgresWorkFinder(database),
+        PostgresUnitOfWork(database, handlers.ids),
+        Expanding(specs=handlers.specs, ids=handlers.ids, make_test=make_test),
+        metrics=handlers.metrics,
+        clock=clock,
     )
 
 

@@ -17,7 +17,7 @@ from datarecs_core.webhooks.events import (
     WebhookDeliveryReplayed,
     WebhookDeliveryRetried,
 )
-from datarecs_core.webhooks.globs import glob_matches
+from datarecs_core.webhooks.globs import glob_matches, short_type
 from datarecs_core.webhooks.matching import (
     EndpointFacts,
     EventFacts,
@@ -36,7 +36,8 @@ CHUNK = 1000
 """Events that one transaction of the expansion reads."""
 TEST_EXPIRES_AFTER = timedelta(minutes=5)
 
-TEST_TYPE = "io.datarecs.webhook.test"
+TEST_TYPE = "webhook.test"
+"""Without the family that every type begins with."""
 TEST_MARK = "testevent"
 """Extension of an example that was sent as a test."""
 
@@ -141,7 +142,7 @@ def completion_event(action: WebhookAction, first: Delivery) -> DeliveryEvent | 
 def is_in_window(endpoint: EndpointFacts, window: Window, message: Message) -> bool:
     """Whether recover or replay takes a stored event; tests of other days are never repeated."""
     event_type = message.attributes["type"]
-    if event_type == TEST_TYPE or TEST_MARK in message.attributes:
+    if short_type(event_type) == TEST_TYPE or TEST_MARK in message.attributes:
         return False
     if window.types and not any(glob_matches(glob, event_type) for glob in window.types):
         return False

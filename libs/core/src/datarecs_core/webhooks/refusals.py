@@ -39,7 +39,8 @@ class SecretNotManagedError(DatarecsError):
 
     def __init__(self, *, endpoint: str) -> None:
         super().__init__(
-            f"endpoint {endpoint} signs with references; change spec.signing.secret_refs instead"
+            f"a rotation is not allowed: endpoint {endpoint} signs with references; "
+            "change spec.signing.secret_refs instead"
         )
         self.endpoint = endpoint
 

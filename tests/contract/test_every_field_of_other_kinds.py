@@ -268,7 +268,7 @@ SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "spec<iceberg>.auth.": (_CATALOGS, ("password", "token", "credential")),
     "spec.retry.": (_SENDING, ("max_age",)),
-    "spec.auto_disable.": (_HEALTH, ("enabled", "after")),
+    "spec.auto_disable.": (_SENDING, ("enabled", "after")),
     "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),
 }
 """Fields that a server or several deliveries show, with the tests that set each of them."""

@@ -20,7 +20,8 @@ from datarecs_specs.documents import Expected, decode_json
 from datarecs_testing.api import memory_api
 
 DOCUMENT = document()
-VERBS = ("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke") + (
+VERBS = (
+    *("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke"),
     *("test", "resend", "recover", "replay", "enable", "disable", "rotate"),
 )
 OPERATIONS = [
@@ -31,6 +32,7 @@ OPERATIONS = [
 BODIES = [one for one in OPERATIONS if "requestBody" in one[2]]
 SHOWN_ONCE = {
     ("CreatedOnce", "generated_secret"),
+    ("RotatedOnce", "generated_secret"),
     ("KeyOnce", "key"),
     ("TicketOnce", "ticket"),
 }

@@ -10,6 +10,7 @@ from datarecs_core.values import ResourceUid
 from datarecs_core.webhooks.delivery import DeliveryReason, DeliveryState
 from datarecs_core.webhooks.endpoint import (
     Auth,
+    AutoDisable,
     Filter,
     Limits,
     Retry,
@@ -546,6 +547,23 @@ def test_an_endpoint_that_fails_for_five_days_is_disabled_once_and_shows_it() ->
     house.clock.advance(timedelta(hours=1))
     house.run(loop)
     assert len(house.client.sent) == before
+
+
+def test_how_long_an_endpoint_may_fail_is_its_own_choice() -> None:
+    house = House(answer=lambda _: answered(500))
+    never = AutoDisable(enabled=False)
+    soon = AutoDisable(after=timedelta(days=1))
+    endpoints = [
+        house.declare(WebhookEndpoint(url="https://a.example.com/", auto_disable=one))
+        for one in (never, soon)
+    ]
+    loop = house.sending()
+    while house.clock.now() < NOON + timedelta(hours=30):
+        house.publish()
+        house.run(loop, turns=1)
+        house.clock.advance(timedelta(minutes=30))
+    rows = house.store.committed(A_TENANT).delivery.endpoints
+    assert [rows[one.uid].disabled is None for one in endpoints] == [True, False]
 
 
 @pytest.mark.case("W32")

@@ -56,13 +56,17 @@ class WebhookHouse:
     def __post_init__(self) -> None:
         self.store = self.shared or MemoryStore(self.clock, FixedIds())
         self.unit = MemoryUnitOfWork(self.store)
-        self.client = ScriptedWebhookClient(lambda request: self.answer(request))
+        self.client = ScriptedWebhookClient(self._answered)
         self.secrets = TenantSecrets(
             Secrets(uses=self.uses),
             keyring=Keyring({"kek-1": bytes(32)}, current="kek-1"),
             environment=self.environment,
         )
         self.specs = StoredSpecs(read_endpoint)
+
+    def _answered(self, request: OutgoingWebhook) -> AttemptEnd | None:
+        """By today's script: a test may change it on its way."""
+        return self.answer(request)
 
     def sending(self, owner: str = "w-1") -> WebhookSending:
         return WebhookSending(

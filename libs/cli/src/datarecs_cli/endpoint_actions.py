@@ -14,7 +14,7 @@ from datarecs_runtime.clock import UuidV7Ids
 
 WAIT = timedelta(seconds=45)
 POLL = timedelta(milliseconds=500)
-ENDED = frozenset({"SUCCEEDED", "DEAD_LETTERED", "DISCARDED"})
+OPEN = frozenset({"PENDING", "LEASED"})
 
 
 def post(api: Api, *parts: str, params: Mapping[str, str] | None = None, body: Json) -> Json:
@@ -54,7 +54,7 @@ def ended_delivery(api: Api, delivery_id: str, *, limit: timedelta) -> Json:
     """The delivery once it has ended, or as it stands when the time is up."""
     ends = api.clock.monotonic() + limit.total_seconds()
     delivery = api.get("webhook-deliveries", delivery_id)
-    while delivery.get("state") not in ENDED and api.clock.monotonic() < ends:
+    while delivery.get("state") in OPEN and api.clock.monotonic() < ends:
         api.clock.wait(POLL)
         delivery = api.get("webhook-deliveries", delivery_id)
     return delivery

@@ -46,7 +46,7 @@ def send_test(
             return ExitCode.ERRORED
         delivery = ended_delivery(api, first, limit=WAIT)
     _print_test(delivery, invocation)
-    return ExitCode.DONE if delivery.get("state") == "SUCCEEDED" else ExitCode.ERRORED
+    return ExitCode.DONE if _last_attempt(delivery).get("outcome") == "OK" else ExitCode.ERRORED
 
 
 @app.command("resend", epilog="Example: datarecs webhook resend DELIVERY --dry-run")
@@ -224,14 +224,18 @@ def _print_action(answer: "Json", invocation: Invocation) -> None:
         print(f"{answer['action_id']}  {answer['state']}  {made}")
 
 
+def _last_attempt(delivery: "Json") -> "Json":
+    attempts = delivery.get("attempts")
+    return attempts[-1] if isinstance(attempts, list) and attempts else {}
+
+
 def _print_test(delivery: "Json", invocation: Invocation) -> None:
     from datarecs_cli.output import cell, print_json
 
     if invocation.is_json:
         print_json("webhook", delivery)
         return
-    attempts = delivery.get("attempts")
-    last = attempts[-1] if isinstance(attempts, list) and attempts else {}
+    last = _last_attempt(delivery)
     print(f"{delivery['state']}  {last.get('status') or last.get('outcome') or 'no answer yet'}")
     phases = last.get("phases")
     if isinstance(phases, dict) and phases:

@@ -22,7 +22,8 @@ from datarecs_core.runs.events import (
     RunTriggered,
     ToleranceCount,
 )
-from datarecs_core.runs.model import RunResult
+from datarecs_core.runs.model import MeasureGap, MissingGroups, RunResult
+from datarecs_core.runs.result_file import MAX_ENTRIES
 from datarecs_core.values import EventId
 from datarecs_events.catalogue import DataRecsEventType, EventKind, Topic
 from datarecs_events.codec import (
@@ -313,3 +314,23 @@ def test_the_same_event_gives_the_same_bytes_and_stays_as_it_was() -> None:
 
 def test_the_verdict_is_a_word_and_not_its_name() -> None:
     assert json.loads(encode(finalised(), STAMP).data)["result"] == RunResult.UNMATCHED.value
+
+
+def test_the_longest_summary_keeps_run_finalised_below_64_kib() -> None:
+    name, digits = "\N{GRINNING FACE}" * 63, "-" + "9" * 38 + "." + "9" * 38
+    gap = MeasureGap(
+        stage_name=name,
+        measure_name=name * 2,
+        source=name,
+        reference=name,
+        gap=digits,
+        missing_in_source=digits,
+        missing_in_reference=digits,
+        changed=digits,
+        outside_tolerance_count=2**53 - 1,
+    )
+    missing = MissingGroups(stage_name=name, source=name, groups=2**53 - 1)
+    summary = finalised().summary
+    assert summary is not None
+    long = replace(summary, measures=(gap,) * MAX_ENTRIES, missing=(missing,) * MAX_ENTRIES)
+    assert len(encode(finalised(summary=long), STAMP).data) < MAX_DATA_BYTES

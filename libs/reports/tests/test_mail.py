@@ -17,10 +17,17 @@ from datarecs_core.notifications.content import (
 )
 from datarecs_core.notifications.evaluation import Background, MailKind
 from datarecs_core.notifications.rule import Detail
-from datarecs_core.runs.model import RunError, RunResult, RunSummary
+from datarecs_core.runs.model import (
+    LikelyCause,
+    MeasureGap,
+    MissingGroups,
+    RunError,
+    RunResult,
+    RunSummary,
+)
 from datarecs_core.values import JobId, RunId
 from datarecs_reports.mail import MAX_BYTES, MailTemplates
-from datarecs_reports.mail_words import clean
+from datarecs_reports.mail_tables import clean
 
 RUN = RunId(UUID("019bc0ef-2a10-7d44-9b6f-0c1d2e3f4a5b"))
 JOB = JobId(UUID("019ba000-0000-7000-8000-00000000000a"))
@@ -79,6 +86,37 @@ MATCHED = replace(
         SUMMARY, rows_compared=985, rows_matched=985, rows_unmatched=0, stages_matched=1
     ),
     stages=(),
+)
+
+
+GAP = MeasureGap(
+    stage_name="balance",
+    measure_name="total_amount",
+    source="exports",
+    reference="ledger",
+    gap="-1250.40",
+    missing_in_source="1300.00",
+    missing_in_reference="0",
+    changed="49.60",
+    outside_tolerance_count=5,
+)
+WITH_GAP = replace(
+    UNMATCHED,
+    summary=replace(
+        SUMMARY,
+        measures=(GAP,),
+        missing=(MissingGroups(stage_name="balance", source="exports", groups=12),),
+        likely_cause=LikelyCause(
+            stage_name="balance",
+            measure_name="total_amount",
+            source="exports",
+            pattern="ROUNDED",
+            explained=4,
+            of=5,
+        ),
+    ),
+    report_path="/api/v1/public/reports/token",
+    unsubscribe_path="/api/v1/public/unsubscribe/token",
 )
 
 
@@ -278,3 +316,58 @@ def test_an_international_domain_travels_as_a_labels() -> None:
 
 def test_cleaning_keeps_words_and_drops_what_cannot_be_seen() -> None:
     assert clean("a\r\n b\u200b\x07") == "a b"
+
+
+def test_the_first_screen_of_both_parts_states_amounts_missing_groups_and_the_cause() -> None:
+    text, page = parts(WITH_GAP)
+    for fact in (
+        "exports minus ledger",
+        "-1,250.40",
+        "49.60",
+        "total_amount 1,300.00",
+        "Likely cause: one side is rounded (total_amount of exports; 4 of 5 differences).",
+        f"{BASE}/api/v1/public/reports/token",
+    ):
+        assert fact in text
+        assert fact in page
+    assert "exports | balance | 12 | total_amount 1,300.00" in text
+
+
+def test_the_subject_states_the_one_gap_and_counts_groups_where_there_are_two() -> None:
+    assert parsed(WITH_GAP)["Subject"].endswith("▲ UNMATCHED ledger-vs-exports · gap -1,250.40")
+    assert WITH_GAP.summary is not None
+    other = replace(GAP, measure_name="fee", gap="3")
+    two = replace(WITH_GAP.summary, measures=(GAP, other), measures_total=25)
+    content = replace(WITH_GAP, summary=two)
+    assert parsed(content)["Subject"].endswith("· 30 of 1,005 groups")
+    assert "and 23 more, see report" in parts(content)[0]
+    agreeing = replace(WITH_GAP.summary, measures=(replace(GAP, gap="0"),))
+    assert parsed(replace(WITH_GAP, summary=agreeing))["Subject"].endswith("· 30 of 1,005 groups")
+
+
+def test_amounts_that_are_unknown_are_called_unknown_and_several_stages_are_named() -> None:
+    assert WITH_GAP.summary is not None
+    unknown = replace(GAP, stage_name="rows", gap=None, missing_in_source=None, changed=None)
+    content = replace(WITH_GAP, summary=replace(WITH_GAP.summary, measures=(GAP, unknown)))
+    text = parts(content)[0]
+    assert "total_amount (rows) | exports minus ledger | unknown | unknown | 5" in text
+    assert WITH_GAP.summary.likely_cause is not None
+    pattern = replace(WITH_GAP.summary.likely_cause, measure_name="$presence", pattern="NEW_ONE")
+    later = replace(WITH_GAP.summary, likely_cause=pattern)
+    assert "Likely cause: NEW_ONE (keys of exports" in parts(replace(WITH_GAP, summary=later))[0]
+
+
+def test_a_minimal_mail_is_verdict_and_link() -> None:
+    text, page = parts(replace(WITH_GAP, detail=Detail.MINIMAL))
+    for part in (text, page):
+        assert "minus" not in part
+        assert "/public/reports/token" in part
+
+
+@pytest.mark.case("M23")
+def test_a_mail_has_one_unsubscribe_header_with_one_https_uri() -> None:
+    message = parsed(WITH_GAP)
+    uri = f"<{BASE}/api/v1/public/unsubscribe/token>"
+    assert message.get_all("List-Unsubscribe") == [uri]
+    assert message.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
+    assert "List-Unsubscribe" not in parsed(UNMATCHED)

@@ -44,6 +44,7 @@ from datarecs_core.runs.result_file import (
     read_result,
 )
 from datarecs_core.runs.retry import may_try_again
+from datarecs_core.runs.summary import with_report_url
 
 log = structlog.get_logger()
 
@@ -107,6 +108,8 @@ class Supervising:
     signals: StepSignals = field(default_factory=Silent)
     idle: timedelta = timedelta(seconds=1)
     tracing: Tracing = UNTRACED
+    base_url: str | None = None
+    """Where readers reach the platform; the report's URL starts with it."""
 
     def run(self, stop: Wake) -> None:
         self.child.warm()
@@ -405,7 +408,7 @@ class _Attempt:
 
     def _end(self, run: Run, evidence: Evidence) -> None:
         """One transaction: epoch, end, lease. Repeated until committed or fenced."""
-        end = classify(run, evidence)
+        end = with_report_url(classify(run, evidence), self.worker.base_url)
         never_began = evidence.start_error is not None and not evidence.deadline_fired
         while True:
             if self.worker.heartbeat.standing(self.leased.run_id).stale:

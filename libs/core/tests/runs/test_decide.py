@@ -351,7 +351,9 @@ def test_row_9_a_completion_finalises_with_its_result(status: RunStatus, result:
     decision = after(run, reported(end))
     closed = decision.state
     assert (closed.status, closed.result, closed.error) == (RunStatus.COMPLETED, result, None)
-    assert (closed.cancel_stale, closed.summary) == (False, end.summary)
+    assert end.summary is not None
+    summary = replace(end.summary, job_name=run.job_name)
+    assert (closed.cancel_stale, closed.summary) == (False, summary)
     assert decision.events == (
         RunFinalised(
             run_id=RUN,
@@ -359,7 +361,7 @@ def test_row_9_a_completion_finalises_with_its_result(status: RunStatus, result:
             tenant_id=TENANT,
             attempt=1,
             result=result,
-            summary=end.summary,
+            summary=summary,
         ),
     )
     assert decision.disposition is Disposition.APPLIED

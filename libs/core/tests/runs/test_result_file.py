@@ -153,3 +153,64 @@ def test_no_bytes_raise(data: bytes) -> None:
 @given(st.sampled_from(sorted(COMPLETED)), JSON)
 def test_no_value_of_any_field_raises(name: str, value: object) -> None:
     assert read(COMPLETED | {name: value}) is not None
+
+
+GAP = {
+    "stage_name": "rows",
+    "measure_name": "amount",
+    "source": "bank",
+    "reference": "ledger",
+    "gap": "-12.50",
+    "outside_tolerance_count": 3,
+}
+MISSING = {"stage_name": "rows", "source": "bank", "groups": 2}
+CAUSE = {
+    "stage_name": "rows",
+    "measure_name": "amount",
+    "source": "bank",
+    "pattern": "ROUNDED",
+    "explained": 3,
+    "of": 3,
+}
+
+
+def with_summary(**fields: object) -> ResultFile | NoResult:
+    return read(COMPLETED | {"summary": {**COMPLETED["summary"], **fields}})
+
+
+def test_a_summary_may_list_measures_missing_groups_and_a_cause() -> None:
+    file = with_summary(measures=[GAP], missing=[MISSING], likely_cause=CAUSE)
+    assert isinstance(file, ResultFile)
+    assert file.summary is not None
+    assert file.summary.measures is not None
+    assert file.summary.measures[0].gap == "-12.50"
+    assert file.summary.missing is not None
+    assert file.summary.likely_cause is not None
+
+
+def test_a_child_decides_neither_the_name_of_the_job_nor_a_url() -> None:
+    file = with_summary(job_name="other", report_url="https://evil.example")
+    assert isinstance(file, ResultFile)
+    assert file.summary is not None
+    assert (file.summary.job_name, file.summary.report_url) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"measures": "none"},
+        {"measures": [GAP] * 21},
+        {"measures": [GAP | {"gap": "<b>1</b>"}]},
+        {"measures": [GAP | {"source": "x" * 257}]},
+        {"measures": [{"gap": "1"}]},
+        {"measures": [GAP | {"more": 1}]},
+        {"missing": [MISSING | {"groups": -1}]},
+        {"likely_cause": []},
+    ],
+)
+def test_a_list_of_a_summary_that_breaks_its_bounds_makes_the_file_invalid(
+    fields: dict[str, object],
+) -> None:
+    answer = with_summary(**fields)
+    assert isinstance(answer, NoResult)
+    assert answer.detail is RunDetail.RESULT_INVALID

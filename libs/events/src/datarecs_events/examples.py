@@ -16,7 +16,15 @@ from datarecs_core.notifications import events as mail
 from datarecs_core.resources import events as resource
 from datarecs_core.resources.resource import API_VERSION, Kind
 from datarecs_core.runs import events as run
-from datarecs_core.runs.model import RunError, RunMode, RunResult, RunSummary
+from datarecs_core.runs.model import (
+    LikelyCause,
+    MeasureGap,
+    MissingGroups,
+    RunError,
+    RunMode,
+    RunResult,
+    RunSummary,
+)
 from datarecs_core.runs.naming import execution_name
 from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks import events as webhook
@@ -44,8 +52,32 @@ _SUMMARY = RunSummary(
     open_breaks=30,
     waived_breaks=0,
     acceptance="REJECTED",
-    report_path="runs/019b0000-0000-7000-8000-0000000000b1/report.html",
+    report_path="/api/v1/runs/019b0000-0000-7000-8000-0000000000b1/report",
+    measures=(
+        MeasureGap(
+            stage_name="trades",
+            measure_name="amount",
+            source="custodian",
+            reference="ledger",
+            gap="-1250.40",
+            missing_in_source="1300.00",
+            missing_in_reference="0",
+            changed="49.60",
+            outside_tolerance_count=18,
+        ),
+    ),
+    missing=(MissingGroups(stage_name="trades", source="custodian", groups=12),),
+    likely_cause=LikelyCause(
+        stage_name="trades",
+        measure_name="amount",
+        source="custodian",
+        pattern="ROUNDED",
+        explained=17,
+        of=18,
+    ),
+    report_url="https://datarecs.example.com/api/v1/runs/019b0000-0000-7000-8000-0000000000b1/report",
 )
+_FINAL_SUMMARY = replace(_SUMMARY, job_name="trades-vs-custodian")
 _TIMED_OUT = RunError(
     code=RunErrorCode.TIMED_OUT,
     message="The run did not end before its deadline and was stopped.",
@@ -81,7 +113,7 @@ _RUNS: tuple[object, ...] = (
     ),
     run.RunQueued(**_OF_RUN, argo_workflow_name=_NAME),
     run.RunQueueErrored(**_OF_RUN, reason="the backend refused the run: quota exceeded"),
-    run.RunFinalised(**_OF_ATTEMPT, result=RunResult.UNMATCHED, summary=_SUMMARY),
+    run.RunFinalised(**_OF_ATTEMPT, result=RunResult.UNMATCHED, summary=_FINAL_SUMMARY),
     run.RunCancelRequested(**_OF_RUN, cancelled_by="u-7f3", reason="Wrong month selected"),
     run.RunCancelled(**_OF_RUN, cancelled_by="u-7f3", reason="Wrong month selected"),
     run.RunCompleted(

@@ -14,9 +14,9 @@ from datarecs_core.runs.model import (
     RunMode,
     RunResult,
     RunStatus,
-    RunSummary,
     Wish,
 )
+from datarecs_core.runs.summary import read_summary
 from datarecs_core.values import aware
 
 NUMBERED = frozenset({"row_version", "last_sequence", "feed_rv"})
@@ -102,7 +102,7 @@ def from_row(row: Any) -> Run:  # noqa: ANN401  a row of SQLAlchemy or of the dr
             "wish": Wish(row.wish),
             "error": _error(row.error_code, row.error_message, row.error_detail_code),
             "raw_error": _raw_error(row.raw_error),
-            "summary": None if row.summary is None else RunSummary(**row.summary),
+            "summary": None if row.summary is None else read_summary(row.summary),
         }
     )
 

@@ -82,6 +82,7 @@ class MailTemplates:
             ("In-Reply-To", content.thread_root),
             ("References", content.thread_root),
             ("List-Id", f'"{list_name}" <{content.job_id}.jobs.{self.mail_domain}>'),
+            *_unsubscribing(words),
             ("Auto-Submitted", "auto-generated"),
             ("X-Auto-Response-Suppress", "All"),
             ("X-Datarecs-Run", str(content.run_id)),
@@ -89,3 +90,13 @@ class MailTemplates:
             ("X-Datarecs-Outcome", content.outcome),
             ("X-Datarecs-Reason", f"{content.kind}; {', '.join(map(clean, content.rules))}"),
         ]
+
+
+def _unsubscribing(words: MailWords) -> list[tuple[str, str]]:
+    """RFC 8058: one HTTPS URI that takes a POST."""
+    if not words.unsubscribe.startswith("https://"):
+        return []
+    return [
+        ("List-Unsubscribe", f"<{words.unsubscribe}>"),
+        ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
+    ]

@@ -4,7 +4,6 @@ Both parts of a mail are rendered from this one value, so that they state the sa
 words an outcome gets is decided here and nowhere else.
 """
 
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,20 +13,19 @@ from datarecs_core.notifications.content import MailContent, StageFacts
 from datarecs_core.notifications.evaluation import MailKind
 from datarecs_core.notifications.rule import ERRORED, Detail
 from datarecs_core.runs.model import RunResult
-from datarecs_reports.figures import count, percent
+from datarecs_reports.figures import amount, count, percent
+from datarecs_reports.mail_tables import (
+    Table,
+    cause_words,
+    clean,
+    cut_table,
+    difference_tables,
+    single_gap,
+)
 
 PREFIX = "[datarecs]"
 MAX_ERROR = 500
 NO_VERDICT = "No verdict exists: the sources were neither found equal nor different."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    more: int = 0
-    """Rows that were cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,10 @@ class MailWords:
     sign: str
     """●, ▲ or ✖: an outcome is never told by colour alone."""
     headline: str
+    title: str
+    """What it is about: the job, or what a digest covers."""
+    edge: str
+    """Colour beside the words, readable on light and dark."""
     sentences: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     tables: tuple[Table, ...]
@@ -51,15 +53,11 @@ class MailWords:
     """Commands to copy."""
     links: tuple[Link, ...]
     footer: tuple[str, ...]
+    unsubscribe: str = ""
+    """URL of the page that ends these mails; empty where there is none."""
 
 
-def clean(text: str) -> str:
-    """The text without control, format and unassigned characters; line ends become spaces."""
-    spaced = " ".join(text.split())
-    return "".join(one for one in spaced if unicodedata.category(one) not in _UNSHOWN)
-
-
-_UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+EDGES = {"●": "#16a34a", "▲": "#ea580c", "✖": "#dc2626"}
 
 
 def mail_words(content: MailContent, *, base_url: str, most_rows: int) -> MailWords:
@@ -75,12 +73,15 @@ def mail_words(content: MailContent, *, base_url: str, most_rows: int) -> MailWo
         subject=f"{PREFIX} {_subject(content, sign)}",
         sign=sign,
         headline=headline,
+        title=_job(content),
+        edge=EDGES[sign],
         sentences=tuple(_sentences(content)),
         facts=tuple(_facts(content)),
         tables=tuple(_tables(content, most_rows)),
         next_steps=tuple(_next_steps(content)),
         links=tuple(_links(content, base_url)),
         footer=_footer(content),
+        unsubscribe=f"{base_url}{content.unsubscribe_path}" if content.unsubscribe_path else "",
     )
 
 
@@ -114,7 +115,10 @@ def _headline(content: MailContent) -> tuple[str, str]:
 def _subject(content: MailContent, sign: str) -> str:
     subject = f"{sign} {_headline(content)[1]} {_job(content)}"
     summary = content.summary
+    gap = single_gap(summary)
     match _code(content):
+        case RunResult.UNMATCHED if gap is not None:
+            return f"{subject} · gap {amount(gap)}"
         case RunResult.UNMATCHED if summary:
             unmatched, compared = count(summary.rows_unmatched), count(summary.rows_compared)
             return f"{subject} · {unmatched} of {compared} groups"
@@ -155,8 +159,14 @@ def _unmatched(content: MailContent) -> Iterator[str]:
     differing = [stage.name for stage in content.stages if stage.result is RunResult.UNMATCHED]
     if differing:
         yield f"Stages that differ: {', '.join(map(clean, differing))}."
-    for stage in content.stages:
-        yield from _where_it_differs(stage)
+    if content.detail is Detail.MINIMAL:
+        return
+    summary = content.summary
+    if summary is None or not (summary.measures or summary.missing):
+        for stage in content.stages:
+            yield from _where_it_differs(stage)
+    elif summary.likely_cause is not None:
+        yield cause_words(summary.likely_cause)
     if content.background.since and content.background.runs > 1:
         since = instant(content.background.since)
         yield f"Not matched since {since}: this is run {content.background.runs} in a row."
@@ -201,7 +211,6 @@ def _errored(content: MailContent) -> Iterator[str]:
 
 
 def _facts(content: MailContent) -> Iterator[tuple[str, str]]:
-    yield "Job", _job(content)
     summary = content.summary
     if summary is None or content.detail is Detail.MINIMAL:
         return
@@ -214,9 +223,11 @@ def _facts(content: MailContent) -> Iterator[tuple[str, str]]:
 
 
 def _tables(content: MailContent, most_rows: int) -> Iterator[Table]:
+    if content.detail is not Detail.MINIMAL and content.summary is not None:
+        yield from difference_tables(content.summary, most_rows)
     if content.detail is not Detail.FULL or not content.stages:
         return
-    yield _cut(
+    yield cut_table(
         "Stages",
         ("Stage", "Result", "Compared", "Not matched"),
         [
@@ -229,8 +240,9 @@ def _tables(content: MailContent, most_rows: int) -> Iterator[Table]:
             for stage in content.stages
         ],
         most_rows,
+        numbers_from=2,
     )
-    yield _cut(
+    yield cut_table(
         "Measures",
         ("Stage", "Measure", "Tolerance", "Within", "Outside"),
         [
@@ -245,12 +257,8 @@ def _tables(content: MailContent, most_rows: int) -> Iterator[Table]:
             for measure in stage.measures
         ],
         most_rows,
+        numbers_from=3,
     )
-
-
-def _cut(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]], most_rows: int) -> Table:
-    shown = tuple(rows[:most_rows])
-    return Table(title=title, head=head, rows=shown, more=len(rows) - len(shown))
 
 
 def _next_steps(content: MailContent) -> Iterator[str]:
@@ -266,6 +274,9 @@ def _next_steps(content: MailContent) -> Iterator[str]:
 
 def _links(content: MailContent, base_url: str) -> Iterator[Link]:
     run = f"{base_url}/api/v1/runs/{content.run_id}"
+    if content.report_path is not None:
+        yield Link(label="Report", url=f"{base_url}{content.report_path}")
+        return
     if content.summary is None:
         yield Link(label="Run", url=run)
         return

@@ -67,6 +67,39 @@ class ErrorOut(Out):
     detail_code: Symbol | None
 
 
+class MeasureGapOut(Out):
+    """How far a measure of one source is from the reference; amounts are exact decimal text."""
+
+    stage_name: Line
+    measure_name: Line
+    source: Line
+    reference: Line
+    gap: Line | None
+    missing_in_source: Line | None
+    missing_in_reference: Line | None
+    changed: Line | None
+    outside_tolerance_count: Count
+
+
+class MissingGroupsOut(Out):
+    """How many groups of a stage are missing in a source."""
+
+    stage_name: Line
+    source: Line
+    groups: Count
+
+
+class LikelyCauseOut(Out):
+    """The pattern that explains the most differences; contains no value."""
+
+    stage_name: Line
+    measure_name: Line
+    source: Line
+    pattern: Word
+    explained: Count
+    of: Count
+
+
 class SummaryOut(Out):
     """The few numbers of a finished run; `rows` are groups."""
 
@@ -81,6 +114,12 @@ class SummaryOut(Out):
     waived_breaks: Count | None
     acceptance: Word | None
     report_path: Line | None
+    job_name: NameOut | None
+    measures: list[MeasureGapOut] | None
+    measures_total: Count | None
+    missing: list[MissingGroupsOut] | None
+    likely_cause: LikelyCauseOut | None
+    report_url: Line | None
 
 
 class RunOut(Out):

@@ -101,6 +101,7 @@ def build(settings: Settings) -> Process:
                 drain=timedelta(seconds=settings.worker.drain_s),
             ),
             tracing=tracing,
+            base_url=settings.base_url,
         )
         for slot in slots
     ]

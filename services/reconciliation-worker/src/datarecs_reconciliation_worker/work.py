@@ -27,12 +27,12 @@ from datarecs_core.comparison.proof.run_json import run_document as document_of
 from datarecs_core.comparison.proof.sealed import sealed_run
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.documents import from_document, to_document
-from datarecs_core.hashing import canonical_json
+from datarecs_core.hashing import JsonValue, canonical_json
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.literals import parameters_written_in
 from datarecs_core.resources.connection import Connection
 from datarecs_core.runs.result_file import NAME, SCHEMA, ChildOutcome
-from datarecs_core.runs.summary import summary_of
+from datarecs_core.runs.summary import likely_cause, summary_of
 from datarecs_core.values import RunId, TenantId, instant_text
 from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reports.digest_file import digest_file
@@ -127,8 +127,8 @@ def work(assigned: Assigned, tools: Tools, told: FrameTold) -> None:
     try:
         found = answer(assigned.question, _means(assigned, tools), told)
         with tools.needs_no_java():
-            store(assigned, tools, found)
-            _write_result(assigned, _completed(assigned, tools, found))
+            hints = store(assigned, tools, found)
+            _write_result(assigned, _completed(assigned, tools, found, hints))
     except (ExtractionFailedError, StageFailedError) as failed:
         error = failed.__cause__ if isinstance(failed.__cause__, Exception) else failed
         _fail(assigned, tools, str(failed), error)
@@ -159,8 +159,12 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
     )
 
 
-def store(assigned: Assigned, tools: Tools, found: Answer) -> None:
-    """Evidence first, then run.json: whoever sees the document finds what it names."""
+def store(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, JsonValue]:
+    """Evidence first, then run.json: whoever sees the document finds what it names.
+
+    Returns:
+        The hints by stage, as they stand in run.json.
+    """
     blobs = tools.blobs.of(assigned.tenant_id)
     parts: dict[str, list[Path]] = {}
     for stage in found.outcome.stages:
@@ -191,16 +195,21 @@ def store(assigned: Assigned, tools: Tools, found: Answer) -> None:
     if run.digests is not None:
         leaves = digest_file(outcome_leaves(found.outcome))
         blobs.put(digests(assigned.tenant_id, assigned.run_id), leaves)
-    told = with_hints(document, hints_document(run, lambda stage: parts.get(stage.name, ())))
-    blobs.put(run_document(assigned.tenant_id, assigned.run_id), canonical_json(told))
+    hints = hints_document(run, lambda stage: parts.get(stage.name, ()))
+    complete = with_hints(document, hints)
+    blobs.put(run_document(assigned.tenant_id, assigned.run_id), canonical_json(complete))
+    return hints
 
 
-def _completed(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, object]:
+def _completed(
+    assigned: Assigned, tools: Tools, found: Answer, hints: Mapping[str, JsonValue]
+) -> dict[str, object]:
     began = assigned.started_at or tools.clock.now()
     summary = summary_of(
         found.outcome,
         duration=max(tools.clock.now() - began, timedelta()),
         report_path=f"/api/v1/runs/{assigned.run_id}/report",
+        likely_cause=likely_cause(hints),
     )
     return {
         "outcome": ChildOutcome.COMPLETED.value,

@@ -76,6 +76,10 @@ class MailContent:
     never_started: bool
     attempt: int
     deadline_seconds: int
+    report_path: str | None = None
+    """Path of the signed link to the report; None without a key for links."""
+    unsubscribe_path: str | None = None
+    """Path that ends mails of these rules to the recipient by one POST."""
 
 
 class Recorded(NamedTuple):

@@ -58,13 +58,14 @@ def finalised(
     run: Run, cause: Cause, outcome: Outcome, *, before: tuple[RunEvent, ...] = ()
 ) -> RunDecision:
     """Close with `run.finalised`, after the events of `before`."""
+    summary = replace(outcome.summary, job_name=run.job_name) if outcome.summary else None
     closed = replace(
         _closed(run, cause, outcome.status),
         result=outcome.result,
         error=outcome.error,
         raw_error=outcome.error,
-        summary=outcome.summary,
-        report_path=outcome.summary.report_path if outcome.summary else None,
+        summary=summary,
+        report_path=summary.report_path if summary else None,
         cancel_stale=run.cancel_requested and outcome.status is RunStatus.COMPLETED,
     )
     event = RunFinalised(
@@ -74,7 +75,7 @@ def finalised(
         attempt=run.attempt or None,
         result=outcome.result,
         error=outcome.error,
-        summary=outcome.summary,
+        summary=summary,
     )
     return _decision(closed, cause, (*before, event))
 

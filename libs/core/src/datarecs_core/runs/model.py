@@ -81,6 +81,61 @@ class RunError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureGap:
+    """How far a measure of one source is from the reference. Amounts are exact decimal text."""
+
+    stage_name: str
+    """The stage."""
+    measure_name: str
+    """The measure as the job names it."""
+    source: str
+    """The source that is compared with the reference."""
+    reference: str
+    """The reference source."""
+    gap: str | None = None
+    """Total of the source minus total of the reference; absent where a total is unknown, and for
+    averages, extremes and distinct counts, which do not add up."""
+    missing_in_source: str | None = None
+    """Amount of the reference in groups that are missing in the source."""
+    missing_in_reference: str | None = None
+    """Amount of the source in groups that are missing in the reference."""
+    changed: str | None = None
+    """Source minus reference over the groups that both have."""
+    outside_tolerance_count: int
+    """Groups in every source whose values are outside the measure's tolerance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingGroups:
+    """How many groups of a stage are missing in a source."""
+
+    stage_name: str
+    """The stage."""
+    source: str
+    """Where they are missing."""
+    groups: int
+    """Groups that some other source has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelyCause:
+    """The pattern that explains the most differences of the run; contains no value."""
+
+    stage_name: str
+    """The stage."""
+    measure_name: str
+    """The measure; `$presence` for keys."""
+    source: str
+    """The source that is compared with the reference."""
+    pattern: str
+    """A word such as SIGN_FLIP; new ones may come."""
+    explained: int
+    """Differences that follow it."""
+    of: int
+    """Differences of the measure that were checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     """The few numbers of a finished run that events, lists and mails show."""
 
@@ -105,7 +160,19 @@ class RunSummary:
     acceptance: str | None = None
     """ACCEPTED or REJECTED, absent without declared limits; never changes the result."""
     report_path: str | None = None
-    """Where the run's report lies in the blob store."""
+    """Path of the run's report below the base URL."""
+    job_name: str | None = None
+    """Name of the job; `run.finalised` alone has it."""
+    measures: tuple[MeasureGap, ...] | None = None
+    """Measures that differ, in the order of the job, at most 20."""
+    measures_total: int | None = None
+    """How many there are, where the list was cut."""
+    missing: tuple[MissingGroups, ...] | None = None
+    """Per stage and source the groups that are missing there, at most 20."""
+    likely_cause: LikelyCause | None = None
+    """What most differences have in common, where they have something in common."""
+    report_url: str | None = None
+    """The report as an absolute URL, which needs an API key; absent without a base URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.events import RunCompleted, RunEnd, RunErrored
-from datarecs_core.runs.model import Run, RunError, RunResult, RunSummary
+from datarecs_core.runs.model import Run, RunError, RunResult
 from datarecs_core.runs.result_file import NoResult, ResultFile
+from datarecs_core.runs.summary import read_summary
 from datarecs_core.runs.workflow_end import SUCCEEDED, end_of_workflow
 
 _COMPLETED = ".run.completed"
@@ -31,7 +32,7 @@ def recorded_end(run: Run, *, wire_type: str, data: Mapping[str, object]) -> Run
             attempt=_attempt(data),
             workflow_name=str(data["workflow_name"]),
             result=RunResult(str(data["result"])),
-            summary=RunSummary(**summary) if isinstance(summary, dict) else None,
+            summary=read_summary(summary) if isinstance(summary, dict) else None,
         )
     if wire_type.endswith(_ERRORED) and isinstance(data.get("error"), dict):
         return RunErrored(

@@ -10,11 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from datarecs_core.documents import from_document
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.runs.model import RunResult, RunSummary
+from datarecs_core.runs.model import (
+    LikelyCause,
+    MeasureGap,
+    MissingGroups,
+    RunResult,
+    RunSummary,
+)
 from datarecs_core.runs.wording import storable, told
 from datarecs_core.values import RunId
 
@@ -24,6 +31,11 @@ SCHEMA = 1
 
 W = TypeVar("W", bound=StrEnum)
 
+MAX_ENTRIES = 20
+"""Of each list of a summary: the event stays below 64 KiB whatever the names are."""
+MAX_NAME = 256
+_AMOUNTS = frozenset({"gap", "missing_in_source", "missing_in_reference", "changed"})
+_AMOUNT = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
@@ -147,10 +159,15 @@ def _node(value: object) -> ReportedNode:
     )
 
 
+_LISTS = {"measures": MeasureGap, "missing": MissingGroups}
+_OF_THE_PLATFORM = {"job_name", "report_url"}
+"""Fields of a summary that no child decides."""
+
+
 def _summary(found: Mapping[str, object]) -> RunSummary:
     texts, flags = ("acceptance", "report_path"), ("empty",)
     values: dict[str, object] = {}
-    for name in (one.name for one in fields(RunSummary)):
+    for name in (one.name for one in fields(RunSummary) if one.name not in _OF_THE_PLATFORM):
         value = found.get(name)
         if value is None:
             continue
@@ -158,12 +175,42 @@ def _summary(found: Mapping[str, object]) -> RunSummary:
             values[name] = told(_text(value))
         elif name in flags:
             values[name] = value is True
+        elif name in _LISTS:
+            values[name] = tuple(_record(_LISTS[name], item) for item in _entries(value))
+        elif name == "likely_cause":
+            values[name] = _record(LikelyCause, value)
         else:
             values[name] = _count(value)
     try:
         return RunSummary(**values)  # type: ignore[arg-type]  # each value was read by its field's kind
     except TypeError as cause:
         raise _InvalidError("its summary lacks a number") from cause
+
+
+def _entries(value: object) -> list[object]:
+    entries = _list(value)
+    if len(entries) > MAX_ENTRIES:
+        raise _InvalidError(f"a list of its summary has more than {MAX_ENTRIES} entries")
+    return entries
+
+
+R = TypeVar("R", MeasureGap, MissingGroups, LikelyCause)
+
+
+def _record(kind: type[R], value: object) -> R:
+    """One entry of the summary: names are short texts, amounts decimals, the rest counts."""
+    found = _object(value)
+    for name, item in found.items():
+        if isinstance(item, str):
+            is_amount = name in _AMOUNTS
+            if len(item) > MAX_NAME or (is_amount and _AMOUNT.fullmatch(item) is None):
+                raise _InvalidError(f"{name} of its summary is out of bounds")
+        else:
+            _count(item)
+    try:
+        return from_document(kind, cast("Mapping[str, int | str]", found))
+    except ValueError as cause:
+        raise _InvalidError("an entry of its summary is invalid") from cause
 
 
 def _object(value: object) -> Mapping[str, object]:

@@ -1,25 +1,44 @@
 """The few numbers of a finished run: what lists, mails and `run.finalised` show of its outcome."""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
-from datarecs_core.comparison.results.results import Verdict
+from datarecs_core.comparison.planning.plan import StagePlan
+from datarecs_core.comparison.results.results import MeasureResult, StageResults, Verdict
 from datarecs_core.comparison.results.verdict import Acceptance, RunOutcome
-from datarecs_core.runs.model import RunSummary
+from datarecs_core.documents import decimal_text, from_document
+from datarecs_core.hashing import JsonValue
+from datarecs_core.jobs.vocabulary import Function
+from datarecs_core.runs.events import RunCompleted, RunEnd
+from datarecs_core.runs.model import LikelyCause, MeasureGap, MissingGroups, RunSummary
+from datarecs_core.runs.result_file import MAX_ENTRIES
 
+_ADD_UP = frozenset({Function.SUM, Function.VALUE, Function.COUNT})
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def summary_of(outcome: RunOutcome, *, duration: timedelta, report_path: str | None) -> RunSummary:
+def summary_of(
+    outcome: RunOutcome,
+    *,
+    duration: timedelta,
+    report_path: str | None,
+    likely_cause: LikelyCause | None = None,
+) -> RunSummary:
     """Row numbers are those of the executed stage that compared the most groups.
 
     Adding the stages up would count one key once per stage; the widest one says how much of the
     data agrees. Ties go to the later stage.
     """
-    executed = [stage.results for stage in outcome.stages if stage.results is not None]
-    widest = max(enumerate(executed), key=lambda pair: (pair[1].counts.rows_compared, pair[0]))[
-        1
-    ].counts
+    executed = [(stage.plan, stage.results) for stage in outcome.stages if stage.results]
+    widest = max(
+        enumerate(results.counts for _, results in executed),
+        key=lambda pair: (pair[1].rows_compared, pair[0]),
+    )[1]
     matched = [stage for stage in outcome.stages if stage.verdict is Verdict.MATCHED]
+    gaps = [gap for plan, results in executed for gap in _gaps(plan, results)]
+    missing = [entry for plan, results in executed for entry in _missing(plan, results)]
     return RunSummary(
         stages_total=len(outcome.stages),
         stages_matched=len(matched),
@@ -27,9 +46,89 @@ def summary_of(outcome: RunOutcome, *, duration: timedelta, report_path: str | N
         rows_matched=widest.rows_matched,
         rows_unmatched=widest.rows_unmatched,
         duration_ms=duration // _MILLISECOND,
-        empty=not any(any(one.counts.source_row_counts) for one in executed),
+        empty=not any(any(results.counts.source_row_counts) for _, results in executed),
         acceptance=None
         if outcome.acceptance is Acceptance.NOT_CONFIGURED
         else outcome.acceptance.value,
         report_path=report_path,
+        measures=tuple(gaps[:MAX_ENTRIES]) or None,
+        measures_total=len(gaps) if len(gaps) > MAX_ENTRIES else None,
+        missing=tuple(missing[:MAX_ENTRIES]) or None,
+        likely_cause=likely_cause,
     )
+
+
+def _gaps(plan: StagePlan, results: StageResults) -> Iterator[MeasureGap]:
+    """Every measure and source whose total is off, or with a group outside tolerance."""
+    functions = {measure.name: measure.function for measure in plan.measures}
+    for measure in results.measures:
+        adds_up = functions.get(measure.name) in _ADD_UP
+        for at, source in enumerate(plan.sources):
+            gap = measure.gap_by_source[at] if adds_up else None
+            if at != plan.reference and (gap or measure.outside):
+                yield _gap(plan, measure, at, adds_up=adds_up, source=source)
+
+
+def _gap(
+    plan: StagePlan, measure: MeasureResult, at: int, *, adds_up: bool, source: str
+) -> MeasureGap:
+    gap = measure.gap_by_source[at] if adds_up else None
+    steps = measure.waterfall_by_source[at] if adds_up and measure.waterfall_by_source else None
+    return MeasureGap(
+        stage_name=plan.name,
+        measure_name=measure.name,
+        source=source,
+        reference=plan.sources[plan.reference],
+        gap=None if gap is None else decimal_text(gap),
+        missing_in_source=None if steps is None else decimal_text(steps.missing_here),
+        missing_in_reference=None if steps is None else decimal_text(steps.missing_in_reference),
+        changed=None if steps is None else decimal_text(steps.changed),
+        outside_tolerance_count=measure.outside,
+    )
+
+
+def _missing(plan: StagePlan, results: StageResults) -> Iterator[MissingGroups]:
+    for source, groups in zip(plan.sources, results.counts.missing_by_source, strict=True):
+        if groups:
+            yield MissingGroups(stage_name=plan.name, source=source, groups=groups)
+
+
+def likely_cause(hints: Mapping[str, JsonValue]) -> LikelyCause | None:
+    """The pattern with the most differences; of equal ones the first.
+
+    Args:
+        hints: by stage, as they stand in a run.json.
+    """
+    causes = [
+        LikelyCause(
+            stage_name=stage,
+            measure_name=str(hint["measure"]),
+            source=str(hint["source"]),
+            pattern=str(hint["rule"]),
+            explained=int(str(hint["explained"])),
+            of=int(str(hint["of"])),
+        )
+        for stage, entries in hints.items()
+        for hint in cast("list[Mapping[str, JsonValue]]", entries)
+    ]
+    return max(causes, key=lambda cause: cause.explained, default=None)
+
+
+def read_summary(stored: Mapping[str, object]) -> RunSummary:
+    """The summary from its JSON form, as rows and events have it; unknown fields are left aside.
+
+    Raises:
+        ValueError: a number is missing.
+    """
+    known = RunSummary.__dataclass_fields__
+    document = {name: value for name, value in stored.items() if name in known}
+    return from_document(RunSummary, cast("JsonValue", document))
+
+
+def with_report_url(end: RunEnd, base_url: str | None) -> RunEnd:
+    """The end with the report's absolute URL, where there is a report and a base URL."""
+    if not isinstance(end, RunCompleted) or end.summary is None or base_url is None:
+        return end
+    path = end.summary.report_path
+    url = None if path is None else f"{base_url.rstrip('/')}{path}"
+    return replace(end, summary=replace(end.summary, report_url=url))

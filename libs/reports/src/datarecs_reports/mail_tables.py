@@ -1,0 +1,143 @@
+"""The tables of a mail: what differs per measure, what is missing in each source, in exact figures.
+
+Apart from the sentences, because these are the facts of a report's first screen and stand in a
+mail of every kind; they come from the run's summary, so they contain no value of a row.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from datarecs_core.comparison.insight.patterns import HintRule
+from datarecs_core.comparison.planning.plan import PRESENCE
+from datarecs_core.runs.model import LikelyCause, MeasureGap, MissingGroups, RunSummary
+from datarecs_reports.figures import amount, common_places, count
+
+_UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers_from: int = 1
+    """Columns from here on are numbers, which stand at the right edge."""
+    more: int = 0
+    """Rows that were cut."""
+
+
+def clean(text: str) -> str:
+    """The text without control, format and unassigned characters; line ends become spaces."""
+    spaced = " ".join(text.split())
+    return "".join(one for one in spaced if unicodedata.category(one) not in _UNSHOWN)
+
+
+def cut_table(
+    title: str,
+    head: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    most_rows: int,
+    *,
+    numbers_from: int = 1,
+) -> Table:
+    """The table with its first rows; the others are counted."""
+    shown = tuple(rows[:most_rows])
+    more = len(rows) - len(shown)
+    return Table(title=title, head=head, rows=shown, numbers_from=numbers_from, more=more)
+
+
+def single_gap(summary: RunSummary | None) -> str | None:
+    """The difference of the totals, where the run has exactly one; exact decimal text.
+
+    None with several measures or sources, whose gaps must not be added up, and for totals that
+    agree: then the number of groups says more.
+    """
+    gaps = [] if summary is None else [gap for gap in summary.measures or () if gap.gap is not None]
+    names = {(gap.measure_name, gap.source) for gap in gaps}
+    values = {gap.gap for gap in gaps}
+    return next(iter(values)) if len(names) == 1 == len(values) and values != {"0"} else None
+
+
+def difference_tables(summary: RunSummary, most_rows: int) -> Iterator[Table]:
+    """What differs per measure and what is missing per source, as far as there is any."""
+    gaps = summary.measures or ()
+    is_staged = len({gap.stage_name for gap in gaps}) > 1
+    if gaps:
+        yield _measures(summary, gaps, most_rows, is_staged=is_staged)
+    rows = [_missing_row(entry, gaps) for entry in summary.missing or ()]
+    if rows:
+        yield cut_table(
+            "Missing", ("Missing in", "Stage", "Groups", "Amount"), rows, most_rows, numbers_from=2
+        )
+
+
+def _measures(
+    summary: RunSummary, gaps: Sequence[MeasureGap], most_rows: int, *, is_staged: bool
+) -> Table:
+    table = cut_table(
+        "Differences",
+        ("Measure", "Compared", "Difference", "of this in changed values", "Groups outside"),
+        [_measure_row(gap, is_staged=is_staged) for gap in gaps],
+        most_rows,
+        numbers_from=2,
+    )
+    uncounted = max((summary.measures_total or 0) - len(gaps), 0)
+    return replace(table, more=table.more + uncounted)
+
+
+def _measure_row(gap: MeasureGap, *, is_staged: bool) -> tuple[str, ...]:
+    name = clean(gap.measure_name)
+    places = common_places((gap.gap, gap.changed))
+    return (
+        f"{name} ({clean(gap.stage_name)})" if is_staged else name,
+        f"{clean(gap.source)} minus {clean(gap.reference)}",
+        _UNKNOWN if gap.gap is None else amount(gap.gap, places=places),
+        _UNKNOWN if gap.changed is None else amount(gap.changed, places=places),
+        count(gap.outside_tolerance_count),
+    )
+
+
+def _missing_row(entry: MissingGroups, gaps: Sequence[MeasureGap]) -> tuple[str, ...]:
+    amounts = "; ".join(_missing_amounts(entry, gaps))
+    return clean(entry.source), clean(entry.stage_name), count(entry.groups), amounts or _UNKNOWN
+
+
+def _missing_amounts(entry: MissingGroups, gaps: Sequence[MeasureGap]) -> Iterator[str]:
+    """What the other side has in these groups, by measure."""
+    for gap in gaps:
+        if gap.stage_name != entry.stage_name:
+            continue
+        name = clean(gap.measure_name)
+        if gap.source == entry.source and gap.missing_in_source is not None:
+            yield f"{name} {amount(gap.missing_in_source)}"
+        if gap.reference == entry.source and gap.missing_in_reference is not None:
+            yield f"{name} {amount(gap.missing_in_reference)} of {clean(gap.source)}"
+
+
+_PATTERNS = {
+    HintRule.CONSTANT_FACTOR: "values differ by a constant factor",
+    HintRule.SIGN_FLIP: "the sign is reversed",
+    HintRule.CONSTANT_OFFSET: "values differ by a constant amount",
+    HintRule.ZONE_SHIFT: "times differ by a time zone",
+    HintRule.ROUNDED: "one side is rounded",
+    HintRule.CUT: "digits are cut off",
+    HintRule.NULL_FOR_ZERO: "one side has NULL for zero",
+    HintRule.NULL_FOR_EMPTY: "one side has NULL for empty text",
+    HintRule.CUT_TEXT: "texts are cut off",
+    HintRule.KEYS_MEET: "keys differ in spelling alone",
+    HintRule.SWAPPED_MEASURES: "two columns are swapped",
+    HintRule.DUPLICATED_LOAD: "rows were loaded twice",
+    HintRule.LATE_WINDOW: "the newest rows have not arrived",
+}
+"""A pattern in words, without the values that show it."""
+
+
+def cause_words(cause: LikelyCause) -> str:
+    """One sentence: the pattern, where it is, and how many differences follow it."""
+    known = {rule.value: words for rule, words in _PATTERNS.items()}
+    what = known.get(cause.pattern) or clean(cause.pattern)
+    measure = "keys" if cause.measure_name == PRESENCE else clean(cause.measure_name)
+    share = f"{count(cause.explained)} of {count(cause.of)} differences"
+    return f"Likely cause: {what} ({measure} of {clean(cause.source)}; {share})."

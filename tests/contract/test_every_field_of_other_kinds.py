@@ -24,7 +24,12 @@ from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_core.notifications.evaluation import RunFacts, StoredRule, evaluate_rules
+from datarecs_core.notifications.evaluation import (
+    Audience,
+    RunFacts,
+    StoredRule,
+    evaluate_rules,
+)
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.resources.connection import Connection, ConnectionType
 from datarecs_core.resources.resource import Kind
@@ -140,11 +145,16 @@ def mailed(rule: NotificationRule) -> object:
             mode=mode,
             outcome=outcome,
             finalised_at=NOON + timedelta(minutes=number),
+            detail_code="CONNECTION_LOST" if outcome.startswith("ERRORED") else None,
         )
         known = {uid: one for uid, one in states.items() if one.job_id == run.job_id}
-        result = evaluate_rules([stored], run, known, domains={"example.com"}, now=run.finalised_at)
+        result = evaluate_rules(
+            [stored], run, known, audience=Audience(domains={"example.com"}), now=run.finalised_at
+        )
         states |= {one.rule_uid: one for one in result.states}
-        found.append([(one.address, one.kind, one.detail) for one in result.intents])
+        found.append(
+            [(one.address, one.kind, one.detail, one.skipped, one.due_at) for one in result.intents]
+        )
     return found
 
 
@@ -153,6 +163,7 @@ _RUNS = (
     ("a", "UNMATCHED", RunMode.IMMEDIATE),
     ("a", "MATCHED", RunMode.IMMEDIATE),
     ("b", "UNMATCHED", RunMode.SCHEDULED),
+    ("b", "ERRORED:QUERY_FAILED", RunMode.SCHEDULED),
 )
 _RUN_IDS = [RunId(an_id()) for _ in _RUNS]
 
@@ -204,9 +215,13 @@ _PG: Json = {
     "config": {"host": "127.0.0.1", "database": "d", "user": "u", "sslmode": "disable"},
 }
 _TO: Json = {"to": [{"address": "a@example.com"}]}
+_MUTED: Json = {**_TO, "mutes": [{"until": "2030-01-01T00:00:00Z"}]}
+_QUIET: Json = {**_TO, "quiet_hours": {"periods": [{"from": "11:00", "to": "18:00"}]}}
+_COLLECTED: Json = {**_TO, "digest": {"at": ["18:00"]}}
 _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
+_RULES = "libs/specs/tests/test_other_kinds.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "url": (_URL, "https://b.test/hook", sent),
@@ -240,6 +255,21 @@ RULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "recovery": (_TO, False, mailed),
     "to[].address": (_TO, "b@example.com", mailed),
     "detail": (_TO, "minimal", mailed),
+    "match.job_selector": (_TO, {"team": "finance"}, mailed),
+    "match.detail_codes": (_TO, ["TABLE_NOT_FOUND"], mailed),
+    "remind_after": (_TO, "PT1M", mailed),
+    "after_consecutive": (_TO, 2, mailed),
+    "mutes[].jobs": (_MUTED, ["b"], mailed),
+    "mutes[].until": (_MUTED, "2020-01-01T00:00:00Z", mailed),
+    "quiet_hours.periods[].days": (_QUIET, ["SUN"], mailed),
+    "quiet_hours.periods[].from": (_QUIET, "13:00", mailed),
+    "quiet_hours.periods[].to": (_QUIET, "19:00", mailed),
+    "quiet_hours.timezone": (_QUIET, "Asia/Tokyo", mailed),
+    "quiet_hours.except": (_QUIET, ["UNMATCHED"], mailed),
+    "quiet_hours.behaviour": (_QUIET, "skip", mailed),
+    "digest.at": (_COLLECTED, ["19:00"], mailed),
+    "digest.days": (_COLLECTED, ["SUN"], mailed),
+    "digest.timezone": (_COLLECTED, "Asia/Tokyo", mailed),
 }
 POSTGRES_PROBES: Mapping[str, object] = {
     "config.host": "127.0.0.2",
@@ -269,6 +299,7 @@ SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "spec<iceberg>.auth.": (_CATALOGS, ("password", "token", "credential")),
     "spec.retry.": (_SENDING, ("max_age",)),
     "spec.auto_disable.": (_SENDING, ("enabled", "after")),
+    "spec.mutes[].": (_RULES, ("reason",)),
     "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),
 }
 """Fields that a server or several deliveries show, with the tests that set each of them."""

@@ -1,6 +1,8 @@
+import email
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from email.policy import default
 from random import Random
 
 import pytest
@@ -8,7 +10,9 @@ from structlog.testing import capture_logs
 
 from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.loops.mail_sending import MailSending, RelayHealth
-from datarecs_application.notifications import MailPolicy, Planning, Sending
+from datarecs_application.mail_content import Links
+from datarecs_application.mailing import Sending
+from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.ports.delivery import (
     Mailer,
     OutgoingMail,
@@ -22,9 +26,27 @@ from datarecs_application.ports.state import HistoryEntry
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.delivery import RunNotFinishedError
-from datarecs_core.notifications.mail import Mail, MailReason, MailState, OnUnknown
+from datarecs_core.notifications.evaluation import SkipReason
+from datarecs_core.notifications.links import read_unsubscribe_link
+from datarecs_core.notifications.mail import (
+    Mail,
+    MailReason,
+    MailState,
+    Notice,
+    NoticeRecipient,
+    OnUnknown,
+    notice_mail,
+)
 from datarecs_core.notifications.replies import Reply, Stage
-from datarecs_core.notifications.rule import Match, NotificationRule, Notify, Recipient
+from datarecs_core.notifications.rule import (
+    Digest,
+    Match,
+    NotificationRule,
+    Notify,
+    QuietHours,
+    Recipient,
+)
+from datarecs_core.notifications.wall_clock import Period
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Disposition, Run, RunError, RunResult, RunStatus
 from datarecs_core.values import EventId, RunId, TenantId
@@ -44,6 +66,7 @@ from datarecs_testing.scripted_delivery import ScriptedMailer
 from datarecs_testing.spans import RecordedTracing
 
 MINUTE = timedelta(minutes=1)
+LINK_KEY = b"k" * 32
 HOUR = timedelta(hours=1)
 EVERY = NotificationRule(
     to=(Recipient(address="ana@example.com"),),
@@ -80,7 +103,11 @@ class House:
             mail_domain="mail.example.com",
             domains={A_TENANT: {"example.com"}, B_TENANT: {"b.example"}},
             on_unknown=self.on_unknown,
+            recipient_rate=30,
         )
+
+    def links(self) -> Links:
+        return Links(key=LINK_KEY, report_age=timedelta(days=7))
 
     def loop(self, mailer: Mailer | None = None, owner: str = "n-1") -> MailSending:
         sender = mailer or self.mailer
@@ -94,7 +121,12 @@ class House:
             self.unit,
             sender,
             sending=Sending(
-                renderer=templates, policy=self.policy, owner=owner, relay=sender.relay
+                renderer=templates,
+                policy=self.policy,
+                ids=self.store.ids,
+                links=self.links(),
+                owner=owner,
+                relay=sender.relay,
             ),
             health=self.health,
             jitter=lambda: 0.5,
@@ -504,6 +536,7 @@ def test_a_tenant_writes_to_its_own_domains_alone() -> None:
 @pytest.mark.case("M29")
 def test_every_run_leaves_an_event_and_the_sent_ones_are_the_relays_ledger() -> None:
     house, chance = House(), Random(29)  # noqa: S311  a fixed test sequence
+    house.policy = replace(house.policy, recipient_rate=1000)
     house.declare(replace(EVERY, notify=Notify.ON_CHANGE, match=Match()), name="changes")
     house.declare(
         replace(EVERY, to=(Recipient(address="b@example.com"),), match=Match(jobs=("ledger",))),
@@ -665,3 +698,101 @@ class TestScriptedMailer(MailerConformance):
     def stored(self, mailer: Mailer) -> list[bytes]:
         assert isinstance(mailer, ScriptedMailer)
         return [mail.mime for mail in mailer.stored]
+
+
+def subjects(house: House) -> list[str]:
+    return [
+        str(email.message_from_bytes(mail.mime, policy=default)["Subject"])
+        for mail in house.mailer.stored
+    ]
+
+
+def wait(house: House, length: timedelta) -> None:
+    house.clock.advance(length)
+    house.drain()
+
+
+@pytest.mark.case("M28")
+def test_above_30_mails_an_hour_the_rest_leaves_as_one_digest_and_no_run_is_missing() -> None:
+    house = House()
+    house.declare()
+    runs = [house.finish(job_name=f"job-{number}") for number in range(100)]
+    house.drain()
+    assert len(house.mailer.stored) == 30
+    wait(house, 15 * MINUTE)
+    (digest,) = subjects(house)[30:]
+    assert digest == "[datarecs] 70 runs: 70 ▲"
+    reasons = [mail.reason for run in runs for mail in house.mails(run)]
+    assert reasons.count(SkipReason.FOLDED) == 70
+    assert house.told() == ["email.sent"] * 100
+
+
+@pytest.mark.case("M14")
+def test_a_digest_has_every_run_of_its_window_and_a_late_run_joins_the_next() -> None:
+    house = House()
+    house.declare(replace(EVERY, digest=Digest(at=("13:00", "14:00"))))
+    house.finish(job_name="one")
+    house.finish(job_name="two")
+    house.drain()
+    assert house.mailer.stored == []
+    wait(house, HOUR)
+    house.finish(job_name="late")
+    house.drain()
+    assert subjects(house) == ["[datarecs] 2 runs: 2 ▲"]
+    wait(house, HOUR)
+    assert subjects(house)[1:] == ["[datarecs] ▲ UNMATCHED late"]
+    assert house.told() == ["email.sent"] * 3
+
+
+@pytest.mark.case("M13")
+def test_mails_held_in_quiet_hours_leave_at_their_end_as_one() -> None:
+    house = House()
+    periods = (Period(start="11:00", end="15:00"),)
+    house.declare(replace(EVERY, quiet_hours=QuietHours(periods=periods)))
+    house.finish()
+    house.finish(RunResult.MATCHED)
+    wait(house, 2 * HOUR)
+    assert house.mailer.stored == []
+    wait(house, HOUR)
+    assert subjects(house) == ["[datarecs] 2 runs: 1 ▲, 1 ●"]
+
+
+@pytest.mark.case("M15")
+def test_an_address_that_does_not_exist_gets_no_further_mail() -> None:
+    house = House(mailer=ScriptedMailer(refused(Stage.RCPT, 550)))
+    house.declare()
+    house.finish()
+    house.drain()
+    run = house.finish()
+    house.drain()
+    assert [mail.reason for mail in house.mails(run)] == [SkipReason.SUPPRESSED]
+
+
+@pytest.mark.case("M23")
+def test_who_unsubscribes_by_the_link_of_a_mail_gets_no_more_of_the_rule() -> None:
+    house = House()
+    rule = house.declare()
+    house.finish()
+    house.drain()
+    header = email.message_from_bytes(house.mailer.stored[0].mime, policy=default)
+    token = str(header["List-Unsubscribe"]).strip("<>").rpartition("/")[2]
+    link = read_unsubscribe_link(token, [LINK_KEY], now=house.clock.now())
+    assert link is not None
+    assert link.rules == (rule.uid,)
+    with house.unit.begin(A_TENANT) as tx:
+        tx.mail_choices.unsubscribe(link.recipient, [str(uid) for uid in link.rules])
+    run = house.finish()
+    assert [mail.reason for mail in house.mails(run)] == [SkipReason.UNSUBSCRIBED]
+
+
+@pytest.mark.case("M32")
+def test_a_notice_is_sent_once_per_address_without_an_event() -> None:
+    house = House()
+    notice = Notice(subject="Webhook orders is disabled", headline="Webhook orders is disabled")
+    to = NoticeRecipient(tenant_id=A_TENANT, address="ana@example.com", scope="endpoint:1:down:1")
+    for _ in range(2):
+        with house.unit.begin(A_TENANT) as tx:
+            tx.mails.add(notice_mail(notice, to, delivery_id=an_id(), now=tx.now))
+    house.drain()
+    assert subjects(house) == ["[datarecs] ▲ Webhook orders is disabled"]
+    assert house.told() == []

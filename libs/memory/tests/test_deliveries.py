@@ -1,7 +1,11 @@
 """The twins of webhook deliveries and mails against the suites of their ports."""
 
 from datarecs_testing.conformance.deliveries import DeliveriesConformance
-from datarecs_testing.conformance.mails import MailsConformance, RuleStatesConformance
+from datarecs_testing.conformance.mails import (
+    MailChoicesConformance,
+    MailsConformance,
+    RuleStatesConformance,
+)
 
 
 class TestDeliveries(DeliveriesConformance):
@@ -14,3 +18,7 @@ class TestMails(MailsConformance):
 
 class TestRuleStates(RuleStatesConformance):
     pass
+
+
+class TestMailChoices(MailChoicesConformance):
+    """Unsubscribing, suppression, revoked links."""

@@ -9,7 +9,11 @@ from datarecs_core.values import JobId, ResourceUid
 from datarecs_core.webhooks.delivery import lease
 from datarecs_testing.builders import A_TENANT, an_id
 from datarecs_testing.conformance.deliveries import DeliveriesConformance, fresh
-from datarecs_testing.conformance.mails import MailsConformance, RuleStatesConformance
+from datarecs_testing.conformance.mails import (
+    MailChoicesConformance,
+    MailsConformance,
+    RuleStatesConformance,
+)
 from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.database import PreparedDatabase
 
@@ -87,3 +91,7 @@ def test_without_a_tenant_the_services_see_no_row(
         for table in ("webhook_delivery", "webhook_endpoint_state"):
             found = connection.execute(f"SELECT count(*) FROM datarecs.{table}").fetchone()  # noqa: S608  two names of ours
             assert found == (0,)
+
+
+class TestMailChoices(MailChoicesConformance):
+    """Unsubscribing, suppression, revoked links."""

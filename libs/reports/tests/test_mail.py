@@ -11,11 +11,15 @@ import pytest
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.notifications.content import (
     Count,
+    DigestContent,
+    DigestLine,
     MailContent,
     MeasureFacts,
+    NoticeContent,
     StageFacts,
 )
 from datarecs_core.notifications.evaluation import Background, MailKind
+from datarecs_core.notifications.mail import Notice
 from datarecs_core.notifications.rule import Detail
 from datarecs_core.runs.model import (
     LikelyCause,
@@ -371,3 +375,80 @@ def test_a_mail_has_one_unsubscribe_header_with_one_https_uri() -> None:
     assert message.get_all("List-Unsubscribe") == [uri]
     assert message.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
     assert "List-Unsubscribe" not in parsed(UNMATCHED)
+
+
+def test_a_reminder_states_since_when_the_outcome_goes_on() -> None:
+    before = Background(since=MORNING, runs=25)
+    subject = parsed(replace(UNMATCHED, kind=MailKind.REMINDER, background=before))["Subject"]
+    assert subject == "[datarecs] ▲ still UNMATCHED ledger-vs-exports · since 2026-11-20"
+
+
+def test_a_test_mail_is_marked_in_its_subject() -> None:
+    subject = parsed(replace(UNMATCHED, kind=MailKind.TEST))["Subject"]
+    assert subject.startswith("[datarecs] [test] ▲ UNMATCHED")
+
+
+def a_line(outcome: str, *, minute: int = 0, kind: MailKind = MailKind.OUTCOME) -> DigestLine:
+    return DigestLine(
+        kind=kind,
+        outcome=outcome,
+        job_name="ledger-vs-exports",
+        finalised_at=MORNING.replace(minute=minute),
+        summary=WITH_GAP.summary if outcome == "UNMATCHED" else None,
+        report_path="/api/v1/public/reports/token" if outcome == "UNMATCHED" else None,
+        run_id=RUN,
+    )
+
+
+DIGEST = DigestContent(
+    recipient="ana.lopez@example.com",
+    rules=("finance",),
+    message_id="<mail.f3kmq3bzdmu4jppuskrcefpbzq@mail.example.com>",
+    finalised_at=MORNING,
+    lines=(
+        a_line("MATCHED", kind=MailKind.RECOVERY),
+        a_line("UNMATCHED", minute=1),
+        a_line("UNMATCHED", minute=2, kind=MailKind.REMINDER),
+        a_line("ERRORED:UNKNOWN", minute=3),
+    ),
+    unsubscribe_path="/api/v1/public/unsubscribe/token",
+)
+
+
+def test_a_digest_has_one_line_per_run_the_worst_first() -> None:
+    message = email.message_from_bytes(TEMPLATES.render(DIGEST), policy=default)
+    assert message["Subject"] == "[datarecs] 4 runs: 2 ▲, 1 ✖, 1 ●"
+    assert message["List-Unsubscribe"] == f"<{BASE}/api/v1/public/unsubscribe/token>"
+    _, text, page = TEMPLATES.text(DIGEST)
+    rows = [line for line in text.splitlines() if " | ledger-vs-exports | " in line]
+    assert rows == [
+        "✖ ERRORED | ledger-vs-exports | 2026-11-20 06:03:03 UTC | ",
+        "▲ UNMATCHED | ledger-vs-exports | 2026-11-20 06:01:03 UTC | -1,250.40",
+        "▲ still UNMATCHED | ledger-vs-exports | 2026-11-20 06:02:03 UTC | -1,250.40",
+        "● MATCHED again | ledger-vs-exports | 2026-11-20 06:00:03 UTC | ",
+    ]
+    assert f"{BASE}/api/v1/runs/{RUN}/report" in page
+    assert f"{BASE}/api/v1/public/reports/token" in page
+
+
+def test_a_notice_states_facts_as_text_and_links_to_nothing() -> None:
+    notice = Notice(
+        subject="Webhook orders is disabled",
+        headline="Webhook orders is disabled",
+        sentences=("No event was delivered for 5 days. <b>",),
+        facts=(("Host", "hooks.example.com"),),
+    )
+    content = NoticeContent(
+        recipient="ops@example.com",
+        message_id="<mail.x@mail.example.com>",
+        finalised_at=MORNING,
+        notice=notice,
+    )
+    subject, text, page = TEMPLATES.text(content)
+    assert subject == "[datarecs] ▲ Webhook orders is disabled"
+    assert "Host: hooks.example.com" in text
+    assert "5 days. &lt;b&gt;" in page
+    assert "href" not in page
+    good = replace(content, notice=replace(notice, is_good=True))
+    assert TEMPLATES.text(good)[0].startswith("[datarecs] ●")
+    assert TEMPLATES.render(content).startswith(b"From: ")

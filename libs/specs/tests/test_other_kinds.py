@@ -1,5 +1,7 @@
 """Connections, endpoints and rules: no secret in clear, no URL inside, nothing of later on."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from datarecs_core.access.references import ReferenceRules, parse_use
@@ -18,8 +20,10 @@ from datarecs_core.resources.connection import (
     SslMode,
     Transport,
 )
+from datarecs_core.resources.resource import Kind
 from datarecs_core.webhooks.endpoint import SecretRef, WebhookEndpoint
-from datarecs_specs.documents import Decoded, decode_json
+from datarecs_specs.documents import Decoded, decode_json, decode_stored
+from datarecs_specs.kinds import canonical_spec
 from datarecs_specs.reading import Surroundings
 
 SERVER = Surroundings(
@@ -444,6 +448,29 @@ def test_a_rule_is_read() -> None:
     assert (read.match.jobs, read.notify) == (("orders",), Notify.EVERY_RUN)
 
 
+def test_times_of_day_and_moments_of_a_rule_are_read_as_written() -> None:
+    spec = {
+        "to": TO,
+        "mutes": [{"until": "2027-01-01T01:00:00+01:00", "reason": "audit"}],
+        "quiet_hours": {
+            "periods": [{"from": "22:00", "to": "07:00"}],
+            "timezone": "Europe/Berlin",
+            "except": ["ERRORED"],
+        },
+        "digest": {"at": ["07:00"], "days": ["MON"]},
+        "remind_after": "P1D",
+        "match": {"job_selector": {"team": "finance"}},
+    }
+    _, read = decoded("NotificationRule", spec).require()
+    assert isinstance(read, NotificationRule)
+    assert read.mutes[0].until == datetime(2027, 1, 1, tzinfo=UTC)
+    assert read.quiet_hours is not None
+    assert read.quiet_hours.periods[0].start == "22:00"
+    written = canonical_spec(Kind.NOTIFICATION_RULE, read)
+    assert decode_stored(Kind.NOTIFICATION_RULE, "r", written) == read
+
+
+@pytest.mark.case("M12")
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
@@ -452,7 +479,24 @@ def test_a_rule_is_read() -> None:
         ({"to": TO, "match": {"outcomes": ["FAILED"]}}, ["DR1012 /match/outcomes/0"]),
         ({"to": TO, "match": {"jobs": ["Orders"]}}, ["DR1013 /match/jobs/0"]),
         ({"to": TO, "channel": "slack"}, ["DR1012 /channel"]),
-        ({"to": TO, "digest": {}}, ["DR1004 /digest"]),
+        ({"to": TO, "digest": {}}, ["DR1010 /digest/at"]),
+        ({"to": TO, "digest": {"at": ["7:00"]}}, ["DR1015 /digest/at/0"]),
+        ({"to": TO, "digest": {"at": [{}]}}, ["DR1011 /digest/at/0"]),
+        ({"to": TO, "mutes": [{"reason": "x"}]}, ["DR1010 /mutes/0/until"]),
+        ({"to": TO, "mutes": [{"until": "2027-01-01T00:00:00"}]}, ["DR1015 /mutes/0/until"]),
+        ({"to": TO, "mutes": [{"until": "soon"}]}, ["DR1015 /mutes/0/until"]),
+        ({"to": TO, "mutes": [{"until": []}]}, ["DR1011 /mutes/0/until"]),
+        ({"to": TO, "quiet_hours": {}}, ["DR1010 /quiet_hours/periods"]),
+        (
+            {"to": TO, "quiet_hours": {"periods": [{"from": "22:00", "to": "22:00"}]}},
+            ["DR1014 /quiet_hours/periods/0"],
+        ),
+        ({"to": TO, "after_consecutive": 11}, ["DR1012 /after_consecutive"]),
+        ({"to": TO, "match": {"detail_codes": ["x"]}}, ["DR1015 /match/detail_codes/0"]),
+        (
+            {"to": TO, "notify": "every_run", "remind_after": "P1D"},
+            ["DR1009 /remind_after"],
+        ),
         ({"to": [{"role": "job_owner"}]}, ["DR1004 /to/0/role", "DR1010 /to/0/address"]),
     ],
 )

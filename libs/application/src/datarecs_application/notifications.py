@@ -1,23 +1,17 @@
-"""Mails of a finished run: from event to rows, from a due row to bytes, from a reply to its end.
+"""Mails of a finished run: from event to rows of the queue. `mailing` sends them."""
 
-Each step is one transaction of one tenant; SMTP itself happens between them, outside
-(`loops.mail_sending`).
-"""
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from uuid import UUID
-
-from datarecs_application.ports.delivery import MailAttempt, MailRenderer, OutgoingMail
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.delivery import RunNotFinishedError
-from datarecs_core.notifications.address import wire_address
-from datarecs_core.notifications.content import Recorded, mail_content
+from datarecs_core.notifications.address import address_fault, recipient_key
 from datarecs_core.notifications.evaluation import (
+    EVERYTHING,
+    Audience,
     Evaluation,
     Intent,
     RunFacts,
@@ -26,30 +20,17 @@ from datarecs_core.notifications.evaluation import (
     evaluate_rules,
     outcome_of,
 )
-from datarecs_core.notifications.identity import dedupe_key, message_id, thread_root
-from datarecs_core.notifications.mail import (
-    EXPIRES_AFTER,
-    SENDER_LOST,
-    Expired,
-    Fact,
-    Mail,
-    MailState,
-    OnUnknown,
-    RecipientAccepted,
-    decide_email,
-    lease,
-)
+from datarecs_core.notifications.identity import dedupe_key, message_id, recipient_hash
+from datarecs_core.notifications.mail import EXPIRES_AFTER, Mail, MailState, OnUnknown
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.notifications.skipping import skipped_events
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import Run
-from datarecs_core.values import EventId, RunId, TenantId
+from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 
 MAX_RULES = 1000
 _ONCE_PER_RUN = "run"
 """Source of the inbox mark that makes a run, and not only an event, take effect once."""
-_HISTORY_PAGE = 1000
-_HISTORY_PAGES = 20
 _NEWEST = 50
 """Lines of a run's history among which its end stands; what comes after it is late."""
 
@@ -63,6 +44,10 @@ class MailPolicy:
     domains: Mapping[TenantId, Collection[str]]
     """Domains a tenant may write to, lower-case A-labels; a tenant without entry writes to none."""
     on_unknown: OnUnknown = OnUnknown.RESEND_ONCE
+    tenant_rate: int = 1000
+    """Mails per hour of one tenant."""
+    recipient_rate: int = 30
+    """Mails per hour to one recipient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,25 +70,32 @@ class Planning:
         if not tx.inbox.first_time(f"{self.consumer}:runs", _ONCE_PER_RUN, EventId(run_id)):
             return None
         run = tx.runs.get(run_id)
-        facts = _facts(run) if run else None
+        facts = run_facts(tx, run) if run else None
         if facts is None:
             raise RunNotFinishedError(run_id=run_id)
-        evaluation = evaluate_rules(
-            self._rules(tx),
-            facts,
-            tx.rule_states.of_job(facts.job_id),
-            domains=self.policy.domains.get(tx.tenant_id, ()),
-            now=tx.now,
-        )
+        evaluation = self.evaluate(tx, facts)
         tx.rule_states.save(evaluation.states)
         for intent in evaluation.intents:
             tx.mails.add(self._mail(tx, facts, intent))
         if skipped := skipped_events(evaluation, facts):
-            story = _story(tx, run_id)
+            story = story_of(tx, run_id)
             tx.outbox.append(*skipped, caused_by=story.cause, traceparent=story.traceparent)
         tx.wake()
         crash_point(CrashPoint.DELIVER_AFTER_INSERT)
         return evaluation
+
+    def evaluate(
+        self, tx: Transaction, facts: RunFacts, only: ResourceUid | None = None
+    ) -> Evaluation:
+        """What the tenant's rules, or one of them, say about a run; writes nothing."""
+        rules = [rule for rule in self._rules(tx) if only in {None, rule.uid}]
+        return evaluate_rules(
+            rules,
+            facts,
+            tx.rule_states.of_job(facts.job_id),
+            audience=_audience(tx, self.policy, rules, facts),
+            now=tx.now,
+        )
 
     def _rules(self, tx: Transaction) -> Iterator[StoredRule]:
         for resource in tx.resources.page(Kind.NOTIFICATION_RULE, limit=MAX_RULES):
@@ -112,7 +104,7 @@ class Planning:
                 yield StoredRule(uid=resource.uid, name=resource.name, spec=spec)
 
     def _mail(self, tx: Transaction, run: RunFacts, intent: Intent) -> Mail:
-        skipped = intent.skipped is not None
+        skipped, due_at = intent.skipped is not None, intent.due_at or tx.now
         return Mail(
             tenant_id=tx.tenant_id,
             delivery_id=self.ids.new(),
@@ -122,14 +114,16 @@ class Planning:
             recipient=intent.address,
             recipient_key=intent.key,
             rules=intent.rules,
+            rule_uids=intent.rule_uids,
             kind=intent.kind,
             detail=intent.detail,
             background=intent.background,
             outcome=run.outcome,
             state=MailState.SKIPPED if skipped else MailState.PENDING,
             reason=intent.skipped,
-            due_at=None if skipped else tx.now,
-            expires_at=run.finalised_at + EXPIRES_AFTER,
+            due_at=None if skipped else due_at,
+            fold=None if skipped else intent.fold,
+            expires_at=max(run.finalised_at, due_at) + EXPIRES_AFTER,
             finalised_at=run.finalised_at,
             message_id=message_id(
                 tx.tenant_id, run.run_id, intent.key, mail_domain=self.policy.mail_domain
@@ -138,11 +132,15 @@ class Planning:
         )
 
 
-def _facts(run: Run) -> RunFacts | None:
+def run_facts(tx: Transaction, run: Run) -> RunFacts | None:
+    """What rules read of a run; None for one that has no outcome."""
     outcome = outcome_of(run)
     if outcome is None or run.closed_at is None:
         return None
+    job = tx.resources.get_by_uid(ResourceUid(run.job_id))
     return RunFacts(
+        labels=job.labels if job else {},
+        detail_code=run.error.detail_code if run.error else None,
         tenant_id=run.tenant_id,
         run_id=run.run_id,
         job_id=run.job_id,
@@ -153,155 +151,19 @@ def _facts(run: Run) -> RunFacts | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeasedMail:
-    """A mail on its way: its bytes, and the epoch under which its end is reported."""
-
-    tenant_id: TenantId
-    delivery_id: UUID
-    lease_epoch: int
-    leased_at: datetime
-    finalised_age: timedelta
-    """Since the run's end, at the lease."""
-    outgoing: OutgoingMail
-    run_id: RunId
-    traceparent: str | None
-    """Of the run that it tells about."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
-    """The steps around one SMTP transaction."""
-
-    renderer: MailRenderer
-    policy: MailPolicy
-    owner: str
-    relay: str
-    """As the attempt log names it."""
-
-    def lease_mail(self, tx: Transaction, delivery_id: UUID) -> LeasedMail | Mail | None:
-        """Take a due mail; its bytes are made at the first lease and kept.
-
-        Returns:
-            The leased mail; or the mail itself when it ended here, expired; or None when it is not
-            due, held by somebody else, or gone.
-        """
-        mail = tx.mails.get(delivery_id)
-        if mail is None or mail.due_at is None or mail.due_at > tx.now:
-            return None
-        if mail.state is MailState.SENDING:
-            tx.mails.close_attempt(_lost_attempt(mail, tx))
-            mail = self._apply(tx, mail, SENDER_LOST)
-            if mail.due_at is None or mail.due_at > tx.now:
-                return mail if mail.is_terminal else None
-        if tx.now >= mail.expires_at:
-            return self._apply(tx, mail, Expired())
-        mime = tx.mails.mime(delivery_id)
-        if mime is None:
-            mime = self._rendered(tx, mail)
-            tx.mails.keep_mime(delivery_id, mime)
-        leased = lease(mail, owner=self.owner, now=tx.now)
-        tx.mails.save(leased)
-        tx.mails.open_attempt(
-            MailAttempt(
-                delivery_id=delivery_id,
-                attempt_no=leased.lease_epoch,
-                started_at=tx.now,
-                relay=self.relay,
-            )
-        )
-        return LeasedMail(
-            tenant_id=tx.tenant_id,
-            delivery_id=delivery_id,
-            lease_epoch=leased.lease_epoch,
-            leased_at=tx.now,
-            finalised_age=tx.now - leased.finalised_at,
-            outgoing=OutgoingMail(
-                recipient=wire_address(leased.recipient), message_id=leased.message_id, mime=mime
-            ),
-            run_id=mail.run_id,
-            traceparent=_story(tx, mail.run_id).traceparent,
-        )
-
-    def enter_data(self, tx: Transaction, leased: LeasedMail) -> bool:
-        """Commit phase DATA; False when the lease is gone, and then nothing may be sent."""
-        mail = self._held(tx, leased)
-        if mail is None:
-            return False
-        self._apply(tx, mail, RecipientAccepted())
-        return True
-
-    def record(
-        self, tx: Transaction, leased: LeasedMail, fact: Fact, attempt: MailAttempt
-    ) -> Mail | None:
-        """Close the attempt and decide what follows; None when the lease was gone."""
-        mail = self._held(tx, leased)
-        phase = mail.phase.value if mail and mail.phase else attempt.phase
-        tx.mails.close_attempt(replace(attempt, phase=phase, finished_at=tx.now))
-        return None if mail is None else self._apply(tx, mail, fact)
-
-    def _held(self, tx: Transaction, leased: LeasedMail) -> Mail | None:
-        mail = tx.mails.get(leased.delivery_id)
-        if mail is None or mail.state is not MailState.SENDING:
-            return None
-        return mail if mail.lease_epoch == leased.lease_epoch else None
-
-    def _apply(self, tx: Transaction, mail: Mail, fact: Fact) -> Mail:
-        decision = decide_email(mail, fact, policy=self.policy.on_unknown, now=tx.now)
-        tx.mails.save(decision.state)
-        if decision.events:
-            story = _story(tx, mail.run_id)
-            tx.outbox.append(*decision.events, caused_by=story.cause, traceparent=story.traceparent)
-        return decision.state
-
-    def _rendered(self, tx: Transaction, mail: Mail) -> bytes:
-        run = tx.runs.get(mail.run_id)
-        if run is None:
-            raise RunNotFinishedError(run_id=mail.run_id)
-        root = thread_root(
-            tx.tenant_id, mail.job_id, mail.recipient_key, mail_domain=self.policy.mail_domain
-        )
-        content = mail_content(mail, run, _history(tx, mail.run_id), thread_root=root)
-        return self.renderer.render(content)
-
-
-@dataclass(frozen=True, slots=True)
-class _Story:
-    """What an event about a mail continues: the run's trace, and the event that asked for it."""
-
-    traceparent: str | None = None
-    cause: EventId | None = None
-
-
-def _story(tx: Transaction, run_id: RunId) -> _Story:
-    run = tx.runs.get(run_id)
-    if run is None:
-        return _Story()
-    newest = tx.runs.history(run_id, after=max(run.last_sequence - _NEWEST, 0))
-    ends = [entry.event_id for entry in newest if entry.type.endswith(".run.finalised")]
-    return _Story(run.traceparent, ends[0] if ends else None)
-
-
-def _lost_attempt(mail: Mail, tx: Transaction) -> MailAttempt:
-    return MailAttempt(
-        delivery_id=mail.delivery_id,
-        attempt_no=mail.lease_epoch,
-        started_at=tx.now,
-        finished_at=tx.now,
-        phase=mail.phase.value if mail.phase else "",
-        error=SENDER_LOST.reason,
+def _audience(
+    tx: Transaction, policy: MailPolicy, rules: Sequence[StoredRule], run: RunFacts
+) -> Audience:
+    addresses = {to.address.strip() for rule in rules for to in rule.spec.to}
+    keys = {recipient_key(address) for address in addresses if not address_fault(address)}
+    scopes = {*(str(rule.uid) for rule in rules), str(run.job_id), EVERYTHING}
+    hashes = tx.mail_choices.unsubscribed(scopes)
+    by_hash = {recipient_hash(tx.tenant_id, key): key for key in keys} if hashes else {}
+    return Audience(
+        domains=policy.domains.get(tx.tenant_id, ()),
+        unsubscribed={(by_hash[one], scope) for one, scope in hashes if one in by_hash},
+        suppressed=tx.mail_choices.suppressed(keys),
     )
-
-
-def _history(tx: Transaction, run_id: RunId) -> Iterator[Recorded]:
-    after = 0
-    for _ in range(_HISTORY_PAGES):
-        page = tx.runs.history(run_id, after=after, limit=_HISTORY_PAGE)
-        for entry in page:
-            yield Recorded(entry.type, entry.data)
-        if len(page) < _HISTORY_PAGE:
-            return
-        after = page[-1].sequence
 
 
 def skip_reasons(evaluation: Evaluation) -> list[SkipReason]:
@@ -310,3 +172,20 @@ def skip_reasons(evaluation: Evaluation) -> list[SkipReason]:
         *(held.reason for held in evaluation.held),
         *(intent.skipped for intent in evaluation.intents if intent.skipped),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What an event about a mail continues: the run's trace, and the event that asked for it."""
+
+    traceparent: str | None = None
+    cause: EventId | None = None
+
+
+def story_of(tx: Transaction, run_id: RunId | None) -> Story:
+    run = None if run_id is None else tx.runs.get(run_id)
+    if run is None or run_id is None:
+        return Story()
+    newest = tx.runs.history(run_id, after=max(run.last_sequence - _NEWEST, 0))
+    ends = [entry.event_id for entry in newest if entry.type.endswith(".run.finalised")]
+    return Story(run.traceparent, ends[0] if ends else None)

@@ -5,7 +5,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from datarecs_core.errors.base import RunErrorCode
-from datarecs_core.notifications.content import MailContent, Recorded, mail_content
+from datarecs_core.notifications.content import MailContent, Paths, Recorded, mail_content
 from datarecs_core.notifications.evaluation import MailKind, outcome_of
 from datarecs_core.notifications.mail import Mail
 from datarecs_core.notifications.rule import Detail
@@ -71,7 +71,7 @@ COMPARED: Mapping[str, object] = {
 
 def content(*events: tuple[str, Mapping[str, object]], run: Run = RUN) -> MailContent:
     history = [Recorded(f"io.example.reconciliation.run.{name}", data) for name, data in events]
-    return mail_content(MAIL, run, history, thread_root="<job.x@mail.example.com>")
+    return mail_content(MAIL, run, history, paths=Paths(thread_root="<job.x@mail.example.com>"))
 
 
 def test_a_compared_stage_is_told_with_names_of_sources_and_tolerances() -> None:

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datarecs_core.notifications.evaluation import (
+    EVERYTHING,
+    Audience,
     Evaluation,
     Held,
     MailKind,
@@ -20,12 +22,17 @@ from datarecs_core.notifications.evaluation import (
 from datarecs_core.notifications.rule import (
     OUTCOMES,
     Detail,
+    Digest,
     Match,
+    Mute,
     NotificationRule,
     Notify,
+    QuietBehaviour,
+    QuietHours,
     Recipient,
 )
 from datarecs_core.notifications.skipping import skipped_events
+from datarecs_core.notifications.wall_clock import Period
 from datarecs_core.runs.model import RunMode
 from datarecs_core.values import JobId, ResourceUid, RunId, TenantId
 
@@ -60,7 +67,9 @@ def judge(
     run: RunFacts,
     states: Mapping[ResourceUid, RuleState] | None = None,
 ) -> Evaluation:
-    return evaluate_rules(rules, run, states or {}, domains=DOMAINS, now=run.finalised_at)
+    return evaluate_rules(
+        rules, run, states or {}, audience=Audience(domains=DOMAINS), now=run.finalised_at
+    )
 
 
 def mailed(rule: StoredRule, outcomes: Sequence[str]) -> tuple[list[int], list[MailKind]]:
@@ -127,7 +136,11 @@ def test_an_overtaken_run_is_held_and_leaves_the_state_alone() -> None:
 def test_a_run_of_the_day_before_yesterday_mails_nobody() -> None:
     run = a_run("UNMATCHED")
     late = evaluate_rules(
-        [a_rule()], run, {}, domains=DOMAINS, now=NOON + timedelta(hours=24, seconds=1)
+        [a_rule()],
+        run,
+        {},
+        audience=Audience(domains=DOMAINS),
+        now=NOON + timedelta(hours=24, seconds=1),
     )
     assert (late.intents, late.states) == ((), ())
     (told,) = skipped_events(late, run)
@@ -236,3 +249,127 @@ def test_every_finalised_run_leads_to_a_mail_or_a_reason(
         mails = [intent for intent in result.intents if intent.skipped is None]
         assert mails or skipped_events(result, run)
         assert len({intent.key for intent in result.intents}) == len(result.intents)
+
+
+@pytest.mark.case("M07")
+def test_an_outcome_that_goes_on_is_repeated_when_the_last_mail_is_old_enough() -> None:
+    numbers, kinds = mailed(a_rule(remind_after=timedelta(days=1)), ["UNMATCHED"] * 50)
+    assert numbers == [1, 25, 49]
+    assert kinds == [MailKind.OUTCOME, MailKind.REMINDER, MailKind.REMINDER]
+
+
+@pytest.mark.case("M08")
+def test_the_first_mail_may_wait_for_several_runs_in_a_row() -> None:
+    rule = a_rule(after_consecutive=3)
+    sequence = ["UNMATCHED", "MATCHED", "UNMATCHED", "UNMATCHED", "UNMATCHED", "UNMATCHED"]
+    assert mailed(rule, sequence)[0] == [5]
+    (held,) = judge([rule], a_run("UNMATCHED")).held
+    assert held.reason is SkipReason.BELOW_CONSECUTIVE
+
+
+@pytest.mark.case("M12")
+def test_a_mute_holds_mails_until_its_end_and_the_news_comes_afterwards() -> None:
+    rule = a_rule(mutes=(Mute(until=NOON + 3 * HOUR),))
+    states: dict[ResourceUid, RuleState] = {}
+    reasons, numbers = [], []
+    for number in range(1, 5):
+        result = judge([rule], a_run("UNMATCHED", number), states)
+        states |= {state.rule_uid: state for state in result.states}
+        reasons += [held.reason for held in result.held]
+        numbers += [number for _ in result.intents]
+    assert numbers == [3]
+    assert reasons == [SkipReason.MUTED, SkipReason.MUTED, SkipReason.NOT_CHANGED]
+
+
+def test_a_mute_of_other_jobs_holds_nothing_and_a_recovery_is_mailed_after_the_mute() -> None:
+    elsewhere = a_rule(mutes=(Mute(jobs=("other",), until=NOON + 9 * HOUR),))
+    assert mailed(elsewhere, ["UNMATCHED"])[0] == [1]
+    rule = a_rule(mutes=(Mute(until=NOON + 3 * HOUR),))
+    state = RuleState(
+        rule_uid=rule.uid,
+        job_id=a_run("MATCHED").job_id,
+        announced="UNMATCHED",
+        open_alert=True,
+    )
+    muted = judge([rule], a_run("MATCHED", 1), {rule.uid: state})
+    assert muted.intents == ()
+    (after,) = muted.states
+    (intent,) = judge([rule], a_run("MATCHED", 3), {rule.uid: after}).intents
+    assert intent.kind is MailKind.RECOVERY
+
+
+def test_a_rule_selects_jobs_by_labels_and_errors_by_their_finer_cause() -> None:
+    selected = a_rule(match=Match(job_selector={"team": "finance"}))
+    run = a_run("UNMATCHED")
+    assert judge([selected], run).intents == ()
+    assert judge([selected], replace(run, labels={"team": "finance", "x": "y"})).intents
+    causes = a_rule(match=Match(detail_codes=("TABLE_NOT_FOUND",)))
+    failed = replace(a_run("ERRORED:QUERY_FAILED"), detail_code="CONNECTION_LOST")
+    assert judge([causes], failed).intents == ()
+    assert judge([causes], replace(failed, detail_code="TABLE_NOT_FOUND")).intents
+    assert judge([causes], run).intents
+
+
+NIGHT = QuietHours(
+    periods=(Period(start="22:00", end="07:00"),),
+    timezone="Europe/Berlin",
+    exceptions=("ERRORED",),
+)
+
+
+@pytest.mark.case("M13")
+def test_quiet_hours_hold_a_mail_until_they_end_but_for_exceptions() -> None:
+    night = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
+    rule = a_rule(quiet_hours=NIGHT)
+    (held,) = judge([rule], replace(a_run("UNMATCHED"), finalised_at=night)).intents
+    assert held.due_at == datetime(2026, 11, 21, 6, tzinfo=UTC)
+    assert held.fold == f"rule:{rule.uid}"
+    (now,) = judge([rule], replace(a_run("ERRORED:CRASHED"), finalised_at=night)).intents
+    assert (now.due_at, now.fold) == (None, None)
+    (day,) = judge([rule], a_run("UNMATCHED")).intents
+    assert day.due_at is None
+    silent = a_rule(quiet_hours=replace(NIGHT, behaviour=QuietBehaviour.SKIP))
+    (skipped,) = judge([silent], replace(a_run("UNMATCHED"), finalised_at=night)).intents
+    assert skipped.skipped is SkipReason.QUIET_HOURS
+
+
+@pytest.mark.case("M11")
+def test_of_a_digest_and_two_immediate_rules_one_mail_leaves_at_once() -> None:
+    digest = a_rule(name="digest", digest=Digest(at=("07:00",)))
+    (alone,) = judge([digest], a_run("UNMATCHED")).intents
+    assert alone.due_at == datetime(2026, 11, 21, 7, tzinfo=UTC)
+    others = [a_rule(name="one"), a_rule(name="two")]
+    (intent,) = judge([digest, *others], a_run("UNMATCHED")).intents
+    assert (intent.due_at, intent.fold) == (None, None)
+    assert intent.rules == ("digest", "one", "two")
+
+
+def test_of_two_digests_the_sooner_one_has_the_run() -> None:
+    late = a_rule(name="a", digest=Digest(at=("20:00",)))
+    soon = a_rule(name="b", digest=Digest(at=("14:00",)))
+    for rules in ([late, soon], [replace(soon, name="a"), replace(late, name="b")]):
+        (intent,) = judge(rules, a_run("UNMATCHED")).intents
+        assert intent.due_at == datetime(2026, 11, 20, 14, tzinfo=UTC)
+
+
+def test_who_unsubscribed_or_refused_mail_is_left_out() -> None:
+    rule, run, key = a_rule(), a_run("UNMATCHED"), "a@example.com"
+
+    def skipped(**audience: object) -> SkipReason | None:
+        who = Audience(domains=DOMAINS, **audience)  # type: ignore[arg-type]  # a builder's table
+        result = evaluate_rules([rule], run, {}, audience=who, now=run.finalised_at)
+        return result.intents[0].skipped
+
+    for scope in (str(rule.uid), str(run.job_id), EVERYTHING):
+        assert skipped(unsubscribed={(key, scope)}) is SkipReason.UNSUBSCRIBED
+    assert skipped(unsubscribed={(key, "another"), ("b@example.com", EVERYTHING)}) is None
+    assert skipped(suppressed={key}) is SkipReason.SUPPRESSED
+
+
+def test_a_rule_without_the_recipients_consent_does_not_silence_the_others() -> None:
+    one, two = a_rule(name="one"), a_rule(name="two")
+    who = Audience(domains=DOMAINS, unsubscribed={("a@example.com", str(one.uid))})
+    run = a_run("UNMATCHED")
+    for rules in ([one, two], [two, one]):
+        (intent,) = evaluate_rules(rules, run, {}, audience=who, now=NOON).intents
+        assert (intent.skipped, intent.rules) == (None, ("two",))

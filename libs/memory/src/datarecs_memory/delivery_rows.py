@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from uuid import UUID
 
-from datarecs_application.ports.delivery import DeliveryKey, MailAttempt, WebhookAttempt
+from datarecs_application.ports.delivery import (
+    DeliveryKey,
+    MailAttempt,
+    Suppression,
+    WebhookAttempt,
+)
 from datarecs_core.notifications.evaluation import RuleState
 from datarecs_core.notifications.mail import Mail
-from datarecs_core.values import EventId, JobId, ResourceUid
+from datarecs_core.values import EventId, JobId, ResourceUid, RunId
 from datarecs_core.webhooks.actions import WebhookAction
 from datarecs_core.webhooks.delivery import Delivery
 from datarecs_core.webhooks.health import EndpointState
@@ -31,6 +36,9 @@ class DeliveryRows:
     mails_claimed_until: dict[UUID, datetime] = field(default_factory=dict)
     mail_attempts: dict[tuple[UUID, int], MailAttempt] = field(default_factory=dict)
     rule_states: dict[tuple[ResourceUid, JobId], RuleState] = field(default_factory=dict)
+    unsubscribed: set[tuple[str, str]] = field(default_factory=set)
+    suppressions: dict[str, Suppression] = field(default_factory=dict)
+    revoked_links: dict[RunId, datetime] = field(default_factory=dict)
 
     def copy(self) -> "DeliveryRows":
         return DeliveryRows(
@@ -45,4 +53,7 @@ class DeliveryRows:
             mails_claimed_until=dict(self.mails_claimed_until),
             mail_attempts=dict(self.mail_attempts),
             rule_states=dict(self.rule_states),
+            unsubscribed=set(self.unsubscribed),
+            suppressions=dict(self.suppressions),
+            revoked_links=dict(self.revoked_links),
         )

@@ -1,13 +1,14 @@
 """Twin of the mail queue and of what notification rules remember."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from uuid import UUID
 
-from datarecs_application.ports.delivery import MailAttempt
+from datarecs_application.ports.delivery import MailAttempt, MailFilter, Suppression
 from datarecs_core.notifications.evaluation import RuleState
-from datarecs_core.notifications.mail import Mail
-from datarecs_core.values import JobId, ResourceUid
+from datarecs_core.notifications.mail import RATE_FOLD, Mail, MailState
+from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_memory.scope import Scope
 
 
@@ -15,7 +16,7 @@ class MemoryMails:
     """Port Mails."""
 
     def __init__(self, scope: Scope) -> None:
-        self._rows = scope.state.delivery
+        self._rows, self._scope = scope.state.delivery, scope
 
     def add(self, mail: Mail) -> bool:
         if any(one.dedupe_key == mail.dedupe_key for one in self._rows.mails.values()):
@@ -54,6 +55,86 @@ class MemoryMails:
     def of_run(self, run_id: UUID) -> list[Mail]:
         mine = [one for one in self._rows.mails.values() if one.run_id == run_id]
         return sorted(mine, key=lambda one: one.recipient_key)
+
+    def of_ids(self, delivery_ids: Sequence[UUID]) -> list[Mail]:
+        mails = [self._rows.mails[one] for one in delivery_ids if one in self._rows.mails]
+        return sorted(mails, key=_by_end)
+
+    def fold_of(self, mail: Mail) -> list[Mail] | None:
+        mails = [
+            one
+            for one in self._rows.mails.values()
+            if one.state is MailState.PENDING
+            and one.fold == mail.fold
+            and one.recipient_key == mail.recipient_key
+            and (
+                mail.fold == RATE_FOLD or (one.due_at is not None and one.due_at <= self._scope.now)
+            )
+        ]
+        return sorted(mails, key=_by_end)
+
+    def opened_since(self, since: datetime, recipient_key: str | None = None) -> int:
+        return sum(
+            mail.opened_at is not None
+            and mail.opened_at > since
+            and recipient_key in {None, mail.recipient_key}
+            for mail in self._rows.mails.values()
+        )
+
+    def page(self, where: MailFilter, limit: int) -> list[Mail]:
+        newest = sorted(self._rows.mails.values(), key=_place, reverse=True)
+        return [mail for mail in newest if _is_wanted(mail, where)][:limit]
+
+
+def _place(mail: Mail) -> tuple[datetime, UUID]:
+    return mail.created_at, mail.delivery_id
+
+
+def _by_end(mail: Mail) -> tuple[datetime, UUID]:
+    return mail.finalised_at, mail.delivery_id
+
+
+def _is_wanted(mail: Mail, where: MailFilter) -> bool:
+    return (
+        where.run_id in {None, mail.run_id}
+        and where.state in {None, mail.state}
+        and (where.before is None or _place(mail) < where.before)
+    )
+
+
+class MemoryMailChoices:
+    """Port MailChoices."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._rows, self._scope = scope.state.delivery, scope
+
+    def unsubscribed(self, scopes: Collection[str]) -> Collection[tuple[str, str]]:
+        return {pair for pair in self._rows.unsubscribed if pair[1] in scopes}
+
+    def unsubscribe(self, recipient_hash: str, scopes: Collection[str]) -> None:
+        self._rows.unsubscribed |= {(recipient_hash, scope) for scope in scopes}
+
+    def suppressed(self, keys: Collection[str]) -> Collection[str]:
+        return {key for key in keys if key in self._rows.suppressions}
+
+    def suppress(self, recipient_key: str, *, reason: str, reply: str) -> None:
+        made = Suppression(recipient_key, reason, reply, self._scope.now)
+        self._rows.suppressions.setdefault(recipient_key, made)
+
+    def suppressions(self, limit: int) -> list[Suppression]:
+        rows = self._rows.suppressions.values()
+        return sorted(rows, key=lambda row: (row.created_at, row.recipient_key), reverse=True)[
+            :limit
+        ]
+
+    def release(self, recipient_key: str) -> bool:
+        return self._rows.suppressions.pop(recipient_key, None) is not None
+
+    def revoke_report_links(self, run_id: RunId) -> None:
+        self._rows.revoked_links[run_id] = self._scope.now
+
+    def report_links_revoked_at(self, run_id: RunId) -> datetime | None:
+        return self._rows.revoked_links.get(run_id)
 
 
 class MemoryRuleStates:

@@ -13,7 +13,7 @@ from datarecs_memory.access import (
 )
 from datarecs_memory.deliveries import MemoryDeliveries, MemoryWebhookActions
 from datarecs_memory.lease_queue import MemoryRunLeases
-from datarecs_memory.mails import MemoryMails, MemoryRuleStates
+from datarecs_memory.mails import MemoryMailChoices, MemoryMails, MemoryRuleStates
 from datarecs_memory.outbox import MemoryInbox, MemoryOutbox
 from datarecs_memory.quotas import MemoryQuotas
 from datarecs_memory.resources import MemoryResources, MemorySealedSecrets
@@ -42,6 +42,7 @@ class MemoryTransaction:
         self.deliveries = MemoryDeliveries(scope)
         self.webhook_actions = MemoryWebhookActions(scope)
         self.mails = MemoryMails(scope)
+        self.mail_choices = MemoryMailChoices(scope)
         self.quotas = MemoryQuotas(scope)
         self.rule_states = MemoryRuleStates(scope)
 

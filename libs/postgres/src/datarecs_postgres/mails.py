@@ -7,12 +7,21 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, func, select, update
+from sqlalchemy import ColumnElement, Row, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
-from datarecs_application.ports.delivery import MailAttempt
+from datarecs_application.ports.delivery import MailAttempt, MailFilter
+from datarecs_core.documents import from_document, to_document
 from datarecs_core.notifications.evaluation import Background, MailKind, RuleState, SkipReason
-from datarecs_core.notifications.mail import Mail, MailReason, MailState, Phase
+from datarecs_core.notifications.mail import (
+    RATE_FOLD,
+    Folded,
+    Mail,
+    MailReason,
+    MailState,
+    Notice,
+    Phase,
+)
 from datarecs_core.notifications.replies import Reply, Stage
 from datarecs_core.notifications.rule import Detail
 from datarecs_core.values import JobId, ResourceUid, RunId, TenantId, aware
@@ -116,6 +125,72 @@ class PostgresMails:
         )
         return [_mail_of(row) for row in rows]
 
+    def of_ids(self, delivery_ids: Sequence[UUID]) -> list[Mail]:
+        rows = self._session.execute(
+            select(*_SHOWN)
+            .where(
+                self._session.own(EMAIL_DELIVERY), EMAIL_DELIVERY.c.delivery_id.in_(delivery_ids)
+            )
+            .order_by(EMAIL_DELIVERY.c.finalised_at, EMAIL_DELIVERY.c.delivery_id)
+        )
+        return [_mail_of(row) for row in rows]
+
+    def fold_of(self, mail: Mail) -> list[Mail] | None:
+        table = EMAIL_DELIVERY
+        # Whoever gets this lock may wait for rows of the group; nobody waits for it, so that two
+        # senders that hold a row each cannot wait for one another.
+        lock = self._lock(f"mail-fold:{mail.fold}:{mail.recipient_key}")
+        if not self._session.execute(select(func.pg_try_advisory_xact_lock(lock))).scalar():
+            return None
+        is_due = [] if mail.fold == RATE_FOLD else [table.c.due_at <= func.now()]
+        rows = self._session.execute(
+            select(*_SHOWN)
+            .where(
+                self._session.own(table),
+                table.c.recipient_key == mail.recipient_key,
+                table.c.fold == mail.fold,
+                table.c.state == MailState.PENDING.value,
+                *is_due,
+            )
+            .order_by(table.c.finalised_at, table.c.delivery_id)
+            .with_for_update()
+        )
+        return [_mail_of(row) for row in rows]
+
+    def opened_since(self, since: datetime, recipient_key: str | None = None) -> int:
+        table = EMAIL_DELIVERY
+        whose: list[ColumnElement[bool]] = []
+        if recipient_key is not None:
+            lock = self._lock(f"mail-rate:{recipient_key}")
+            self._session.execute(select(func.pg_advisory_xact_lock(lock)))
+            whose.append(table.c.recipient_key == recipient_key)
+        counted = self._session.execute(
+            select(func.count()).where(self._session.own(table), table.c.opened_at > since, *whose)
+        )
+        return int(counted.scalar_one())
+
+    def page(self, where: MailFilter, limit: int) -> list[Mail]:
+        table = EMAIL_DELIVERY
+        wanted = [self._session.own(table)]
+        if where.run_id is not None:
+            wanted.append(table.c.run_id == where.run_id)
+        if where.state is not None:
+            wanted.append(table.c.state == where.state.value)
+        if where.before is not None:
+            place = tuple_(table.c.created_at, table.c.delivery_id)
+            wanted.append(place < tuple_(*where.before))
+        rows = self._session.execute(
+            select(*_SHOWN)
+            .where(*wanted)
+            .order_by(table.c.created_at.desc(), table.c.delivery_id.desc())
+            .limit(limit)
+        )
+        return [_mail_of(row) for row in rows]
+
+    def _lock(self, name: str) -> ColumnElement[int]:
+        """The number of an advisory lock of this tenant."""
+        return func.hashtextextended(f"{self._session.tenant_id}:{name}", 0)
+
     def _by_id(self, delivery_id: UUID) -> tuple[ColumnElement[bool], ...]:
         return (
             self._session.own(EMAIL_DELIVERY),
@@ -161,9 +236,12 @@ def _written(value: object) -> object:
 
 
 def _mail_row(mail: Mail) -> dict[str, Any]:
-    before = mail.background
+    before, notice = mail.background, mail.notice
     return {name: _written(getattr(mail, name)) for name in _MAIL} | {
         "rules": list(mail.rules),
+        "rule_uids": list(mail.rule_uids),
+        "folded": [to_document(one) for one in mail.folded],
+        "notice": None if notice is None else to_document(notice),
         "background": {
             "since": before.since.isoformat() if before.since else None,
             "runs": before.runs,
@@ -179,9 +257,12 @@ def _mail_of(row: Row[Any]) -> Mail:
         **values
         | {
             "tenant_id": TenantId(row.tenant_id),
-            "run_id": RunId(row.run_id),
-            "job_id": JobId(row.job_id),
+            "run_id": None if row.run_id is None else RunId(row.run_id),
+            "job_id": None if row.job_id is None else JobId(row.job_id),
             "rules": tuple(row.rules),
+            "rule_uids": tuple(ResourceUid(uid) for uid in row.rule_uids),
+            "folded": tuple(from_document(Folded, one) for one in row.folded),
+            "notice": None if row.notice is None else from_document(Notice, row.notice),
             "kind": MailKind(row.kind),
             "detail": Detail(row.detail),
             "background": Background(

@@ -68,6 +68,12 @@ _MESSAGE_SHOWN = ("tenant_id", "received_on", "message_id", "attributes", "creat
 _ACTION_PROGRESS = (
     *("state", "closed_at", "position_on", "position_id", "made", "first_delivery"),
 )
+_MAIL_LOGGED = (
+    *(*_MAIL_SHOWN, "dedupe_key", "recipient", "recipient_key", "rule_uids", "background"),
+    *("phase", "expires_at", "unknowns", "lease_epoch", "lease_owner", "lease_until"),
+    *("last_reply", "fold", "folded", "notice", "opened_at"),
+)
+"""All but the bytes."""
 _SECRET_LABEL = ("tenant_id", "resource_uid", "field", "key_id", "created_at", "expires_at")
 
 
@@ -290,8 +296,10 @@ TABLES: tuple[TableAccess, ...] = (
         table="email_delivery",
         grants=(
             *granted("SELECT", MAIL),
-            *granted("SELECT", API, READ, columns=_MAIL_SHOWN),
+            *granted("SELECT", API, columns=_MAIL_LOGGED),
+            *granted("SELECT", READ, columns=_MAIL_SHOWN),
             *granted("INSERT", MAIL),
+            *granted("INSERT", API, WEBHOOK, columns=_MAIL_LOGGED),
             *granted("UPDATE", MAIL),
         ),
     ),
@@ -301,6 +309,26 @@ TABLES: tuple[TableAccess, ...] = (
             *granted("SELECT", MAIL, API, READ),
             *granted("INSERT", MAIL),
             *granted("UPDATE", MAIL),
+        ),
+    ),
+    TableAccess(
+        table="email_unsubscribe",
+        grants=(*granted("SELECT", MAIL, API), *granted("INSERT", API)),
+    ),
+    TableAccess(
+        table="email_suppression",
+        grants=(
+            *granted("SELECT", MAIL, API),
+            *granted("INSERT", MAIL),
+            *granted("DELETE", API),
+        ),
+    ),
+    TableAccess(
+        table="report_link_revocation",
+        grants=(
+            *granted("SELECT", API),
+            *granted("INSERT", API),
+            *granted("UPDATE", API, columns=("revoked_at",)),
         ),
     ),
     TableAccess(

@@ -16,6 +16,7 @@ from datarecs_postgres.history import RunHistory
 from datarecs_postgres.idempotency import PostgresIdempotencyKeys
 from datarecs_postgres.inbox import PostgresInbox
 from datarecs_postgres.leases import PostgresRunLeases
+from datarecs_postgres.mail_choices import PostgresMailChoices
 from datarecs_postgres.mails import PostgresMails, PostgresRuleStates
 from datarecs_postgres.outbox import PostgresOutbox
 from datarecs_postgres.quotas import PostgresQuotas
@@ -52,6 +53,7 @@ class PostgresTransaction:
         self.deliveries = PostgresDeliveries(session)
         self.webhook_actions = PostgresWebhookActions(session)
         self.mails = PostgresMails(session)
+        self.mail_choices = PostgresMailChoices(session)
         self.quotas = PostgresQuotas(session)
         self.rule_states = PostgresRuleStates(session)
 

@@ -9,12 +9,20 @@ from email.headerregistry import HeaderRegistry, MessageIDHeader
 from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime
+from typing import assert_never
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from datarecs_core.notifications.address import wire_address
-from datarecs_core.notifications.content import MailContent
-from datarecs_reports.mail_words import MailWords, clean, mail_words
+from datarecs_core.notifications.content import (
+    Content,
+    DigestContent,
+    MailContent,
+    NoticeContent,
+)
+from datarecs_reports.mail_digest import digest_words, notice_words
+from datarecs_reports.mail_tables import clean
+from datarecs_reports.mail_words import MailWords, mail_words
 
 MAX_BYTES = 100 * 1024
 FIRST_ROWS = 200
@@ -38,7 +46,7 @@ def _environment(*, markup: bool) -> Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailTemplates:
-    """The renderer of outcome mails."""
+    """The renderer of every mail."""
 
     sender: str
     """The From header, constant per deployment."""
@@ -48,7 +56,7 @@ class MailTemplates:
     _text: Environment = field(default_factory=lambda: _environment(markup=False))
     _html: Environment = field(default_factory=lambda: _environment(markup=True))
 
-    def render(self, content: MailContent) -> bytes:
+    def render(self, content: Content) -> bytes:
         """A complete message with CRLF line ends, at most 100 KiB."""
         rows = FIRST_ROWS
         mime = self._message(content, rows)
@@ -57,34 +65,61 @@ class MailTemplates:
             mime = self._message(content, rows)
         return mime
 
-    def _message(self, content: MailContent, most_rows: int) -> bytes:
-        words = mail_words(content, base_url=self.base_url, most_rows=most_rows)
+    def text(self, content: Content) -> tuple[str, str, str]:
+        """Subject, text part and HTML part, as a preview shows them."""
+        words = self._words(content, FIRST_ROWS)
+        return (words.subject, *self._parts(words))
+
+    def _words(self, content: Content, most_rows: int) -> MailWords:
+        match content:
+            case MailContent():
+                return mail_words(content, base_url=self.base_url, most_rows=most_rows)
+            case DigestContent():
+                return digest_words(content, base_url=self.base_url, most_rows=most_rows)
+            case NoticeContent():
+                return notice_words(content.notice)
+        assert_never(content)
+
+    def _parts(self, words: MailWords) -> tuple[str, str]:
+        return (
+            self._text.get_template("outcome.txt.j2").render(words=words),
+            self._html.get_template("outcome.html.j2").render(words=words),
+        )
+
+    def _message(self, content: Content, most_rows: int) -> bytes:
+        words = self._words(content, most_rows)
         policy = SMTP if content.recipient.isascii() else SMTPUTF8
         message = EmailMessage(policy=policy.clone(header_factory=_HEADERS))
         for name, value in self._headers(content, words):
             message[name] = value
-        text = self._text.get_template("outcome.txt.j2").render(words=words)
-        html = self._html.get_template("outcome.html.j2").render(words=words)
+        text, html = self._parts(words)
         message.set_content(text, cte="quoted-printable")
         message.add_alternative(html, subtype="html", cte="quoted-printable")
         # The default boundary is random; this one is a function of the mail.
-        message.set_boundary(f"=_{content.message_id.split('.')[2].partition('@')[0]}")
+        tag = content.message_id.partition("@")[0].rpartition(".")[2]
+        message.set_boundary(f"=_{tag}")
         return message.as_bytes()
 
-    def _headers(self, content: MailContent, words: MailWords) -> list[tuple[str, str]]:
-        list_name = clean(content.job_name).replace('"', "").replace("\\", "")
+    def _headers(self, content: Content, words: MailWords) -> list[tuple[str, str]]:
+        about = self._of_run(content) if isinstance(content, MailContent) else []
         return [
             ("From", self.sender),
             ("To", wire_address(content.recipient)),
             ("Subject", words.subject),
             ("Date", format_datetime(content.finalised_at)),
             ("Message-ID", content.message_id),
-            ("In-Reply-To", content.thread_root),
-            ("References", content.thread_root),
-            ("List-Id", f'"{list_name}" <{content.job_id}.jobs.{self.mail_domain}>'),
             *_unsubscribing(words),
             ("Auto-Submitted", "auto-generated"),
             ("X-Auto-Response-Suppress", "All"),
+            *about,
+        ]
+
+    def _of_run(self, content: MailContent) -> list[tuple[str, str]]:
+        list_name = clean(content.job_name).replace('"', "").replace("\\", "")
+        return [
+            ("In-Reply-To", content.thread_root),
+            ("References", content.thread_root),
+            ("List-Id", f'"{list_name}" <{content.job_id}.jobs.{self.mail_domain}>'),
             ("X-Datarecs-Run", str(content.run_id)),
             ("X-Datarecs-Job", str(content.job_id)),
             ("X-Datarecs-Outcome", content.outcome),

@@ -69,8 +69,9 @@ def mail_words(content: MailContent, *, base_url: str, most_rows: int) -> MailWo
         most_rows: of each table; what is above is counted.
     """
     sign, headline = _headline(content)
+    prefix = f"{PREFIX} [test]" if content.kind is MailKind.TEST else PREFIX
     return MailWords(
-        subject=f"{PREFIX} {_subject(content, sign)}",
+        subject=f"{prefix} {_subject(content, sign)}",
         sign=sign,
         headline=headline,
         title=_job(content),
@@ -100,22 +101,25 @@ def _detail_code(content: MailContent) -> str:
 
 
 def _headline(content: MailContent) -> tuple[str, str]:
+    still = "still " if content.kind is MailKind.REMINDER else ""
     match _code(content):
         case RunResult.MATCHED:
             again = " again" if content.kind is MailKind.RECOVERY else ""
-            return "●", f"MATCHED{again}"
+            return "●", f"{still}MATCHED{again}"
         case RunResult.UNMATCHED:
-            return "▲", "UNMATCHED"
+            return "▲", f"{still}UNMATCHED"
         case RunErrorCode.UNKNOWN:
-            return "✖", f"ERRORED{_detail_code(content)}"
+            return "✖", f"{still}ERRORED{_detail_code(content)}"
         case code:
-            return "✖", f"{code}{_detail_code(content)}"
+            return "✖", f"{still}{code}{_detail_code(content)}"
 
 
 def _subject(content: MailContent, sign: str) -> str:
     subject = f"{sign} {_headline(content)[1]} {_job(content)}"
     summary = content.summary
     gap = single_gap(summary)
+    if content.kind is MailKind.REMINDER and content.background.since:
+        return f"{subject} · since {content.background.since:%Y-%m-%d}"
     match _code(content):
         case RunResult.UNMATCHED if gap is not None:
             return f"{subject} · gap {amount(gap)}"

@@ -435,6 +435,18 @@ class Mail(Section):
         return self
 
 
+class Links(Section):
+    key: SecretStr | None = Field(default=None, min_length=32)
+    """Key that signs links in mails: 32 random characters or more, usually a file named by
+    DATARECS_LINKS__KEY_FILE; the same in core-api and email-notifier. None: mails link to the API,
+    which needs a key, and cannot be unsubscribed from by link."""
+    previous_key: SecretStr | None = Field(default=None, min_length=32)
+    """The key before that one: links it signed still work."""
+    report_days: int = Field(default=7, ge=1, le=7)
+    """Days that a link to a report works. Whoever has the link can read the report, so it is
+    short."""
+
+
 class Webhook(Section):
     origin: str | None = None
     """Origin told in the handshake; None takes the host of the base URL."""

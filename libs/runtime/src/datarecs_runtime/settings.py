@@ -52,6 +52,7 @@ SECTIONS: Mapping[str, type[sections.Section]] = {
     "spark": sections.Spark,
     "launcher": sections.Launcher,
     "outbox": sections.Outbox,
+    "links": sections.Links,
     "live": sections.Live,
     "mail": sections.Mail,
     "webhook": sections.Webhook,

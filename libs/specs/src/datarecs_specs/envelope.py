@@ -18,14 +18,14 @@ MAX_ANNOTATION_BYTES = 256 * 1024
 
 _PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _DNS = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
-_KEY = Text(
+LABEL_KEY = Text(
     most=317,
     pattern=Pattern(
         regex=rf"(?=.{{1,317}}$)((?=[^/]{{1,253}}/){_DNS}/)?{_PART}",
         words="an optional DNS prefix and a slash, then at most 63 letters, digits, - _ .",
     ),
 )
-_LABEL_VALUE = Text(
+LABEL_VALUE = Text(
     least=0,
     most=63,
     pattern=Pattern(
@@ -102,13 +102,13 @@ METADATA = Record(
         ),
         Field(
             name="labels",
-            shape=MapOf(key=_KEY, value=_LABEL_VALUE, most=MAX_LABELS),
+            shape=MapOf(key=LABEL_KEY, value=LABEL_VALUE, most=MAX_LABELS),
             doc="short facts to select by",
         ),
         Field(
             name="annotations",
             shape=MapOf(
-                key=_KEY,
+                key=LABEL_KEY,
                 value=Text(least=0, most=MAX_ANNOTATION_BYTES, lines=True, normal=False),
                 most=1_000,
             ),

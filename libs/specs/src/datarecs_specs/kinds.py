@@ -20,8 +20,9 @@ from datarecs_core.resources.resource import Kind
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
 from datarecs_specs.connection_shape import CONNECTION
 from datarecs_specs.job_shape import JOB
-from datarecs_specs.notice_shapes import ENDPOINT, RULE, endpoint_meaning, rule_meaning
+from datarecs_specs.notice_shapes import ENDPOINT, endpoint_meaning
 from datarecs_specs.reading import Reading, Shape
+from datarecs_specs.rule_shapes import RULE, rule_meaning
 from datarecs_specs.sql import sql_faults
 
 Spec = ReconciliationJob | Connection | WebhookEndpoint | NotificationRule

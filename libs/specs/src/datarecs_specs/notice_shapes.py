@@ -1,6 +1,6 @@
-"""The shapes of WebhookEndpoint and NotificationRule: who is told about what, and how.
+"""The shape of a WebhookEndpoint: which events are sent where, and how.
 
-Together because both are small and both end in a rule of core that has the last word. Fields of
+It ends in a rule of core that has the last word. Fields of
 later releases are unknown here: refused, never accepted and ignored.
 """
 
@@ -12,20 +12,6 @@ from datarecs_core.access.references import SecretPurpose, SecretUse, normal_hos
 from datarecs_core.errors.faults import Fault, Path, Place, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
-from datarecs_core.notifications.address import MAX_LENGTH, address_fault
-from datarecs_core.notifications.rule import (
-    MAX_JOBS,
-    MAX_RECIPIENTS,
-    OUTCOMES,
-    Channel,
-    Detail,
-    Match,
-    NotificationRule,
-    Notify,
-    Recipient,
-    rule_faults,
-)
-from datarecs_core.runs.model import RunMode
 from datarecs_core.webhooks.endpoint import (
     MAX_DELAYS,
     MAX_GLOBS,
@@ -48,7 +34,7 @@ from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, ListOf, MapOf, Record
 from datarecs_specs.references import SECRET_REFERENCE, URL, check_uses
-from datarecs_specs.shapes import FLAG, NAME_TEXT, Checked, Length, Text, Whole, Word
+from datarecs_specs.shapes import FLAG, Checked, Length, Text, Whole, Word
 
 _SECRET_REF = Record(
     title="a secret reference",
@@ -266,77 +252,8 @@ ENDPOINT = Record(
     ),
 )
 
-RULE = Record(
-    title="spec of a NotificationRule",
-    model=NotificationRule,
-    fields=(
-        Field(name="enabled", shape=FLAG, doc="false sends nothing"),
-        Field(
-            name="match",
-            shape=Record(
-                title="match",
-                model=Match,
-                fields=(
-                    Field(
-                        name="jobs",
-                        shape=ListOf(item=NAME_TEXT, most=MAX_JOBS),
-                        doc="names of jobs, all by default",
-                    ),
-                    Field(
-                        name="triggers",
-                        shape=ListOf(item=Word(words=RunMode), most=len(RunMode)),
-                        doc="how runs started, all by default",
-                    ),
-                    Field(
-                        name="outcomes",
-                        shape=ListOf(item=Word(words=OUTCOMES), least=1, most=len(OUTCOMES)),
-                        doc="which ends are told",
-                    ),
-                ),
-            ),
-            doc="which runs",
-        ),
-        Field(name="channel", shape=Word(words=Channel), doc="webhooks are endpoints, not rules"),
-        Field(
-            name="notify", shape=Word(words=Notify), doc="every run, or when the outcome changes"
-        ),
-        Field(name="recovery", shape=FLAG, doc="also tell MATCHED after a mailed other outcome"),
-        Field(
-            name="to",
-            shape=ListOf(
-                item=Record(
-                    title="a recipient",
-                    model=Recipient,
-                    fields=(
-                        Field(
-                            name="address",
-                            shape=Checked(
-                                text=Text(most=MAX_LENGTH, normal=False),
-                                code=SpecCode.BAD_ADDRESS,
-                                fault_of=lambda text, _: address_fault(text),
-                                examples=("finops@example.com",),
-                            ),
-                            doc="mail address",
-                        ),
-                    ),
-                ),
-                least=1,
-                most=MAX_RECIPIENTS,
-            ),
-            doc="who is told",
-        ),
-        Field(name="detail", shape=Word(words=Detail), doc="how much a mail says"),
-    ),
-)
-
 
 def endpoint_meaning(spec: object, reading: Reading) -> None:
     """The rules of core over an endpoint that has its shape."""
     if isinstance(spec, WebhookEndpoint) and not reading.faults:
         reading.faults.extend(endpoint_faults(spec))
-
-
-def rule_meaning(spec: object, reading: Reading) -> None:
-    """The rules of core over a rule that has its shape."""
-    if isinstance(spec, NotificationRule) and not reading.faults:
-        reading.faults.extend(rule_faults(spec))

@@ -1,6 +1,6 @@
 """What the email-notifier needs to know: its database login, its principal, the relay."""
 
-from datarecs_runtime.sections import Database, Kafka, Live, Mail
+from datarecs_runtime.sections import Database, Kafka, Links, Live, Mail
 from datarecs_runtime.settings import ServiceSettings
 
 
@@ -13,3 +13,5 @@ class Settings(ServiceSettings):
     """The relay, or the maildir; whom a tenant may write to."""
     live: Live = Live()
     """Whether the sending loops are woken by notifications."""
+    links: Links = Links()
+    """How links in mails are signed; the same as core-api's."""

@@ -3,10 +3,13 @@
 import os
 import socket
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 from datarecs_application.loops.mail_sending import MailSending, RelayHealth
-from datarecs_application.notifications import MailPolicy, Planning, Sending
+from datarecs_application.mail_content import Links
+from datarecs_application.mailing import Sending
+from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.ports.delivery import Mailer
 from datarecs_application.ports.outside import Metrics
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
@@ -41,6 +44,7 @@ from datarecs_reports.mail import MailTemplates
 from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
+from datarecs_runtime.sections import Links as LinkSettings
 from datarecs_runtime.sections import MailTransport
 from datarecs_runtime.tracing import tracing_of
 from datarecs_specs.documents import decode_stored
@@ -139,6 +143,8 @@ def _senders(
             sending=Sending(
                 renderer=templates,
                 policy=_policy(settings),
+                ids=UuidV7Ids(),
+                links=links_of(settings.links),
                 owner=f"{owner}/{number}",
                 relay=mailer.relay,
             ),
@@ -162,6 +168,14 @@ def read_rule(spec: Mapping[str, object]) -> NotificationRule:
     return rule
 
 
+def links_of(settings: LinkSettings) -> Links | None:
+    """How links are signed; None without a key."""
+    if settings.key is None:
+        return None
+    key = settings.key.get_secret_value().encode()
+    return Links(key=key, report_age=timedelta(days=settings.report_days))
+
+
 def _policy(settings: Settings) -> MailPolicy:
     return MailPolicy(
         mail_domain=settings.mail.mail_domain or _sender(settings).rpartition("@")[2],
@@ -170,6 +184,8 @@ def _policy(settings: Settings) -> MailPolicy:
             for tenant, domains in settings.mail.recipient_domains.items()
         },
         on_unknown=OnUnknown(settings.mail.on_unknown),
+        tenant_rate=settings.mail.tenant_rate,
+        recipient_rate=settings.mail.recipient_rate,
     )
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 
 from datarecs_application.loops import Silent, StepSignals
-from datarecs_application.notifications import LeasedMail, Sending
+from datarecs_application.mailing import LeasedMail, Sending
 from datarecs_application.ports.delivery import (
     MailAttempt,
     Mailer,

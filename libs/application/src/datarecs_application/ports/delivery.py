@@ -4,17 +4,17 @@ Queues live and are locked with the rest of a tenant's rows; the client and the 
 any transaction and give bad answers back as values.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from datarecs_core.notifications.content import MailContent
+from datarecs_core.notifications.content import Content
 from datarecs_core.notifications.evaluation import RuleState
-from datarecs_core.notifications.mail import Mail
+from datarecs_core.notifications.mail import Mail, MailState
 from datarecs_core.notifications.replies import Reply
-from datarecs_core.values import EventId, JobId, ResourceUid, TenantId
+from datarecs_core.values import EventId, JobId, ResourceUid, RunId, TenantId
 from datarecs_core.webhooks.actions import Position, WebhookAction
 from datarecs_core.webhooks.delivery import Delivery, DeliveryState
 from datarecs_core.webhooks.health import EndpointState, Waiting
@@ -171,6 +171,16 @@ class MailAttempt:
     tls_version: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailFilter:
+    """Which mails a log shows."""
+
+    run_id: UUID | None = None
+    state: MailState | None = None
+    before: tuple[datetime, UUID] | None = None
+    """Strictly older than this (created_at, id)."""
+
+
 class Mails(Protocol):
     """The rows of `email_delivery` and `email_attempt`: the shared mail queue."""
 
@@ -195,6 +205,63 @@ class Mails(Protocol):
 
     def of_run(self, run_id: UUID) -> list[Mail]:
         """By recipient key, without locks."""
+
+    def of_ids(self, delivery_ids: Sequence[UUID]) -> list[Mail]:
+        """In the order of their runs' ends, without locks; unknown ones are left out."""
+
+    def fold_of(self, mail: Mail) -> list[Mail] | None:
+        """Lock the pending mails that leave with this one, itself included, the oldest run first.
+
+        Those that are due; of the fold of a rate cap all of them. None while another transaction
+        folds them.
+        """
+
+    def opened_since(self, since: datetime, recipient_key: str | None = None) -> int:
+        """How many mails were first leased since then, to a recipient or at all.
+
+        With a recipient, whoever counts the same waits until this transaction ends.
+        """
+
+    def page(self, where: MailFilter, limit: int) -> list[Mail]:
+        """Newest first by (created_at, id), without locks."""
+
+
+class Suppression(NamedTuple):
+    """An address that no mail is sent to."""
+
+    recipient_key: str
+    reason: str
+    reply: str
+    """What the relay said."""
+    created_at: datetime
+
+
+class MailChoices(Protocol):
+    """The rows of `email_unsubscribe`, `email_suppression` and `report_link_revocation`."""
+
+    def unsubscribed(self, scopes: Collection[str]) -> Collection[tuple[str, str]]:
+        """Pairs of recipient hash and scope, of these scopes."""
+
+    def unsubscribe(self, recipient_hash: str, scopes: Collection[str]) -> None:
+        """Safe to repeat."""
+
+    def suppressed(self, keys: Collection[str]) -> Collection[str]:
+        """Which of these recipient keys get no mail."""
+
+    def suppress(self, recipient_key: str, *, reason: str, reply: str) -> None:
+        """Safe to repeat; the first reason stays."""
+
+    def suppressions(self, limit: int) -> list[Suppression]:
+        """Newest first."""
+
+    def release(self, recipient_key: str) -> bool:
+        """Remove a suppression; False when there is none."""
+
+    def revoke_report_links(self, run_id: RunId) -> None:
+        """End every link to the run's report that was issued until now."""
+
+    def report_links_revoked_at(self, run_id: RunId) -> datetime | None:
+        """When they were revoked last; None when never."""
 
 
 class RuleStates(Protocol):
@@ -267,7 +334,7 @@ class WebhookClient(Protocol):
 class MailRenderer(Protocol):
     """Content to bytes. Equal content gives equal bytes."""
 
-    def render(self, content: MailContent) -> bytes:
+    def render(self, content: Content) -> bytes:
         """A complete RFC 5322 message with CRLF line ends, at most 100 KiB."""
 
 

@@ -8,7 +8,13 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from datarecs_application.ports.delivery import Deliveries, Mails, RuleStates, WebhookActions
+from datarecs_application.ports.delivery import (
+    Deliveries,
+    MailChoices,
+    Mails,
+    RuleStates,
+    WebhookActions,
+)
 from datarecs_application.ports.keys import ApiKey, ApiKeys
 from datarecs_application.ports.quotas import Quotas
 from datarecs_application.ports.resources import Resources
@@ -267,6 +273,8 @@ class Transaction(Protocol):
     def webhook_actions(self) -> WebhookActions: ...
     @property
     def mails(self) -> Mails: ...
+    @property
+    def mail_choices(self) -> MailChoices: ...
     @property
     def quotas(self) -> Quotas: ...
     @property

@@ -30,6 +30,11 @@ class LocalSecrets:
             write_private(path, secrets.token_urlsafe(24).encode())
         return path.read_text(encoding="utf-8")
 
+    def password_file(self, name: str) -> Path:
+        """The file of that password, made the first time."""
+        self.password(name)
+        return self.path(name)
+
     def passwords(self, names: Iterable[str]) -> dict[str, str]:
         return {name: self.password(name) for name in names}
 

@@ -80,7 +80,7 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_core_api"),
         side_port=9091,
         role="datarecs_api",
-        sections=frozenset({"API", "BLOB", "EGRESS", "LIMITS", "SECRETS"}),
+        sections=frozenset({"API", "BLOB", "EGRESS", "LIMITS", "LINKS", "SECRETS"}),
         settings={"DATARECS_API__PORT": "{api_port}", **UNHINDERED},
     ),
     Service(
@@ -116,7 +116,7 @@ SERVICES: tuple[Service, ...] = (
         argv=_module("datarecs_email_notifier"),
         side_port=9094,
         role="datarecs_mail",
-        sections=frozenset({"MAIL"}),
+        sections=frozenset({"LINKS", "MAIL"}),
         principal="email-notifier",
         settings={
             "DATARECS_MAIL__TRANSPORT": "file",
@@ -276,6 +276,7 @@ def _shared(around: Surroundings) -> dict[str, str]:
         "DATARECS_BLOB__URL": around.layout.blobs.as_uri(),
         "DATARECS_SECRETS__KEK_FILE": str(around.secrets.kek()),
         "DATARECS_SECRETS__KEK_ID": KEK_ID,
+        "DATARECS_LINKS__KEY_FILE": str(around.secrets.password_file("link-key")),
         "DATARECS_SECRETS__FILE_ROOT": str(around.layout.tenant_secrets),
         "DATARECS_SECRETS__TENANT_NAMES": json.dumps({around.tenant_id: FIRST_TENANT_LABEL}),
         "DATARECS_LOG__FORMAT": around.log_format,

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from datarecs_core.notifications.evaluation import Background, MailKind
-from datarecs_core.notifications.mail import Mail
+from datarecs_core.notifications.mail import Mail, Notice
 from datarecs_core.notifications.rule import Detail
 from datarecs_core.runs.model import Run, RunError, RunResult, RunStatus, RunSummary
 from datarecs_core.values import JobId, RunId
@@ -82,6 +82,46 @@ class MailContent:
     """Path that ends mails of these rules to the recipient by one POST."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestLine:
+    """One run in a digest."""
+
+    kind: MailKind
+    outcome: str
+    job_name: str
+    finalised_at: datetime
+    summary: RunSummary | None
+    report_path: str | None
+    """Path of the signed link; None without a key for links."""
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestContent:
+    """Several runs in one mail."""
+
+    recipient: str
+    rules: tuple[str, ...]
+    message_id: str
+    finalised_at: datetime
+    """When it was put together."""
+    lines: tuple[DigestLine, ...]
+    unsubscribe_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeContent:
+    """A mail about no run."""
+
+    recipient: str
+    message_id: str
+    finalised_at: datetime
+    notice: Notice
+
+
+Content = MailContent | DigestContent | NoticeContent
+
+
 class Recorded(NamedTuple):
     """An event of the run as its history holds it."""
 
@@ -89,9 +129,16 @@ class Recorded(NamedTuple):
     data: Mapping[str, object]
 
 
-def mail_content(
-    mail: Mail, run: Run, history: Iterable[Recorded], *, thread_root: str
-) -> MailContent:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """What a mail links to, below the base URL; None without a key for links."""
+
+    thread_root: str
+    report: str | None = None
+    unsubscribe: str | None = None
+
+
+def mail_content(mail: Mail, run: Run, history: Iterable[Recorded], *, paths: Paths) -> MailContent:
     """The facts for one mail; of several attempts the last one's stages count."""
     sources = _source_names(run)
     events = [event for event in history if _attempt(event) in {None, run.attempt}]
@@ -106,7 +153,9 @@ def mail_content(
         job_id=run.job_id,
         job_name=run.job_name,
         message_id=mail.message_id,
-        thread_root=thread_root,
+        thread_root=paths.thread_root,
+        report_path=paths.report,
+        unsubscribe_path=paths.unsubscribe,
         finalised_at=mail.finalised_at,
         summary=run.summary,
         error=run.error,

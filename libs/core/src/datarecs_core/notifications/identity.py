@@ -27,6 +27,13 @@ def message_id(tenant: TenantId, run: RunId, recipient_key: str, *, mail_domain:
     return f"<run.{run}.{_tag(tenant, run_scope(run), recipient_key)}@{mail_domain}>"
 
 
+def other_message_id(
+    tenant: TenantId, dedupe_key: str, recipient_key: str, *, mail_domain: str
+) -> str:
+    """The Message-ID of a mail that is not about one run: a digest, a notice, a test."""
+    return f"<mail.{_tag(tenant, dedupe_key, recipient_key)}@{mail_domain}>"
+
+
 def thread_root(tenant: TenantId, job: JobId, recipient_key: str, *, mail_domain: str) -> str:
     """The Message-ID that the mails of one job to one recipient answer; never sent itself."""
     return f"<job.{job}.{_tag(tenant, f'job:{job}', recipient_key)}@{mail_domain}>"

@@ -5,6 +5,7 @@ only after OPEN is behind may a lost connection mean "perhaps sent", so a second
 that window alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import assert_never
 from uuid import UUID
 
 from datarecs_core.decision import Decision, Event
+from datarecs_core.notifications.address import recipient_key
 from datarecs_core.notifications.evaluation import (
     NOTHING_BEFORE,
     Background,
@@ -22,7 +24,7 @@ from datarecs_core.notifications.events import NotificationEmailFailed, Notifica
 from datarecs_core.notifications.identity import recipient_hash
 from datarecs_core.notifications.replies import Reply, ReplyClass, classify
 from datarecs_core.notifications.rule import Detail
-from datarecs_core.values import JobId, RunId, TenantId
+from datarecs_core.values import JobId, ResourceUid, RunId, TenantId
 
 LEASE_TTL = timedelta(seconds=240)
 """Longer than one SMTP transaction may take (180 s)."""
@@ -61,6 +63,34 @@ class MailReason(StrEnum):
     SMTPUTF8_UNSUPPORTED = "SMTPUTF8_UNSUPPORTED"
 
 
+RATE_FOLD = "rate"
+"""Fold of mails above a rate cap: all of a recipient leave as one digest."""
+FOLDS_AFTER = timedelta(minutes=15)
+"""How long mails above a rate cap wait for others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """A mail whose place a digest took."""
+
+    delivery_id: UUID
+    run_id: RunId
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What a mail about no run says; plain text, written by the platform alone."""
+
+    subject: str
+    headline: str
+    sentences: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    """Label and value."""
+    is_good: bool = False
+    """The end of a trouble, so that its sign is another one."""
+
+
 class OnUnknown(StrEnum):
     """What to do when the relay's answer to the data was lost."""
 
@@ -76,11 +106,13 @@ class Mail:
     tenant_id: TenantId
     delivery_id: UUID
     dedupe_key: str
-    run_id: RunId
-    job_id: JobId
+    run_id: RunId | None = None
+    """None for digests and notices."""
+    job_id: JobId | None = None
     recipient: str
     recipient_key: str
     rules: tuple[str, ...]
+    rule_uids: tuple[ResourceUid, ...] = ()
     kind: MailKind
     detail: Detail
     background: Background = NOTHING_BEFORE
@@ -104,6 +136,14 @@ class Mail:
     message_id: str
     created_at: datetime
     last_reply: str = ""
+    fold: str | None = None
+    """Pending mails of one recipient with the same fold leave as one digest."""
+    folded: tuple[Folded, ...] = ()
+    """Of a digest: the mails in it."""
+    notice: Notice | None = None
+    """Of a NOTICE: what it says."""
+    opened_at: datetime | None = None
+    """First lease; rate caps count by it."""
 
     @property
     def is_terminal(self) -> bool:
@@ -156,6 +196,8 @@ def lease(mail: Mail, *, owner: str, now: datetime) -> Mail:
     return replace(
         mail,
         state=MailState.SENDING,
+        fold=None,
+        opened_at=mail.opened_at or now,
         phase=Phase.OPEN,
         lease_epoch=mail.lease_epoch + 1,
         lease_owner=owner,
@@ -240,7 +282,7 @@ def _waiting(mail: Mail, due_at: datetime) -> Mail:
     )
 
 
-def _closed(mail: Mail, state: MailState, reason: MailReason | None) -> Mail:
+def _closed(mail: Mail, state: MailState, reason: MailReason | SkipReason | None) -> Mail:
     return replace(
         mail,
         state=state,
@@ -252,24 +294,95 @@ def _closed(mail: Mail, state: MailState, reason: MailReason | None) -> Mail:
     )
 
 
+def fold_mails(mails: Sequence[Mail], digest: Mail) -> tuple[Mail, tuple[Mail, ...]]:
+    """The digest that takes the place of pending mails of one recipient, and these mails ended.
+
+    Args:
+        mails: at least two, each about a run.
+        digest: with the ids and times of the digest; the rest follows from the mails.
+    """
+    folded = tuple(
+        Folded(delivery_id=mail.delivery_id, run_id=mail.run_id, job_id=mail.job_id)
+        for mail in mails
+        if mail.run_id is not None and mail.job_id is not None
+    )
+    joined = replace(
+        digest,
+        rules=tuple(dict.fromkeys(name for mail in mails for name in mail.rules)),
+        rule_uids=tuple(dict.fromkeys(uid for mail in mails for uid in mail.rule_uids)),
+        folded=folded,
+    )
+    ended = tuple(
+        replace(_closed(mail, MailState.SKIPPED, SkipReason.FOLDED), fold=None) for mail in mails
+    )
+    return joined, ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeRecipient:
+    """To whom a notice goes, and what makes it unique."""
+
+    tenant_id: TenantId
+    address: str
+    """Without faults, sendable by the tenant."""
+    scope: str
+    """Such as `endpoint:<uid>:disabled:<episode>`; a second mail of the same scope and recipient
+    is not added."""
+
+
+def notice_mail(notice: Notice, to: NoticeRecipient, *, delivery_id: UUID, now: datetime) -> Mail:
+    """A mail about no run, to be added to the queue by whoever has something to report.
+
+    Args:
+        notice: what it says.
+        to: recipient and scope.
+        delivery_id: UUIDv7.
+        now: database time.
+    """
+    key = recipient_key(to.address)
+    return Mail(
+        tenant_id=to.tenant_id,
+        delivery_id=delivery_id,
+        dedupe_key=f"{to.scope}:{key}",
+        recipient=to.address,
+        recipient_key=key,
+        rules=(),
+        kind=MailKind.NOTICE,
+        detail=Detail.SUMMARY,
+        outcome="",
+        due_at=now,
+        expires_at=now + EXPIRES_AFTER,
+        finalised_at=now,
+        message_id="",
+        created_at=now,
+        notice=notice,
+    )
+
+
 def _told(mail: Mail) -> tuple[Event, ...]:
-    """What the end of a mail tells; its recipient only as a hash."""
+    """What the end of a mail reports, once per run in it; its recipient only as a hash."""
+    if mail.kind is MailKind.DIGEST:
+        return tuple(_ended(mail, one.run_id, one.job_id) for one in mail.folded)
+    if mail.kind is MailKind.TEST or mail.run_id is None or mail.job_id is None:
+        return ()
+    return (_ended(mail, mail.run_id, mail.job_id),)
+
+
+def _ended(mail: Mail, run_id: RunId, job_id: JobId) -> Event:
     sent = mail.state is MailState.SENT
     event = NotificationEmailSent if sent else NotificationEmailFailed
-    return (
-        event(
-            run_id=mail.run_id,
-            job_id=mail.job_id,
-            tenant_id=mail.tenant_id,
-            recipient_count=1,
-            recipient_hash=recipient_hash(mail.tenant_id, mail.recipient_key),
-            detail_level=mail.detail,
-            status=mail.state.lower(),
-            delivery_id=mail.delivery_id,
-            kind=mail.kind,
-            rule_names=mail.rules,
-            attempts=mail.attempts,
-            message_id=mail.message_id,
-            error_message=None if sent else mail.last_reply or mail.reason,
-        ),
+    return event(
+        run_id=run_id,
+        job_id=job_id,
+        tenant_id=mail.tenant_id,
+        recipient_count=1,
+        recipient_hash=recipient_hash(mail.tenant_id, mail.recipient_key),
+        detail_level=mail.detail,
+        status=mail.state.lower(),
+        delivery_id=mail.delivery_id,
+        kind=mail.kind,
+        rule_names=mail.rules,
+        attempts=mail.attempts,
+        message_id=mail.message_id,
+        error_message=None if sent else mail.last_reply or mail.reason,
     )

@@ -61,3 +61,16 @@ def classify(reply: Reply) -> ReplyClass:
             return ReplyClass.PERMANENT if about_mail else ReplyClass.CONFIGURATION
         case _:
             return ReplyClass.RETRY if about_mail else ReplyClass.TRANSPORT
+
+
+_NO_SUCH_MAILBOX = ("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10")
+
+
+def is_hard_bounce(reply: Reply) -> bool:
+    """Whether the address does not exist, so that no further mail is sent to it."""
+    if reply.stage is not Stage.RCPT or reply.code // 100 != 5:  # noqa: PLR2004  permanent
+        return False
+    enhanced = reply.text.split(" ")[0]
+    if enhanced in _NO_SUCH_MAILBOX:
+        return True
+    return reply.code in {550, 553} and not enhanced.startswith("5.")

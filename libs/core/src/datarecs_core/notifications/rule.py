@@ -4,19 +4,25 @@ Which outcomes of which jobs are mailed to whom. Kept apart from its evaluation,
 and the stored row decode into one shape.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.faults import Fault, Step
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.notifications.address import address_fault
+from datarecs_core.notifications.wall_clock import EVERY_DAY, Period, Weekday
 from datarecs_core.runs.model import RunMode, RunResult
 
 MAX_RECIPIENTS = 100
 """Entries of `to` in one rule."""
 MAX_JOBS = 200
+MAX_CONSECUTIVE = 10
+MAX_MUTES = 50
+MAX_PERIODS = 14
+MAX_TIMES = 24
 
 ERRORED = "ERRORED"
 OUTCOMES = (
@@ -53,15 +59,61 @@ class Match:
 
     jobs: tuple[str, ...] = ()
     """Names of reconciliation jobs; none means all."""
+    job_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that the job must have, all of them."""
     triggers: tuple[RunMode, ...] = ()
     """IMMEDIATE, SCHEDULED; none means both."""
     outcomes: tuple[str, ...] = (RunResult.UNMATCHED.value, ERRORED)
+    detail_codes: tuple[str, ...] = ()
+    """Finer causes of ERRORED, such as TABLE_NOT_FOUND; none means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
     address: str
     """A mail address without display name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mute:
+    """No mail about these jobs until then."""
+
+    jobs: tuple[str, ...] = ()
+    """Names; none means all."""
+    until: datetime
+    """The first instant at which mails leave again."""
+    reason: str = ""
+    """Why, for whoever reads the rule."""
+
+
+class QuietBehaviour(StrEnum):
+    HOLD = "hold"
+    """Mails leave when the quiet ends; more than one of a recipient as one digest."""
+    SKIP = "skip"
+    """Mails are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietHours:
+    """When nobody is to be disturbed."""
+
+    periods: tuple[Period, ...]
+    timezone: str = "UTC"
+    """IANA name; periods are times of its wall clock."""
+    exceptions: tuple[str, ...] = ()
+    """Outcomes that are mailed at once."""
+    behaviour: QuietBehaviour = QuietBehaviour.HOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """Mails are collected and leave as one mail per recipient at these times."""
+
+    at: tuple[str, ...]
+    """Times of day, `HH:MM`."""
+    days: tuple[Weekday, ...] = EVERY_DAY
+    timezone: str = "UTC"
+    """IANA name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +126,15 @@ class NotificationRule:
     notify: Notify = Notify.ON_CHANGE
     recovery: bool = True
     """Whether MATCHED after a mailed other outcome is mailed, even when `outcomes` lacks it."""
+    remind_after: timedelta = timedelta()
+    """With `on_change`: the same outcome is mailed again when the last mail is this old; zero:
+    never."""
+    after_consecutive: int = 1
+    """The first mail leaves on this run in a row that did not match."""
+    mutes: tuple[Mute, ...] = ()
+    quiet_hours: QuietHours | None = None
+    digest: Digest | None = None
+    """None: each mail leaves at once."""
     to: tuple[Recipient, ...]
     """1 to 100 recipients."""
     detail: Detail = Detail.SUMMARY
@@ -81,7 +142,7 @@ class NotificationRule:
 
 def rule_faults(rule: NotificationRule) -> tuple[Fault, ...]:
     """Everything wrong with the rule at once."""
-    return (*_match_faults(rule.match), *_recipient_faults(rule.to))
+    return (*_match_faults(rule.match), *_recipient_faults(rule.to), *_timing_faults(rule))
 
 
 def _fault(code: SpecCode, message: str, *steps: Step) -> Fault:
@@ -108,3 +169,14 @@ def _recipient_faults(recipients: tuple[Recipient, ...]) -> Iterator[Fault]:
     for index, recipient in enumerate(recipients):
         if problem := address_fault(recipient.address):
             yield _fault(SpecCode.BAD_ADDRESS, problem, "to", index, "address")
+
+
+def _timing_faults(rule: NotificationRule) -> Iterator[Fault]:
+    if rule.remind_after and rule.notify is Notify.EVERY_RUN:
+        message = "every run is mailed, so nothing is left to remind of; use notify: on_change"
+        yield _fault(SpecCode.WITHOUT_EFFECT, message, "remind_after")
+    quiet = rule.quiet_hours
+    for index, period in enumerate(quiet.periods if quiet else ()):
+        if period.start == period.end:
+            message = "start and end are equal; write the first and the last minute of the quiet"
+            yield _fault(SpecCode.BAD_LENGTH, message, "quiet_hours", "periods", index)

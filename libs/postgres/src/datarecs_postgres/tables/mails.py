@@ -28,13 +28,14 @@ EMAIL_DELIVERY = Table(
     METADATA,
     tenant_column(),
     column("delivery_id", UUID, "UUIDv7"),
-    column("dedupe_key", TEXT, "`run:<run id>:<recipient key>`"),
-    column("run_id", UUID, "the run"),
-    column("job_id", UUID, "its reconciliation job"),
+    column("dedupe_key", TEXT, "`run:<run id>:<recipient key>`, or what else makes it unique"),
+    column("run_id", UUID, "the run; NULL for digests and notices", null=True),
+    column("job_id", UUID, "its reconciliation job", null=True),
     column("recipient", TEXT, "address as first spelt"),
     column("recipient_key", TEXT, "address as compared"),
     column("rules", ARRAY(TEXT), "names of the rules that led here"),
-    column("kind", TEXT, "OUTCOME or RECOVERY"),
+    column("rule_uids", ARRAY(UUID), "their ids, for unsubscribing", default="'{}'::uuid[]"),
+    column("kind", TEXT, "OUTCOME, REMINDER, RECOVERY, DIGEST, NOTICE or TEST"),
     column("detail", TEXT, "minimal, summary or full"),
     column("background", JSON, "what came before the run, for the text"),
     column("outcome", TEXT, "MATCHED, UNMATCHED or ERRORED:<code>"),
@@ -54,10 +55,23 @@ EMAIL_DELIVERY = Table(
     column("mime", LargeBinary(), "bytes made at the first lease", null=True),
     column("last_reply", TEXT, "what the relay said last", default="''::text"),
     column("created_at", INSTANT, "evaluated"),
+    column("fold", TEXT, "pending mails that leave as one digest share it", null=True),
+    column("folded", JSON, "of a digest: the mails in it", default="'[]'::jsonb"),
+    column("notice", JSON, "of a NOTICE: what it says", null=True),
+    column("opened_at", INSTANT, "first lease; rate caps count by it", null=True),
     PrimaryKeyConstraint("tenant_id", "delivery_id"),
     UniqueConstraint("tenant_id", "dedupe_key"),
     Index("email_delivery_due", "due_at", postgresql_where=text("due_at IS NOT NULL")),
     Index("email_delivery_of_run", "tenant_id", "run_id"),
+    Index(
+        "email_delivery_fold",
+        "tenant_id",
+        "recipient_key",
+        "fold",
+        postgresql_where=text("fold IS NOT NULL"),
+    ),
+    Index("email_delivery_opened", "tenant_id", "opened_at"),
+    Index("email_delivery_newest", "tenant_id", "created_at", "delivery_id"),
     info={"doc": "The mail queue: one row per run and recipient, skipped ones included."},
 )
 
@@ -97,4 +111,37 @@ NOTIFICATION_RULE_STATE = Table(
     column("last_mailed_outcome", TEXT, "what it said", null=True),
     PrimaryKeyConstraint("tenant_id", "rule_uid", "job_id"),
     info={"doc": "What a rule remembers of a job, in the order in which runs ended."},
+)
+
+EMAIL_UNSUBSCRIBE = Table(
+    "email_unsubscribe",
+    METADATA,
+    tenant_column(),
+    column("recipient_hash", TEXT, "hash of the address, as events have it"),
+    column("scope", TEXT, "uid of a rule or job, or `everything`"),
+    column("created_at", INSTANT, "when"),
+    PrimaryKeyConstraint("tenant_id", "recipient_hash", "scope"),
+    info={"doc": "Who wants no more mails, of which rule, job or at all."},
+)
+
+EMAIL_SUPPRESSION = Table(
+    "email_suppression",
+    METADATA,
+    tenant_column(),
+    column("recipient_key", TEXT, "address as compared"),
+    column("reason", TEXT, "why, such as HARD_BOUNCE"),
+    column("reply", TEXT, "what the relay said", default="''::text"),
+    column("created_at", INSTANT, "when"),
+    PrimaryKeyConstraint("tenant_id", "recipient_key"),
+    info={"doc": "Addresses that no mail is sent to until an administrator removes them."},
+)
+
+REPORT_LINK_REVOCATION = Table(
+    "report_link_revocation",
+    METADATA,
+    tenant_column(),
+    column("run_id", UUID, "the run"),
+    column("revoked_at", INSTANT, "links issued until then are dead"),
+    PrimaryKeyConstraint("tenant_id", "run_id"),
+    info={"doc": "Runs whose signed report links were revoked."},
 )

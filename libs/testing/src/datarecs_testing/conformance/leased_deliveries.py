@@ -11,18 +11,20 @@ from uuid import UUID
 
 import pytest
 
-from datarecs_application.notifications import LeasedMail, MailPolicy, Sending
+from datarecs_application.mailing import LeasedMail, Sending
+from datarecs_application.notifications import MailPolicy
 from datarecs_application.ports.delivery import DeliveryKey, MailAttempt, WebhookAttempt
 from datarecs_application.stored_specs import StoredSpecs
 from datarecs_application.webhooks import EndedAttempt, Leased, Leasing, record_ends
 from datarecs_core.notifications import mail
-from datarecs_core.notifications.content import MailContent
+from datarecs_core.notifications.content import Content
 from datarecs_core.notifications.replies import Reply, Stage
 from datarecs_core.values import EventId, ResourceUid, TenantId
 from datarecs_core.webhooks import delivery
 from datarecs_core.webhooks.endpoint import Limits, Retry, WebhookEndpoint
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_testing.builders import A_TENANT, an_id
+from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.deliveries import fresh
 from datarecs_testing.conformance.lease_discipline import (
     FairnessDiscipline,
@@ -135,7 +137,7 @@ class DeliveryQueue:
 class _Kept:
     """Port MailRenderer for mails whose bytes are there already."""
 
-    def render(self, content: MailContent) -> bytes:
+    def render(self, content: Content) -> bytes:
         raise AssertionError(content)
 
 
@@ -202,7 +204,9 @@ class MailQueue:
 
     def _sending(self, owner: str) -> Sending:
         policy = MailPolicy(mail_domain="mail.example.com", domains={})
-        return Sending(renderer=_Kept(), policy=policy, owner=owner, relay="relay:587")
+        return Sending(
+            renderer=_Kept(), policy=policy, ids=FixedIds(), owner=owner, relay="relay:587"
+        )
 
 
 class DeliveryQueueConformance(LeaseDiscipline, RetryDiscipline, FairnessDiscipline):

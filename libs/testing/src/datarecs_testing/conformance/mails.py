@@ -5,9 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from datarecs_application.ports.delivery import MailAttempt
+from datarecs_application.ports.delivery import MailAttempt, MailFilter
 from datarecs_core.notifications.evaluation import Background, RuleState, SkipReason
-from datarecs_core.notifications.mail import MailReason, MailState, Phase, lease
+from datarecs_core.notifications.mail import (
+    RATE_FOLD,
+    Folded,
+    Mail,
+    MailReason,
+    MailState,
+    Notice,
+    Phase,
+    lease,
+)
 from datarecs_core.notifications.replies import Reply, Stage
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
@@ -15,6 +24,11 @@ from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.deliveries import a_mail
 
 HOUR = timedelta(hours=1)
+
+
+def run_of(mail: Mail) -> RunId:
+    assert mail.run_id is not None
+    return mail.run_id
 
 
 class MailsConformance:
@@ -25,7 +39,7 @@ class MailsConformance:
         with stores.mail.unit.begin(A_TENANT) as tx:
             assert tx.mails.add(mail)
             assert not tx.mails.add(replace(mail, delivery_id=an_id()))
-            assert tx.mails.of_run(mail.run_id) == [mail]
+            assert tx.mails.of_run(run_of(mail)) == [mail]
         with stores.mail.unit.begin(B_TENANT) as tx:
             assert tx.mails.add(replace(mail, tenant_id=B_TENANT))
 
@@ -116,8 +130,121 @@ class MailsConformance:
             tx.mails.add(mail)
         with stores.mail.unit.begin(B_TENANT) as tx:
             assert tx.mails.get(mail.delivery_id) is None
-            assert tx.mails.of_run(mail.run_id) == []
+            assert tx.mails.of_run(run_of(mail)) == []
             assert tx.mails.mime(mail.delivery_id) is None
+
+    def test_a_digest_and_a_notice_are_stored_without_a_run(self, stores: Stores) -> None:
+        folded = Folded(delivery_id=an_id(), run_id=RunId(an_id()), job_id=JobId(an_id()))
+        digest = a_mail(dedupe_key="digest:1", run_id=None, job_id=None, folded=(folded,))
+        notice = Notice(subject="s", headline="h", sentences=("a",), facts=(("b", "c"),))
+        alert = a_mail(
+            dedupe_key="notice:1",
+            run_id=None,
+            job_id=None,
+            notice=notice,
+            rule_uids=(ResourceUid(an_id()),),
+        )
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            assert tx.mails.add(digest)
+            assert tx.mails.add(alert)
+            assert tx.mails.get(digest.delivery_id) == digest
+            assert tx.mails.get(alert.delivery_id) == alert
+
+    @pytest.mark.case("M14")
+    def test_mails_of_one_fold_and_recipient_that_are_due_are_one_group(
+        self, stores: Stores
+    ) -> None:
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            first = a_mail(fold="rule:1", due_at=tx.now, finalised_at=tx.now - HOUR)
+            second = a_mail(fold="rule:1", due_at=tx.now, finalised_at=tx.now)
+            others = (
+                a_mail(fold="rule:1", due_at=tx.now + HOUR),
+                a_mail(fold="rule:2", due_at=tx.now),
+                a_mail(fold="rule:1", due_at=tx.now, recipient_key="b@example.com"),
+                a_mail(due_at=tx.now),
+                a_mail(
+                    fold="rule:1", state=MailState.SKIPPED, reason=SkipReason.FOLDED, due_at=None
+                ),
+            )
+            for mail in (second, first, *others):
+                tx.mails.add(mail)
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            assert tx.mails.fold_of(second) == [first, second]
+            ids = [second.delivery_id, first.delivery_id, an_id()]
+            assert tx.mails.of_ids(ids) == [first, second]
+
+    @pytest.mark.case("M28")
+    def test_above_a_rate_cap_all_mails_of_a_recipient_are_one_group(self, stores: Stores) -> None:
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            later = a_mail(fold=RATE_FOLD, due_at=tx.now + HOUR, finalised_at=tx.now - HOUR)
+            now = a_mail(fold=RATE_FOLD, due_at=tx.now, finalised_at=tx.now)
+            tx.mails.add(later)
+            tx.mails.add(now)
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            assert tx.mails.fold_of(now) == [later, now]
+
+    def test_first_leases_are_counted_by_time_and_recipient(self, stores: Stores) -> None:
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            now = tx.now
+            for mail in (
+                a_mail(opened_at=now),
+                a_mail(opened_at=now, recipient_key="b@example.com"),
+                a_mail(opened_at=now - 2 * HOUR),
+                a_mail(),
+            ):
+                tx.mails.add(mail)
+            assert tx.mails.opened_since(now - HOUR) == 2
+            assert tx.mails.opened_since(now - HOUR, "ana@example.com") == 1
+
+    def test_the_log_is_newest_first_and_filtered(self, stores: Stores) -> None:
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            mails = [a_mail(created_at=tx.now + n * HOUR) for n in range(3)]
+            failed = replace(mails[1], state=MailState.FAILED, due_at=None)
+            for mail in (mails[0], failed, mails[2]):
+                tx.mails.add(mail)
+            assert tx.mails.page(MailFilter(), 2) == [mails[2], failed]
+            rest = MailFilter(before=(failed.created_at, failed.delivery_id))
+            assert tx.mails.page(rest, 5) == [mails[0]]
+            assert tx.mails.page(MailFilter(state=MailState.FAILED), 5) == [failed]
+            assert tx.mails.page(MailFilter(run_id=mails[2].run_id), 5) == [mails[2]]
+
+
+class MailChoicesConformance:
+    """Subclass with a fixture `stores`."""
+
+    def test_an_unsubscription_is_of_a_scope_and_safe_to_repeat(self, stores: Stores) -> None:
+        with stores.api.unit.begin(A_TENANT) as tx:
+            for _ in range(2):
+                tx.mail_choices.unsubscribe("hash", ["rule", "everything"])
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            assert tx.mail_choices.unsubscribed(["rule", "x"]) == {("hash", "rule")}
+        with stores.mail.unit.begin(B_TENANT) as tx:
+            assert tx.mail_choices.unsubscribed(["rule"]) == set()
+
+    @pytest.mark.case("M15")
+    def test_a_suppressed_address_is_listed_until_it_is_released(self, stores: Stores) -> None:
+        key = "a@example.com"
+        with stores.mail.unit.begin(A_TENANT) as tx:
+            tx.mail_choices.suppress(key, reason="HARD_BOUNCE", reply="550 no such user")
+            tx.mail_choices.suppress(key, reason="OTHER", reply="")
+            assert tx.mail_choices.suppressed([key, "b@example.com"]) == {key}
+        with stores.api.unit.begin(A_TENANT) as tx:
+            (row,) = tx.mail_choices.suppressions(10)
+            assert (row.recipient_key, row.reason) == (key, "HARD_BOUNCE")
+            assert tx.mail_choices.release(key)
+            assert not tx.mail_choices.release(key)
+            assert tx.mail_choices.suppressions(10) == []
+
+    def test_report_links_of_a_run_are_revoked_again_and_again(self, stores: Stores) -> None:
+        run = RunId(an_id())
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.mail_choices.report_links_revoked_at(run) is None
+            tx.mail_choices.revoke_report_links(run)
+            first = tx.now
+        with stores.api.unit.begin(A_TENANT) as tx:
+            assert tx.mail_choices.report_links_revoked_at(run) == first
+            tx.mail_choices.revoke_report_links(run)
+            assert tx.mail_choices.report_links_revoked_at(run) == tx.now
 
 
 class RuleStatesConformance:

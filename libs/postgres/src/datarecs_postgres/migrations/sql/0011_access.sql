@@ -1,0 +1,23 @@
+-- Who may do what with the new tables and columns; printed by `python -m datarecs_postgres.rls`, frozen here.
+CREATE POLICY tenant_webhook ON datarecs.email_delivery TO datarecs_webhook USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT (tenant_id, delivery_id, run_id, job_id, rules, kind, detail, outcome, state, reason, due_at, finalised_at, attempts, message_id, created_at, dedupe_key, recipient, recipient_key, rule_uids, background, phase, expires_at, unknowns, lease_epoch, lease_owner, lease_until, last_reply, fold, folded, notice, opened_at) ON datarecs.email_delivery TO datarecs_api;
+GRANT INSERT (tenant_id, delivery_id, run_id, job_id, rules, kind, detail, outcome, state, reason, due_at, finalised_at, attempts, message_id, created_at, dedupe_key, recipient, recipient_key, rule_uids, background, phase, expires_at, unknowns, lease_epoch, lease_owner, lease_until, last_reply, fold, folded, notice, opened_at) ON datarecs.email_delivery TO datarecs_api, datarecs_webhook;
+ALTER TABLE datarecs.email_unsubscribe ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY owner ON datarecs.email_unsubscribe TO datarecs_owner USING (true) WITH CHECK (true);
+CREATE POLICY tenant_mail ON datarecs.email_unsubscribe TO datarecs_mail USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+CREATE POLICY tenant_api ON datarecs.email_unsubscribe TO datarecs_api USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT ON datarecs.email_unsubscribe TO datarecs_mail, datarecs_api;
+GRANT INSERT ON datarecs.email_unsubscribe TO datarecs_api;
+ALTER TABLE datarecs.email_suppression ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY owner ON datarecs.email_suppression TO datarecs_owner USING (true) WITH CHECK (true);
+CREATE POLICY tenant_mail ON datarecs.email_suppression TO datarecs_mail USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+CREATE POLICY tenant_api ON datarecs.email_suppression TO datarecs_api USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT ON datarecs.email_suppression TO datarecs_mail, datarecs_api;
+GRANT INSERT ON datarecs.email_suppression TO datarecs_mail;
+GRANT DELETE ON datarecs.email_suppression TO datarecs_api;
+ALTER TABLE datarecs.report_link_revocation ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY owner ON datarecs.report_link_revocation TO datarecs_owner USING (true) WITH CHECK (true);
+CREATE POLICY tenant_api ON datarecs.report_link_revocation TO datarecs_api USING (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) WITH CHECK (tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid);
+GRANT SELECT ON datarecs.report_link_revocation TO datarecs_api;
+GRANT INSERT ON datarecs.report_link_revocation TO datarecs_api;
+GRANT UPDATE (revoked_at) ON datarecs.report_link_revocation TO datarecs_api;

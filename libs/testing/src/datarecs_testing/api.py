@@ -56,6 +56,7 @@ from datarecs_testing.clock import FixedIds, ManualClock
 from datarecs_testing.metrics import RecordedMetrics
 
 BASE_URL = "http://api.test"
+LINK_KEY = b"k" * 32
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
 """A backstop that no test has to wait for."""
 PLACES = Places(bytes(32))
@@ -137,6 +138,7 @@ class ApiHouse:
             profile=self.profile,
             egress=Egress(),
             limits=self.limits,
+            link_keys=(LINK_KEY,),
             reference_rules=self.secrets.rules,
         )
         keys = Authenticator(

@@ -1,6 +1,6 @@
 """What a route may use: the ports, joined by `wiring` and carried by the application's state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -42,6 +42,8 @@ class Ports:
     egress: Egress
     limits: Limits
     """Quotas; rates are counted where callers are let in."""
+    link_keys: Sequence[bytes]
+    """Keys that sign links in mails, the current one first; none: no link works."""
     reference_rules: Callable[[TenantId], ReferenceRules]
     """Which secret references a tenant may write."""
 

@@ -70,6 +70,7 @@ _TAGS: Mapping[str, str] = {
     "runs": "Trigger, cancel, list and follow runs, and read what they left behind.",
     "events": "Events of all runs of the tenant, live.",
     "webhooks": "What became of deliveries.",
+    "mails": "What became of mails, and which addresses get none.",
     "keys": "API keys: made, listed, revoked.",
     "system": "What the server says of itself.",
 }

@@ -54,6 +54,18 @@ class GuardedRoute(APIRoute):
         }
 
 
+class PublicRoute(StrictRoute):
+    """A page for the reader of a mail: a signed token in its path is all that it asks for.
+
+    No operation of the API, so it stands in no OpenAPI document.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  FastAPI's own options
+        if "{token}" not in path:
+            raise TypeError(f"{path} takes no token")
+        super().__init__(path, endpoint, **{**options, "include_in_schema": False})
+
+
 class GuardedSocketRoute(APIWebSocketRoute):
     """A WebSocket, which its endpoint lets in by a ticket and this permission.
 
@@ -79,7 +91,7 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
         if not path.startswith(PREFIX):
             continue
         original = route.original_route
-        if isinstance(original, GuardedSocketRoute):
+        if isinstance(original, GuardedSocketRoute | PublicRoute):
             continue
         if not isinstance(original, GuardedRoute):
             raise TypeError(f"{path} asks for no permission")

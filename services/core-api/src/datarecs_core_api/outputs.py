@@ -395,6 +395,55 @@ class EnabledOut(Out):
     """Events that a recover since then would send, counted up to 100,000."""
 
 
+class MailOut(Out):
+    """One mail of the queue, sent or left out."""
+
+    delivery_id: UUID
+    run_id: UUID | None
+    job_id: UUID | None
+    recipient: Line
+    rules: list[NameOut]
+    kind: Word
+    detail: Word
+    outcome: Line
+    state: Word
+    reason: Word | None
+    """Why it failed or was left out."""
+    due_at: Instant | None
+    """When it leaves; absent once it has ended."""
+    finalised_at: Instant
+    attempts: Count
+    message_id: Line
+    last_reply: Line
+    """What the relay answered last."""
+    runs: list[UUID]
+    """Of a digest: the runs in it."""
+    created_at: Instant
+
+
+class MailAttemptOut(Out):
+    """One SMTP transaction of a mail."""
+
+    attempt_no: Count
+    started_at: Instant
+    finished_at: Instant | None
+    phase: Word
+    code: Count | None
+    text: Line
+    error: Line
+    relay: Line
+    tls_version: Line
+
+
+class SuppressionOut(Out):
+    """An address that gets no mail because it was refused."""
+
+    address: Line
+    reason: Word
+    reply: Line
+    created_at: Instant
+
+
 class KindOut(Out):
     """A declared kind: its path in REST and its short name."""
 

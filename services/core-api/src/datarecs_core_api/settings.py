@@ -1,6 +1,6 @@
 """What core-api needs to know: its address, its database login, where artefacts lie."""
 
-from datarecs_runtime.sections import Api, Blob, Database, Egress, Limits, Live, Secrets
+from datarecs_runtime.sections import Api, Blob, Database, Egress, Limits, Links, Live, Secrets
 from datarecs_runtime.settings import ServiceSettings
 
 
@@ -19,3 +19,5 @@ class Settings(ServiceSettings):
     """Which addresses a declaration may name."""
     live: Live = Live()
     """Whether live views are woken by notifications."""
+    links: Links = Links()
+    """The key under which links in mails are signed; the same as the email-notifier's."""

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TypedDict
 
-from datarecs_application.ports.delivery import WebhookAttempt
+from datarecs_application.ports.delivery import MailAttempt, WebhookAttempt
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_application.resources import Applied
+from datarecs_core.notifications.mail import Mail
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.model import Run, RunError
 from datarecs_core.values import RunId, TenantId, instant_text
@@ -21,6 +22,8 @@ from datarecs_core_api.outputs import (
     DeliveryOut,
     ErrorOut,
     KeyOut,
+    MailAttemptOut,
+    MailOut,
     MetadataOut,
     ResourceOut,
     RunOut,
@@ -219,4 +222,41 @@ def action_view(action: WebhookAction) -> ActionOut:
         first_delivery=action.first_delivery,
         created_at=action.created_at,
         closed_at=action.closed_at,
+    )
+
+
+def mail_view(mail: Mail) -> MailOut:
+    return MailOut(
+        delivery_id=mail.delivery_id,
+        run_id=mail.run_id,
+        job_id=mail.job_id,
+        recipient=mail.recipient,
+        rules=list(mail.rules),
+        kind=str(mail.kind),
+        detail=str(mail.detail),
+        outcome=mail.outcome,
+        state=str(mail.state),
+        reason=None if mail.reason is None else str(mail.reason),
+        due_at=mail.due_at,
+        finalised_at=mail.finalised_at,
+        attempts=mail.attempts,
+        message_id=mail.message_id,
+        last_reply=mail.last_reply,
+        runs=[one.run_id for one in mail.folded],
+        created_at=mail.created_at,
+    )
+
+
+def mail_attempt_view(attempt: MailAttempt) -> MailAttemptOut:
+    reply = attempt.reply
+    return MailAttemptOut(
+        attempt_no=attempt.attempt_no,
+        started_at=attempt.started_at,
+        finished_at=attempt.finished_at,
+        phase=attempt.phase,
+        code=reply.code if reply else None,
+        text=reply.text if reply else "",
+        error=attempt.error,
+        relay=attempt.relay,
+        tls_version=attempt.tls_version,
     )

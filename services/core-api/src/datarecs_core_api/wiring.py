@@ -33,6 +33,7 @@ from datarecs_runtime.derived_keys import derived_key
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
+from datarecs_runtime.sections import Links
 from datarecs_runtime.tracing import tracing_of
 from datarecs_storage.blobs import open_blob_stores
 
@@ -123,5 +124,12 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         profile=settings.profile,
         egress=settings.egress,
         limits=settings.limits,
+        link_keys=link_keys(settings.links),
         reference_rules=secrets.rules,
     )
+
+
+def link_keys(links: Links) -> tuple[bytes, ...]:
+    """Keys under which links are read, the current one first."""
+    secrets = (links.key, links.previous_key)
+    return tuple(key.get_secret_value().encode() for key in secrets if key is not None)

@@ -318,6 +318,26 @@ def fold_mails(mails: Sequence[Mail], digest: Mail) -> tuple[Mail, tuple[Mail, .
     return joined, ended
 
 
+def resent_mail(mail: Mail, delivery_id: UUID, *, now: datetime) -> Mail:
+    """A new row for a mail that failed, with its recipient, content and Message-ID."""
+    return replace(
+        mail,
+        delivery_id=delivery_id,
+        dedupe_key=f"resend:{delivery_id}",
+        state=MailState.PENDING,
+        reason=None,
+        phase=None,
+        due_at=now,
+        expires_at=now + EXPIRES_AFTER,
+        attempts=0,
+        unknowns=0,
+        lease_epoch=0,
+        created_at=now,
+        last_reply="",
+        opened_at=None,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRecipient:
     """To whom a notice goes, and what makes it unique."""

@@ -37,7 +37,7 @@ router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=GuardedRoute)
 SampleReader = Annotated[Principal, needs(Permission.SAMPLE_READ)]
 MAX_DIFFERENCES = 1000
 ONLY = r"^(missing:.{1,63}|outside:.{1,128}|null|type)$"
-_PAGE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+PAGE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page styles itself inline, runs nothing and asks for nothing."""
 
 
@@ -167,7 +167,7 @@ def _download(run: Run, content: str | bytes, kind: Literal["html", "json"]) -> 
     media = {"html": "text/html; charset=utf-8", "json": "application/json"}[kind]
     headers = {
         "Content-Disposition": f'attachment; filename="run-{run.run_id}.{kind}"',
-        "Content-Security-Policy": _PAGE_POLICY,
+        "Content-Security-Policy": PAGE_POLICY,
     }
     return Response(content, media_type=media, headers=headers)
 

@@ -177,7 +177,7 @@ class TestUnsubscribe:
         body = {"List-Unsubscribe": "One-Click"}
         for _ in range(2):
             sent = {"data": body} if form == "data" else {"files": {"List-Unsubscribe": b"x"}}
-            answer = reader.client.post(path, follow_redirects=False, **sent)  # type: ignore[arg-type]  # either form
+            answer = reader.client.post(path, follow_redirects=False, **sent)
             assert answer.status_code == 200
             assert "set-cookie" not in answer.headers
         assert reader.scopes() == {str(RULE)}

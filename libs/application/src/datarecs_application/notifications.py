@@ -24,7 +24,7 @@ from datarecs_core.notifications.identity import dedupe_key, message_id, recipie
 from datarecs_core.notifications.mail import EXPIRES_AFTER, Mail, MailState, OnUnknown
 from datarecs_core.notifications.rule import NotificationRule
 from datarecs_core.notifications.skipping import skipped_events
-from datarecs_core.resources.resource import Kind
+from datarecs_core.resources.resource import Kind, Resource
 from datarecs_core.runs.model import Run
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 
@@ -73,10 +73,10 @@ class Planning:
         facts = run_facts(tx, run) if run else None
         if facts is None:
             raise RunNotFinishedError(run_id=run_id)
-        evaluation = self.evaluate(tx, facts)
+        evaluation = self._evaluate(tx, facts)
         tx.rule_states.save(evaluation.states)
         for intent in evaluation.intents:
-            tx.mails.add(self._mail(tx, facts, intent))
+            tx.mails.add(self.mail_of(tx, facts, intent))
         if skipped := skipped_events(evaluation, facts):
             story = story_of(tx, run_id)
             tx.outbox.append(*skipped, caused_by=story.cause, traceparent=story.traceparent)
@@ -84,11 +84,19 @@ class Planning:
         crash_point(CrashPoint.DELIVER_AFTER_INSERT)
         return evaluation
 
-    def evaluate(
-        self, tx: Transaction, facts: RunFacts, only: ResourceUid | None = None
-    ) -> Evaluation:
-        """What the tenant's rules, or one of them, say about a run; writes nothing."""
-        rules = [rule for rule in self._rules(tx) if only in {None, rule.uid}]
+    def first_seen(self, tx: Transaction, rule: Resource, facts: RunFacts) -> Evaluation:
+        """What one rule would say if it had seen no other run of the job; writes nothing."""
+        rules = list(self._typed(rule))
+        return evaluate_rules(
+            rules,
+            facts,
+            {},
+            audience=_audience(tx, self.policy, rules, facts),
+            now=facts.finalised_at,
+        )
+
+    def _evaluate(self, tx: Transaction, facts: RunFacts) -> Evaluation:
+        rules = list(self._rules(tx))
         return evaluate_rules(
             rules,
             facts,
@@ -99,11 +107,16 @@ class Planning:
 
     def _rules(self, tx: Transaction) -> Iterator[StoredRule]:
         for resource in tx.resources.page(Kind.NOTIFICATION_RULE, limit=MAX_RULES):
-            spec = self.specs.of(resource)
-            if spec is not None and resource.deletion_at is None:
-                yield StoredRule(uid=resource.uid, name=resource.name, spec=spec)
+            yield from self._typed(resource)
 
-    def _mail(self, tx: Transaction, run: RunFacts, intent: Intent) -> Mail:
+    def _typed(self, resource: Resource) -> Iterator[StoredRule]:
+        """The rule, unless it is being deleted or its spec is of a later release."""
+        spec = self.specs.of(resource)
+        if spec is not None and resource.deletion_at is None:
+            yield StoredRule(uid=resource.uid, name=resource.name, spec=spec)
+
+    def mail_of(self, tx: Transaction, run: RunFacts, intent: Intent) -> Mail:
+        """The row of the queue for one recipient of a run."""
         skipped, due_at = intent.skipped is not None, intent.due_at or tx.now
         return Mail(
             tenant_id=tx.tenant_id,

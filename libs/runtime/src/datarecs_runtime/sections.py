@@ -435,6 +435,19 @@ class Mail(Section):
         return self
 
 
+class MailPreview(Section):
+    """The part of `Mail` that a preview needs; the rest is the email-notifier's alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    sender: str | None = Field(default=None, alias="from")
+    """Address in From."""
+    mail_domain: str | None = None
+    """Domain of Message-IDs."""
+    recipient_domains: Annotated[dict[UUID, tuple[str, ...]], AsTable] = {}
+    """JSON object tenant id -> domains whose addresses may be written to."""
+
+
 class Links(Section):
     key: SecretStr | None = Field(default=None, min_length=32)
     """Key that signs links in mails: 32 random characters or more, usually a file named by

@@ -40,6 +40,7 @@ from datarecs_core_api.peers import Peers
 from datarecs_core_api.places import Places
 from datarecs_core_api.request_examples import EXAMPLES
 from datarecs_core_api.sign_in import FailedSignIns
+from datarecs_core_api.wiring import previewing_of
 from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.change_feed import MemoryChangeFeed
 from datarecs_memory.lease_queue import MemoryWorkFinder
@@ -49,7 +50,7 @@ from datarecs_memory.unit_of_work import MemoryUnitOfWork
 from datarecs_runtime.clock import random_bytes
 from datarecs_runtime.health import ReadyCheck
 from datarecs_runtime.secrets import Keyring, TenantSecrets
-from datarecs_runtime.sections import Egress, Limits, Secrets
+from datarecs_runtime.sections import Egress, Limits, MailPreview, Secrets
 from datarecs_specs.kinds import KINDS
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import FixedIds, ManualClock
@@ -57,6 +58,9 @@ from datarecs_testing.metrics import RecordedMetrics
 
 BASE_URL = "http://api.test"
 LINK_KEY = b"k" * 32
+PREVIEW = MailPreview.model_validate(
+    {"from": "datarecs@mail.example.com", "recipient_domains": {A_TENANT: ("example.com",)}}
+)
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
 """A backstop that no test has to wait for."""
 PLACES = Places(bytes(32))
@@ -139,6 +143,7 @@ class ApiHouse:
             egress=Egress(),
             limits=self.limits,
             link_keys=(LINK_KEY,),
+            previewing=previewing_of(PREVIEW, base_url=BASE_URL, ids=self.ids),
             reference_rules=self.secrets.rules,
         )
         keys = Authenticator(

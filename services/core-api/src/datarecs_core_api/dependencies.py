@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from datarecs_application.ports.feed import ChangeFeed
 from datarecs_application.ports.outside import BlobStores, Clock, Ids, SecretStore
 from datarecs_application.ports.state import Queries, UnitOfWork, WorkFinder
+from datarecs_application.previewing import Previewing
 from datarecs_core.access.references import ReferenceRules
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.values import TenantId
@@ -44,6 +45,8 @@ class Ports:
     """Quotas; rates are counted where callers are let in."""
     link_keys: Sequence[bytes]
     """Keys that sign links in mails, the current one first; none: no link works."""
+    previewing: Previewing
+    """What notification rules would send."""
     reference_rules: Callable[[TenantId], ReferenceRules]
     """Which secret references a tenant may write."""
 

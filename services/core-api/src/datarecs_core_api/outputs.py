@@ -435,6 +435,35 @@ class MailAttemptOut(Out):
     tls_version: Line
 
 
+class PreviewRecipientOut(Out):
+    """One recipient of a rule, and whether it would be mailed."""
+
+    address: Line
+    kind: Word
+    skipped: Word | None
+    """Why not; absent where it would be mailed."""
+    due_at: Instant | None
+    """When it would leave; absent for at once."""
+
+
+class HeldRuleOut(Out):
+    """Why the rule would mail nobody."""
+
+    rule: NameOut | None
+    reason: Word
+
+
+class PreviewOut(Out):
+    """What a rule would send about a run."""
+
+    recipients: list[PreviewRecipientOut]
+    held: list[HeldRuleOut]
+    subject: Line | None
+    """Absent where nobody would be mailed; so are the parts."""
+    text: str | None
+    html: str | None
+
+
 class SuppressionOut(Out):
     """An address that gets no mail because it was refused."""
 

@@ -1,6 +1,16 @@
 """What core-api needs to know: its address, its database login, where artefacts lie."""
 
-from datarecs_runtime.sections import Api, Blob, Database, Egress, Limits, Links, Live, Secrets
+from datarecs_runtime.sections import (
+    Api,
+    Blob,
+    Database,
+    Egress,
+    Limits,
+    Links,
+    Live,
+    MailPreview,
+    Secrets,
+)
 from datarecs_runtime.settings import ServiceSettings
 
 
@@ -21,3 +31,6 @@ class Settings(ServiceSettings):
     """Whether live views are woken by notifications."""
     links: Links = Links()
     """The key under which links in mails are signed; the same as the email-notifier's."""
+    mail: MailPreview = MailPreview()
+    """Sender and domains that mails may go to, for previews of rules; the same as the
+    email-notifier's."""

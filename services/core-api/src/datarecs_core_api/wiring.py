@@ -1,11 +1,19 @@
 """core-api, joined top to bottom: REST and live views over the platform database."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from datarecs_application.notifications import MailPolicy, Planning
 from datarecs_application.observing import ObservedUnit
-from datarecs_application.ports.outside import Metrics
+from datarecs_application.ports.outside import Ids, Metrics
+from datarecs_application.previewing import Previewing
+from datarecs_application.stored_specs import StoredSpecs
 from datarecs_core.egress.addresses import Profile
 from datarecs_core.errors.process import SettingsError
+from datarecs_core.notifications.address import ascii_domain
+from datarecs_core.notifications.rule import NotificationRule
+from datarecs_core.resources.resource import Kind
+from datarecs_core.values import TenantId
 from datarecs_core_api.app import Service
 from datarecs_core_api.app import build as build_app
 from datarecs_core_api.auth import Authenticator
@@ -28,13 +36,15 @@ from datarecs_postgres.listener import Listener
 from datarecs_postgres.queries import PostgresQueries
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
+from datarecs_reports.mail import MailTemplates
 from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes
 from datarecs_runtime.derived_keys import derived_key
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
-from datarecs_runtime.sections import Links
+from datarecs_runtime.sections import Links, MailPreview
 from datarecs_runtime.tracing import tracing_of
+from datarecs_specs.documents import decode_stored
 from datarecs_storage.blobs import open_blob_stores
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -125,6 +135,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         egress=settings.egress,
         limits=settings.limits,
         link_keys=link_keys(settings.links),
+        previewing=previewing_of(settings.mail, base_url=settings.base_url, ids=ids),
         reference_rules=secrets.rules,
     )
 
@@ -133,3 +144,31 @@ def link_keys(links: Links) -> tuple[bytes, ...]:
     """Keys under which links are read, the current one first."""
     secrets = (links.key, links.previous_key)
     return tuple(key.get_secret_value().encode() for key in secrets if key is not None)
+
+
+def previewing_of(mail: MailPreview, *, base_url: str | None, ids: Ids) -> Previewing:
+    """What rules would send, as the email-notifier's settings say."""
+    sender = mail.sender or "datarecs@localhost"
+    mail_domain = mail.mail_domain or sender.rpartition("@")[2]
+    domains = {
+        TenantId(tenant): frozenset(filter(None, map(ascii_domain, names)))
+        for tenant, names in mail.recipient_domains.items()
+    }
+    planning = Planning(
+        consumer=Name.EMAIL_NOTIFIER,
+        specs=StoredSpecs(read_rule),
+        policy=MailPolicy(mail_domain=mail_domain, domains=domains),
+        ids=ids,
+    )
+    renderer = MailTemplates(
+        sender=sender, mail_domain=mail_domain, base_url=(base_url or "").rstrip("/")
+    )
+    return Previewing(planning=planning, renderer=renderer)
+
+
+def read_rule(spec: Mapping[str, object]) -> NotificationRule:
+    """The typed spec of a stored rule."""
+    rule = decode_stored(Kind.NOTIFICATION_RULE, "", spec)
+    if not isinstance(rule, NotificationRule):
+        raise TypeError("a stored NotificationRule was read as another kind")
+    return rule

@@ -44,6 +44,8 @@ class Service:
     """Broker principal; None for services without Kafka."""
     sections: frozenset[str] = frozenset()
     """Settings it reads besides COMMON, its database login and its broker principal."""
+    names: frozenset[str] = frozenset()
+    """Single settings of sections that are another service's."""
     purposes: frozenset[SecretPurpose] = frozenset()
     """What it sends tenants' secrets as; a variable bound to other purposes does not reach it."""
     hosts_relay: bool = False
@@ -64,6 +66,9 @@ def _module(name: str) -> tuple[str, ...]:
 
 
 API_PORT = 8080
+RECIPIENT_DOMAINS = "DATARECS_MAIL__RECIPIENT_DOMAINS"
+DEMO_DOMAINS = '{"{tenant}": ["demo.localhost"]}'
+DEMO_SENDER = "datarecs@demo.localhost"
 UNHINDERED: Mapping[str, str] = {
     "DATARECS_API__CONNECTIONS_PER_ADDRESS": "2000",
     "DATARECS_LIMITS__REQUESTS_PER_MINUTE": "100000",
@@ -81,7 +86,13 @@ SERVICES: tuple[Service, ...] = (
         side_port=9091,
         role="datarecs_api",
         sections=frozenset({"API", "BLOB", "EGRESS", "LIMITS", "LINKS", "SECRETS"}),
-        settings={"DATARECS_API__PORT": "{api_port}", **UNHINDERED},
+        names=frozenset({"DATARECS_MAIL__FROM", RECIPIENT_DOMAINS}),
+        settings={
+            "DATARECS_API__PORT": "{api_port}",
+            "DATARECS_MAIL__FROM": DEMO_SENDER,
+            RECIPIENT_DOMAINS: DEMO_DOMAINS,
+            **UNHINDERED,
+        },
     ),
     Service(
         name="run-controller",
@@ -121,8 +132,8 @@ SERVICES: tuple[Service, ...] = (
         settings={
             "DATARECS_MAIL__TRANSPORT": "file",
             "DATARECS_MAIL__DIRECTORY": "{data}/mail",
-            "DATARECS_MAIL__FROM": "datarecs@demo.localhost",
-            "DATARECS_MAIL__RECIPIENT_DOMAINS": '{"{tenant}": ["demo.localhost"]}',
+            "DATARECS_MAIL__FROM": DEMO_SENDER,
+            RECIPIENT_DOMAINS: DEMO_DOMAINS,
         },
     ),
     Service(
@@ -230,7 +241,7 @@ def _of_its_sections(service: Service, settings: Mapping[str, str]) -> dict[str,
     return {
         name: value
         for name, value in settings.items()
-        if name.startswith("DATARECS_") and _section(name) in read
+        if name in service.names or (name.startswith("DATARECS_") and _section(name) in read)
     }
 
 

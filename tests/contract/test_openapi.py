@@ -22,7 +22,7 @@ from datarecs_testing.api import memory_api
 DOCUMENT = document()
 VERBS = (
     *("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke"),
-    *("test", "resend", "recover", "replay", "enable", "disable", "rotate"),
+    *("test", "resend", "recover", "replay", "enable", "disable", "rotate", "preview"),
 )
 OPERATIONS = [
     (method, path, operation)

@@ -20,6 +20,7 @@ import pytest
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_core.access.permissions import GRANTS, Permission, Role
 from datarecs_core.catalog.layout import run_document
+from datarecs_core.notifications.mail import MailState
 from datarecs_core.resources.resource import Kind
 from datarecs_core.runs.model import RunResult, RunStatus
 from datarecs_core.values import RunId
@@ -30,7 +31,7 @@ from datarecs_specs.kinds import KINDS
 from datarecs_testing.api import MemoryApiHouse, change_run, declare, memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
 from datarecs_testing.clock import NOON
-from datarecs_testing.deliveries import a_delivery
+from datarecs_testing.deliveries import a_delivery, a_mail
 from datarecs_testing.finished_runs import balance_check, books, document
 
 ROUTES = sorted(guarded_routes(routes()).items(), key=lambda item: item[0][::-1])
@@ -46,6 +47,8 @@ class Ids:
     names: Mapping[Kind, str]
     run_id: str
     key_id: str
+    mail_id: str
+    address: str
     delivery_id: str = ""
     action_id: str = ""
 
@@ -58,6 +61,8 @@ class Ids:
             key_id=self.key_id,
             delivery_id=self.delivery_id,
             action_id=self.action_id,
+            mail_id=self.mail_id,
+            address=self.address,
             stage="balance-check",
         )
 
@@ -68,6 +73,8 @@ NOBODYS = Ids(
     key_id=12 * "z",
     delivery_id="019bc000-0000-7000-8000-0000000ffffe",
     action_id="019bc000-0000-7000-8000-0000000ffffd",
+    mail_id="019bc000-0000-7000-8000-0000000ffffd",
+    address="nobody@example.com",
 )
 
 
@@ -98,7 +105,8 @@ def neighbours() -> Neighbours:
     }
     run_id = bob.post(f"/api/v1/jobs/{names[Kind.RECONCILIATION_JOB]}/runs").json()["run_id"]
     house.blobs.of(B_TENANT).put(run_document(B_TENANT, RunId(UUID(run_id))), a_document())
-    change_run(house.unit, run_id, B_TENANT, status=RunStatus.COMPLETED, result=RunResult.UNMATCHED)
+    ended = {"status": RunStatus.COMPLETED, "result": RunResult.UNMATCHED, "closed_at": NOON}
+    change_run(house.unit, run_id, B_TENANT, **ended)
     with house.unit.begin(B_TENANT) as tx:
         delivery = a_delivery(tenant_id=B_TENANT, endpoint_uid=UUID(uids[Kind.WEBHOOK_ENDPOINT]))
         tx.deliveries.add([delivery])
@@ -110,37 +118,65 @@ def neighbours() -> Neighbours:
             started_at=NOON,
         )
         tx.deliveries.open_attempts([attempt])
+        mail = a_mail(
+            tenant_id=B_TENANT,
+            recipient="bob@example.com",
+            state=MailState.FAILED,
+            due_at=None,
+        )
+        tx.mails.add(mail)
+        tx.mail_choices.suppress("bob@example.com", reason="HARD_BOUNCE", reply="")
+    mail_id, address = str(mail.delivery_id), "bob@example.com"
     hook = f"/api/v1/webhook-endpoints/{uids[Kind.WEBHOOK_ENDPOINT]}"
     action_id = bob.post(f"{hook}/test").json()["action_id"]
     key_id = house.key(B_TENANT, owner="u-bob")[4:16]
     house.following.end()  # streams say how they begin, and no more
-    ids = (str(delivery.delivery_id), action_id)
+    others = (str(delivery.delivery_id), action_id)
     return Neighbours(
         house,
-        Ids(uids, run_id, key_id, *ids),
-        Ids(names, run_id.replace("-", ""), key_id, *(one.replace("-", "") for one in ids)),
+        Ids(uids, run_id, key_id, mail_id, address, *others),
+        Ids(
+            names,
+            run_id.replace("-", ""),
+            key_id,
+            mail_id.replace("-", ""),
+            address,
+            *(one.replace("-", "") for one in others),
+        ),
     )
 
 
-def ask(house: MemoryApiHouse, key: str, method: str, path: str, template: str) -> httpx2.Response:
+def ask(  # noqa: PLR0913  a request in full
+    house: MemoryApiHouse, key: str, method: str, template: str, *, ids: Ids, path: str = ""
+) -> httpx2.Response:
     """A complete request: right body, right headers, only the ids are somebody's."""
-    answer: httpx2.Response = house.bearing(key).request(
-        method, path, headers={"If-Match": "*"}, json=body_for(method, path, template)
-    )
+    place = path or ids.fill(template)
+    body = body_for(method, place, template, run_id=ids.run_id)
+    headers = {"If-Match": "*"}
+    answer: httpx2.Response = house.bearing(key).request(method, place, headers=headers, json=body)
     return answer
 
 
-def body_for(method: str, path: str, template: str) -> Mapping[str, object] | None:
-    if method not in {"POST", "PUT"} or template.endswith(("/runs", "/cancel", "/ws-tickets")):
+WITHOUT_BODY = (
+    *("/runs", "/cancel", "/ws-tickets", "/enable", "/disable", "/rotate"),
+    *("_id}/resend", "/webhook-endpoints/{name}/test"),
+)
+
+
+def body_for(
+    method: str, path: str, template: str, *, run_id: str = NOBODYS.run_id
+) -> Mapping[str, object] | None:
+    if method not in {"POST", "PUT"} or template.endswith(WITHOUT_BODY):
         return None
+    if template.endswith(("/preview", "/test")):
+        run = {"run_id": str(UUID(run_id))}
+        return run if template.endswith("/preview") else {**run, "address": "finops@example.com"}
     if template.endswith("/keys"):
         return {"name": "k", "scopes": ["read"]}
     if template.endswith(("/recover", "/replay")):
         return {"since": (NOON - timedelta(hours=1)).isoformat()}
     if template.endswith("/webhook-deliveries/resend"):
         return {"ids": [NOBODYS.delivery_id]}
-    if template.endswith((*ACTIONS, "/enable", "/disable", "/rotate")):
-        return None
     kind = PATHS[template.split("/")[3]]
     example = EXAMPLES[kind]
     name = path.rpartition("/")[2] if method == "PUT" else f"new-{kind.lower()}"
@@ -169,9 +205,9 @@ def test_anothers_id_is_an_unknown_id(neighbours: Neighbours, method: str, templ
     house = neighbours.house
     key = house.key()
     before = house.store.committed(B_TENANT)
-    unknown = ask(house, key, method, NOBODYS.fill(template), template)
+    unknown = ask(house, key, method, template, ids=NOBODYS)
     for ids in (neighbours.theirs, neighbours.names):
-        foreign = ask(house, key, method, ids.fill(template), template)
+        foreign = ask(house, key, method, template, ids=ids)
         assert foreign.status_code == 404
         assert shown(foreign, ids) == shown(unknown, NOBODYS)
     assert house.store.committed(B_TENANT) == before
@@ -189,7 +225,9 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
         if method == "PUT":
             kind = PATHS[template.split("/")[3]]
             path = template.format(name=neighbours.names.names[kind])
-        statuses[method, template] = ask(house, key, method, path, template).status_code
+        statuses[method, template] = ask(
+            house, key, method, template, ids=ids, path=path
+        ).status_code
     expected = dict.fromkeys(WITH_IDS, 200)
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
@@ -197,6 +235,10 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
         if method == "POST" and template.endswith((*ACTIONS, "/recover", "/replay")):
             expected[method, template] = 202
     expected["POST", "/api/v1/webhook-endpoints/{name}/replay"] = 409  # its recover is still open
+    expected["POST", "/api/v1/emails/{mail_id}/resend"] = 202
+    expected["POST", "/api/v1/notification-rules/{name}/test"] = 202
+    expected["DELETE", "/api/v1/email-suppressions/{address}"] = 204
+    expected["DELETE", "/api/v1/runs/{run_id}/report-links"] = 204
     assert statuses == expected
 
 
@@ -305,6 +347,14 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/webhook-deliveries/resend": "delivery.resend",
     "GET /api/v1/webhook-actions/{action_id}": "read",
     "DELETE /api/v1/webhook-actions/{action_id}": "delivery.resend",
+    "GET /api/v1/emails": "read",
+    "GET /api/v1/emails/{mail_id}/attempts": "read",
+    "POST /api/v1/emails/{mail_id}/resend": "delivery.resend",
+    "GET /api/v1/email-suppressions": "read",
+    "DELETE /api/v1/email-suppressions/{address}": "delivery.resend",
+    "DELETE /api/v1/runs/{run_id}/report-links": "delivery.resend",
+    "POST /api/v1/notification-rules/{name}/preview": "delivery.resend",
+    "POST /api/v1/notification-rules/{name}/test": "delivery.resend",
     "GET /api/v1/kinds": "read",
     "GET /api/v1/keys": ANY_PRINCIPAL,
     "POST /api/v1/keys": ANY_PRINCIPAL,
@@ -339,7 +389,7 @@ def test_each_role_opens_exactly_its_routes(neighbours: Neighbours, role: Role |
     for (method, template), asked in ROUTES:
         if template == "/api/v1/keys" and method == "POST":
             continue  # what a key may hold is a rule of its own
-        answer = ask(house, key, method, NOBODYS.fill(template), template)
+        answer = ask(house, key, method, template, ids=NOBODYS)
         allowed = asked == ANY_PRINCIPAL or asked in held
         assert (answer.status_code == 403) is not allowed, (method, template, answer.text)
 

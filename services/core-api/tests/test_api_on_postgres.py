@@ -31,7 +31,7 @@ from datarecs_runtime.clock import Latch, SystemClock, UuidV7Ids
 from datarecs_specs.kinds import KINDS
 from datarecs_storage.blobs import open_blob_stores
 from datarecs_testing.api import ApiHouse, change_run, declare
-from datarecs_testing.builders import A_TENANT, B_TENANT
+from datarecs_testing.builders import A_TENANT, B_TENANT, an_id
 from datarecs_testing.database import PreparedDatabase
 
 pytestmark = pytest.mark.integration
@@ -117,8 +117,18 @@ def test_no_route_tells_anything_of_another_tenant(place: Place) -> None:
         if "{" not in template:
             continue
         kind = kinds.get(template.split("/")[3], Kind.CONNECTION)
-        path = template.format(name=names[kind], run_id=run_id, key_id=key_id, stage="s")
+        path = template.format(
+            name=names[kind],
+            run_id=run_id,
+            key_id=key_id,
+            stage="s",
+            delivery_id=an_id(),
+            address="bob@example.com",
+        )
         body = EXAMPLES[kind] if method == "PUT" else None
+        if template.endswith(("/preview", "/test")):
+            address = {} if template.endswith("/preview") else {"address": "finops@example.com"}
+            body = {"run_id": run_id, **address}
         answer = house.bearing(key).request(method, path, headers={"If-Match": "*"}, json=body)
         assert answer.status_code == 404, (method, path, answer.text)
         asked += 1

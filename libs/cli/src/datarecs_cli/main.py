@@ -56,6 +56,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("config", "datarecs_cli.commands.config:app", "settings, and which files count"),
     Command("key", "datarecs_cli.commands.keys:app", "API keys"),
     Command("webhook", "datarecs_cli.commands.webhook_actions:app", "receive and resend webhooks"),
+    Command("notify", "datarecs_cli.commands.notify:app", "mails: preview, mute, log, resend"),
     Command("admin", "datarecs_cli.commands.admin:app", "database, topics, tenants"),
     Command("version", "datarecs_cli.commands.version:version", "print the version"),
 )

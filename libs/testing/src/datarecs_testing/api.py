@@ -59,7 +59,10 @@ from datarecs_testing.metrics import RecordedMetrics
 BASE_URL = "http://api.test"
 LINK_KEY = b"k" * 32
 PREVIEW = MailPreview.model_validate(
-    {"from": "datarecs@mail.example.com", "recipient_domains": {A_TENANT: ("example.com",)}}
+    {
+        "from": "datarecs@mail.example.com",
+        "recipient_domains": dict.fromkeys((A_TENANT, B_TENANT), ("example.com",)),
+    }
 )
 QUICK = Pace(poll=timedelta(milliseconds=20), ping=timedelta(seconds=15))
 """A backstop that no test has to wait for."""

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from datarecs_application.ports.delivery import MailFilter
 from datarecs_application.ports.state import AuditEntry, Transaction
@@ -16,11 +17,12 @@ from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
-from datarecs_core_api.inputs import CanonicalUuid, canonical_uuid
+from datarecs_core_api.inputs import CanonicalUuid, JsonBody, Sent, canonical_uuid
 from datarecs_core_api.outputs import MailAttemptOut, MailOut, Page, SuppressionOut
 from datarecs_core_api.pagination import Cursor, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.published_types import RunIdPath
+from datarecs_core_api.routes.endpoint_verbs import NoFieldsIn
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import mail_attempt_view, mail_view
 
@@ -75,19 +77,17 @@ def list_emails(
     return json_answer(page, headers=next_link(request, page.next))
 
 
-@router.get("/emails/{delivery_id}/attempts", operation_id="list_email_attempts")
-def list_email_attempts(
-    delivery_id: MailIdPath, caller: Reader, use: Using
-) -> Page[MailAttemptOut]:
+@router.get("/emails/{mail_id}/attempts", operation_id="list_email_attempts")
+def list_email_attempts(mail_id: MailIdPath, caller: Reader, use: Using) -> Page[MailAttemptOut]:
     """What the relay answered to each attempt, in order."""
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-        mail = _known(tx, delivery_id)
+        mail = _known(tx, mail_id)
         attempts = tx.mails.attempts(mail.delivery_id)
     return Page(items=[mail_attempt_view(attempt) for attempt in attempts])
 
 
-def _known(tx: Transaction, delivery_id: str) -> Mail:
-    uid = canonical_uuid(delivery_id)
+def _known(tx: Transaction, mail_id: str) -> Mail:
+    uid = canonical_uuid(mail_id)
     mails = [] if uid is None else tx.mails.of_ids([uid])
     if not mails:
         raise not_found("mail")
@@ -95,18 +95,22 @@ def _known(tx: Transaction, delivery_id: str) -> Mail:
 
 
 @router.post(
-    "/emails/{delivery_id}/resend",
+    "/emails/{mail_id}/resend",
     status_code=202,
     operation_id="resend_email",
     responses={202: {"model": MailOut}, 409: {}},
 )
-def resend_email(
-    delivery_id: MailIdPath, caller: Resender, request: Request, use: Using
+async def resend_email(
+    mail_id: MailIdPath,
+    caller: Resender,
+    request: Request,
+    body: Annotated[Sent[NoFieldsIn], Depends(JsonBody(NoFieldsIn))],
+    use: Using,
 ) -> Response:
     """Queue a failed or unknown mail again, under the same Message-ID."""
 
     def act(tx: Transaction, _key: str | None) -> Answer:
-        mail = _known(tx, delivery_id)
+        mail = _known(tx, mail_id)
         if mail.state not in _FAILED or not mail.is_terminal:
             raise ProblemError(
                 code=ApiCode.WRITE_CONFLICT,
@@ -126,7 +130,9 @@ def resend_email(
         )
         return Answer(status=202, body=mail_view(again))
 
-    return once(request, b"", unit=use.unit, caller=caller, act=act)
+    return await run_in_threadpool(
+        once, request, body.canonical, unit=use.unit, caller=caller, act=act
+    )
 
 
 @router.get("/email-suppressions", operation_id="list_email_suppressions")

@@ -1,0 +1,176 @@
+"""`datarecs notify`: what a rule would mail, when it is silent, and what became of mails."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datarecs_cli.exit_codes import ExitCode
+from datarecs_cli.invocation import Invocation, Output, UsageFault, current
+from datarecs_cli.output import Column
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from datarecs_cli.client import Json
+
+RULES = "notification-rules"
+_MAILS = tuple(
+    Column(title=title, member=member)
+    for title, member in (
+        ("MAIL", "delivery_id"),
+        ("TO", "recipient"),
+        ("KIND", "kind"),
+        ("OUTCOME", "outcome"),
+        ("STATE", "state"),
+        ("REASON", "reason"),
+        ("RELAY", "last_reply"),
+    )
+)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Mails about runs.")
+
+
+class Part(StrEnum):
+    TEXT = "text"
+    HTML = "html"
+
+
+@app.command("preview", epilog="Example: datarecs notify preview finance --run RUN --format html")
+def preview(
+    rule: Annotated[str, typer.Argument(help="name of the NotificationRule")],
+    *,
+    run: Annotated[str, typer.Option(help="id of a finished run")],
+    namespace: Annotated[str, typer.Option(help="of the rule")] = DEFAULT_NAMESPACE,
+    part: Annotated[Part, typer.Option("--format", help="which part to print")] = Part.TEXT,
+    send_to: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="send it to this recipient of the rule")
+    ] = None,
+) -> ExitCode:
+    """Show who a rule would mail about a run, who not and why, and the text."""
+    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.output import print_json
+
+    invocation, where = current(), {"namespace": namespace}
+    with connect(invocation) as api:
+        path = path_of(RULES, rule, "preview")
+        asked = Ask(method="POST", path=path, params=where, body={"run_id": run})
+        made = api.ask(asked).json()
+        if send_to is not None:
+            body: dict[str, object] = {"run_id": run, "address": send_to}
+            path = path_of(RULES, rule, "test")
+            api.ask(Ask(method="POST", path=path, params=where, body=body))
+    if invocation.is_json:
+        print_json("notify", {"object": made})
+        return ExitCode.DONE
+    _report_recipients(made, invocation)
+    if made["subject"] is not None:
+        print(
+            made["html"] if part is Part.HTML else f"Subject: {made['subject']}\n\n{made['text']}"
+        )
+    if send_to is not None:
+        invocation.say(f"test mail queued for {send_to}")
+    return ExitCode.DONE
+
+
+def _report_recipients(made: "Json", invocation: Invocation) -> None:
+    for held in _objects(made["held"]):
+        invocation.say(f"nobody is mailed: {held['reason']}")
+    for recipient in _objects(made["recipients"]):
+        skipped = recipient["skipped"]
+        due = recipient["due_at"]
+        ending = f"not mailed: {skipped}" if skipped else f"mailed {due or 'at once'}"
+        invocation.say(f"{recipient['address']}  {ending}")
+
+
+def _objects(value: object) -> "list[Json]":
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+@app.command("mute", epilog="Example: datarecs notify mute finance --until 2027-01-04T08:00:00Z")
+def mute(
+    rule: Annotated[str, typer.Argument(help="name of the NotificationRule")],
+    *,
+    until: Annotated[str, typer.Option(metavar="TIME", help="RFC 3339, when mails leave again")],
+    reason: Annotated[str, typer.Option(help="why, for whoever reads the rule")] = "",
+    job: Annotated[list[str] | None, typer.Option(help="of these jobs only")] = None,
+    namespace: Annotated[str, typer.Option(help="of the rule")] = DEFAULT_NAMESPACE,
+) -> ExitCode:
+    """Send no mail of a rule until a moment; mutes that have ended are removed."""
+    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_runtime.clock import SystemClock
+
+    end, now = _moment(until), SystemClock().now()
+    invocation, where = current(), {"namespace": namespace}
+    path = path_of(RULES, rule)
+    with connect(invocation) as api:
+        answer = api.ask(Ask(method="GET", path=path, params=where))
+        stored = answer.json()
+        entry: dict[str, object] = {"until": end.isoformat(), "reason": reason, "jobs": job or []}
+        headers = {"If-Match": answer.headers["etag"]}
+        body = _muted(stored, entry, now=now)
+        api.ask(Ask(method="PUT", path=path, params=where, headers=headers, body=body))
+    invocation.say(f"rule {rule} is muted until {end.isoformat()}")
+    return ExitCode.DONE
+
+
+def _muted(stored: "Json", mute: "Json", *, now: datetime) -> "Json":
+    """The rule with one more mute and without those that have ended."""
+    spec = stored["spec"]
+    metadata = stored["metadata"]
+    if not isinstance(spec, dict) or not isinstance(metadata, dict):
+        raise TypeError("a rule has a spec and metadata")
+    mutes = [one for one in _objects(spec.get("mutes")) if _moment(str(one["until"])) > now]
+    written = ("name", "namespace", "labels", "annotations", "finalizers")
+    return {
+        "apiVersion": stored["apiVersion"],
+        "kind": stored["kind"],
+        "metadata": {name: metadata[name] for name in written if name in metadata},
+        "spec": {**spec, "mutes": [*mutes, mute]},
+    }
+
+
+@app.command("log", epilog="Example: datarecs notify log --run RUN --state FAILED")
+def log(
+    *,
+    run: Annotated[str | None, typer.Option(help="only mails about this run")] = None,
+    state: Annotated[str | None, typer.Option(help="only these, such as FAILED")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many, newest first")] = 20,
+) -> ExitCode:
+    """List mails, and those that were left out with the reason."""
+    from datarecs_cli.client import connect
+    from datarecs_cli.output import print_list
+
+    invocation = current()
+    where = {} if run is None else {"run_id": run}
+    if state is not None:
+        where["state"] = state.upper()
+    with connect(invocation) as api:
+        items = list(api.pages("emails", limit=limit, params=where))
+    data = invocation.output in (Output.JSON, Output.JSONL, Output.YAML)
+    rows = items if data else [{**one, "name": one.get("delivery_id")} for one in items]
+    print_list("notify", _MAILS, rows, invocation)
+    if not items:
+        invocation.say("no mails")
+    return ExitCode.DONE
+
+
+@app.command("resend", epilog="Example: datarecs notify resend MAIL")
+def resend(mail: Annotated[str, typer.Argument(help="id of a FAILED or UNKNOWN mail")]) -> ExitCode:
+    """Queue a failed mail again, under the same Message-ID."""
+    from datarecs_cli.client import Ask, connect, path_of
+
+    invocation = current()
+    with connect(invocation) as api:
+        made = api.ask(Ask(method="POST", path=path_of("emails", mail, "resend"))).json()
+    invocation.say(f"mail {made['delivery_id']} is queued for {made['recipient']}")
+    return ExitCode.DONE
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise UsageFault(f"--until {text}: a moment with offset, such as 2027-01-04T08:00:00Z")
+    return moment.astimezone(UTC)

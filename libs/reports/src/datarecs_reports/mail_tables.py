@@ -78,7 +78,7 @@ def _measures(
 ) -> Table:
     table = cut_table(
         "Differences",
-        ("Measure", "Compared", "Difference", "of this in changed values", "Groups outside"),
+        ("Measure", "Compared", "Difference", "In changed values", "Groups outside"),
         [_measure_row(gap, is_staged=is_staged) for gap in gaps],
         most_rows,
         numbers_from=2,

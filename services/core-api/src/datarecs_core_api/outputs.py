@@ -27,6 +27,7 @@ from datarecs_core_api.published_types import (
     KeyId,
     Labels,
     Line,
+    MailPart,
     NameOut,
     Number,
     Permission,
@@ -453,15 +454,15 @@ class HeldRuleOut(Out):
     reason: Word
 
 
-class PreviewOut(Out):
+class RulePreviewOut(Out):
     """What a rule would send about a run."""
 
     recipients: list[PreviewRecipientOut]
     held: list[HeldRuleOut]
     subject: Line | None
     """Absent where nobody would be mailed; so are the parts."""
-    text: str | None
-    html: str | None
+    text: MailPart | None
+    html: MailPart | None
 
 
 class SuppressionOut(Out):

@@ -29,6 +29,8 @@ HttpStatus = Annotated[int, Field(json_schema_extra={"minimum": 100, "maximum": 
 Word = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 200})]
 """A type, a kind, a state: something that the platform names."""
 Line = Annotated[str, Field(json_schema_extra={"maxLength": 2_000})]
+MailPart = Annotated[str, Field(json_schema_extra={"maxLength": 1_000_000})]
+"""A part of a mail; its lists are cut, so that it stays far below this."""
 """Text of people or systems, cut to 2,000 characters before it is stored."""
 NameOut = Annotated[str, Field(json_schema_extra=dict(NAME))]
 Code = Annotated[str, Field(json_schema_extra={"pattern": "^DR[0-9]{4}$", "maxLength": 6})]

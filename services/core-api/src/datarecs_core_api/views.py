@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TypedDict
 
-from datarecs_application.ports.delivery import MailAttempt, WebhookAttempt
+from datarecs_application.ports.delivery import MailAttempt, Suppression, WebhookAttempt
 from datarecs_application.ports.keys import ApiKey
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_application.resources import Applied
@@ -28,6 +28,7 @@ from datarecs_core_api.outputs import (
     ResourceOut,
     RunOut,
     SummaryOut,
+    SuppressionOut,
 )
 from datarecs_events.catalogue import BY_TYPE
 from datarecs_events.envelope import JSON_TYPE, SPECVERSION
@@ -259,4 +260,13 @@ def mail_attempt_view(attempt: MailAttempt) -> MailAttemptOut:
         error=attempt.error,
         relay=attempt.relay,
         tls_version=attempt.tls_version,
+    )
+
+
+def suppression_view(row: Suppression) -> SuppressionOut:
+    return SuppressionOut(
+        address=row.recipient_key,
+        reason=row.reason,
+        reply=row.reply,
+        created_at=row.created_at,
     )

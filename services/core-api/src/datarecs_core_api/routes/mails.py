@@ -18,13 +18,13 @@ from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import CanonicalUuid, JsonBody, Sent, canonical_uuid
-from datarecs_core_api.outputs import MailAttemptOut, MailOut, Page, SuppressionOut
+from datarecs_core_api.outputs import MailAttemptOut, MailOut, Page, RunOut, SuppressionOut
 from datarecs_core_api.pagination import Cursor, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.published_types import RunIdPath
 from datarecs_core_api.routes.endpoint_verbs import NoFieldsIn
 from datarecs_core_api.routes.runs import known_run
-from datarecs_core_api.views import mail_attempt_view, mail_view
+from datarecs_core_api.views import mail_attempt_view, mail_view, run_view, suppression_view
 
 router = APIRouter(prefix="/api/v1", tags=["mails"], route_class=GuardedRoute)
 Resender = Annotated[Principal, needs(Permission.DELIVERY_RESEND)]
@@ -140,28 +140,18 @@ def list_email_suppressions(caller: Reader, use: Using) -> Page[SuppressionOut]:
     """Addresses that get no mail because it was refused, newest first."""
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
         rows = tx.mail_choices.suppressions(MAX_SUPPRESSIONS)
-    return Page(
-        items=[
-            SuppressionOut(
-                address=row.recipient_key,
-                reason=row.reason,
-                reply=row.reply,
-                created_at=row.created_at,
-            )
-            for row in rows
-        ]
-    )
+    return Page(items=[suppression_view(row) for row in rows])
 
 
-@router.delete(
-    "/email-suppressions/{address}", status_code=204, operation_id="delete_email_suppression"
-)
+@router.delete("/email-suppressions/{address}", operation_id="delete_email_suppression")
 def delete_email_suppression(
     address: AddressPath, caller: Resender, request: Request, use: Using
-) -> Response:
+) -> SuppressionOut:
     """Let mails to the address leave again."""
     with use.unit.begin(caller.tenant_id) as tx:
-        if not tx.mail_choices.release(address):
+        rows = tx.mail_choices.suppressions(MAX_SUPPRESSIONS)
+        released = [row for row in rows if row.recipient_key == address]
+        if not released or not tx.mail_choices.release(address):
             raise not_found("suppression")
         tx.audit.append(
             AuditEntry(
@@ -171,13 +161,13 @@ def delete_email_suppression(
                 resource_uid=address,
             )
         )
-    return Response(status_code=204)
+    return suppression_view(released[0])
 
 
-@router.delete("/runs/{run_id}/report-links", status_code=204, operation_id="delete_report_links")
+@router.delete("/runs/{run_id}/report-links", operation_id="delete_report_links")
 def delete_report_links(
     run_id: RunIdPath, caller: Resender, request: Request, use: Using
-) -> Response:
+) -> RunOut:
     """Revoke every link to the run's report that mails contain."""
     run = known_run(use, caller, run_id)
     with use.unit.begin(caller.tenant_id) as tx:
@@ -190,4 +180,4 @@ def delete_report_links(
                 resource_uid=run_id,
             )
         )
-    return Response(status_code=204)
+    return run_view(run)

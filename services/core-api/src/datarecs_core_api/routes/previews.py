@@ -3,13 +3,14 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
+from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from datarecs_application.ports.state import AuditEntry, Transaction
 from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
 from datarecs_core.errors.api import ApiCode
-from datarecs_core.notifications.address import address_fault, recipient_key
+from datarecs_core.notifications.address import MAX_LENGTH, address_fault, recipient_key
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run
 from datarecs_core_api.addressing import found_resource
@@ -19,7 +20,7 @@ from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import CanonicalUuid, In, JsonBody, Namespace, Sent
-from datarecs_core_api.outputs import HeldRuleOut, MailOut, PreviewOut, PreviewRecipientOut
+from datarecs_core_api.outputs import HeldRuleOut, MailOut, PreviewRecipientOut, RulePreviewOut
 from datarecs_core_api.problems import ProblemError, input_fault, invalid
 from datarecs_core_api.published_types import ObjectName
 from datarecs_core_api.routes.runs import known_run
@@ -31,8 +32,13 @@ RULE = KINDS[Kind.NOTIFICATION_RULE]
 Caller = Annotated[Principal, needs(Permission.DELIVERY_RESEND)]
 
 
+_RUN_ID = "019b0000-0000-7000-8000-0000000000b1"
+
+
 class PreviewIn(In):
     """Of which finished run."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"run_id": _RUN_ID}]})
 
     run_id: CanonicalUuid
 
@@ -40,8 +46,12 @@ class PreviewIn(In):
 class TestIn(In):
     """Of which finished run, and to which recipient of the rule."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"run_id": _RUN_ID, "address": "finops@example.com"}]}
+    )
+
     run_id: CanonicalUuid
-    address: str
+    address: Annotated[str, Field(max_length=MAX_LENGTH)]
 
 
 @router.post(f"/{RULE.path}/{{name}}/preview", operation_id="preview_rule")
@@ -51,19 +61,19 @@ async def preview(
     body: Annotated[Sent[PreviewIn], Depends(JsonBody(PreviewIn))],
     use: Using,
     namespace: Namespace = DEFAULT_NAMESPACE,
-) -> PreviewOut:
+) -> RulePreviewOut:
     """Who would be mailed about a run, who not and why, and the text; writes nothing."""
     return await run_in_threadpool(_previewed, use, caller, (namespace, name), body.value)
 
 
 def _previewed(
     use: Ports, caller: Principal, rule: tuple[str, str], wanted: PreviewIn
-) -> PreviewOut:
+) -> RulePreviewOut:
     run = _finished_run(use, caller, str(wanted.run_id))
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
         resource = found_resource(tx, RULE, rule[1], namespace=rule[0])
         made = use.previewing.preview(tx, resource, run.run_id)
-    return PreviewOut(
+    return RulePreviewOut(
         recipients=[
             PreviewRecipientOut(
                 address=intent.address,

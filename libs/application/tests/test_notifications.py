@@ -785,7 +785,6 @@ def test_who_unsubscribes_by_the_link_of_a_mail_gets_no_more_of_the_rule() -> No
     assert [mail.reason for mail in house.mails(run)] == [SkipReason.UNSUBSCRIBED]
 
 
-@pytest.mark.case("M32")
 def test_a_notice_is_sent_once_per_address_without_an_event() -> None:
     house = House()
     notice = Notice(subject="Webhook orders is disabled", headline="Webhook orders is disabled")

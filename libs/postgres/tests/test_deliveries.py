@@ -16,6 +16,7 @@ from datarecs_testing.conformance.mails import (
 )
 from datarecs_testing.conformance.stores import Stores
 from datarecs_testing.database import PreparedDatabase
+from datarecs_testing.deliveries import a_mail
 
 pytestmark = pytest.mark.integration
 
@@ -91,6 +92,18 @@ def test_without_a_tenant_the_services_see_no_row(
         for table in ("webhook_delivery", "webhook_endpoint_state"):
             found = connection.execute(f"SELECT count(*) FROM datarecs.{table}").fetchone()  # noqa: S608  two names of ours
             assert found == (0,)
+
+
+@pytest.mark.case("M14")
+def test_while_one_sender_folds_a_group_another_leaves_it_alone(stores: Stores) -> None:
+    with stores.mail.unit.begin(A_TENANT) as tx:
+        mails = [a_mail(fold="rule:1", due_at=tx.now) for _ in range(2)]
+        for mail in mails:
+            tx.mails.add(mail)
+    with stores.mail.unit.begin(A_TENANT) as first:
+        assert len(first.mails.fold_of(mails[0]) or []) == 2
+        with stores.mail.unit.begin(A_TENANT) as second:
+            assert second.mails.fold_of(mails[1]) is None
 
 
 class TestMailChoices(MailChoicesConformance):

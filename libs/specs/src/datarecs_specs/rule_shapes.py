@@ -56,7 +56,7 @@ _DETAIL_CODE = Text(
     most=64,
     pattern=Pattern(
         regex=r"[A-Z][A-Z0-9_]{0,63}",
-        words="a name of the error catalogue, such as TABLE_NOT_FOUND",
+        words="a name of the error catalogue, such as COLUMN_NOT_FOUND",
         code=SpecCode.BAD_TEXT,
     ),
 )

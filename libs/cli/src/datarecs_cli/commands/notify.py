@@ -129,11 +129,11 @@ def _muted(stored: "Json", mute: "Json", *, now: datetime) -> "Json":
     }
 
 
-@app.command("log", epilog="Example: datarecs notify log --run RUN --state FAILED")
+@app.command("log", epilog="Example: datarecs notify log --run RUN --state SKIPPED")
 def log(
     *,
     run: Annotated[str | None, typer.Option(help="only mails about this run")] = None,
-    state: Annotated[str | None, typer.Option(help="only these, such as FAILED")] = None,
+    state: Annotated[str | None, typer.Option(help="only these, such as SKIPPED")] = None,
     limit: Annotated[int, typer.Option(min=1, help="at most so many, newest first")] = 20,
 ) -> ExitCode:
     """List mails, and those that were left out with the reason."""
@@ -155,8 +155,8 @@ def log(
 
 
 @app.command("resend", epilog="Example: datarecs notify resend MAIL")
-def resend(mail: Annotated[str, typer.Argument(help="id of a FAILED or UNKNOWN mail")]) -> ExitCode:
-    """Queue a failed mail again, under the same Message-ID."""
+def resend(mail: Annotated[str, typer.Argument(help="id of a mail that was given up")]) -> ExitCode:
+    """Queue a mail that was given up again, under the same Message-ID."""
     from datarecs_cli.client import Ask, connect, path_of
 
     invocation = current()

@@ -65,7 +65,7 @@ class Match:
     """IMMEDIATE, SCHEDULED; none means both."""
     outcomes: tuple[str, ...] = (RunResult.UNMATCHED.value, ERRORED)
     detail_codes: tuple[str, ...] = ()
-    """Finer causes of ERRORED, such as TABLE_NOT_FOUND; none means all."""
+    """Finer causes of ERRORED, such as COLUMN_NOT_FOUND; none means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

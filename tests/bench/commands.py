@@ -15,20 +15,20 @@ from pathlib import Path
 from time import perf_counter
 
 from datarecs_cli.exit_codes import ExitCode
-from datarecs_cli.local.engines import MAX_CELLS, EngineChoice
+from datarecs_cli.local.engines import EngineChoice
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.figures import Figure, machine, page, replace_part
 from tests.bench.compare import start_spark
 from tests.bench.contest import versions
-from tests.bench.data import PLAIN, Case, Data, generate
+from tests.bench.data import Case, Data, generate
 from tests.bench.runs import WholeRun, around, parquet_source
 
 SMALL = 10_000
 WARM_LIMIT_S, SPARK_LIMIT_S, ORACLE_LIMIT_S = 0.6, 11, 1.5
 WARMING = 10
 """Jobs that a worker has had before: Java compiles what runs often."""
-ORACLE = MAX_CELLS // (2 * len(PLAIN))
-"""The most rows a source that `--engine auto` gives to the oracle."""
+ORACLE = 6_250
+"""Rows of a small comparison, which `--engine auto` gives to the oracle."""
 
 
 def compare(case: Case, engine: EngineChoice) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datarecs_cli.local.engines import EngineChoice, cells_of, chosen, heap_of
+from datarecs_cli.local.engines import EngineChoice, cells_of, decide, heap_of
 from datarecs_cli.main import run
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan, StrategyChoice
 from datarecs_core.comparison.planning.scan import (
@@ -544,10 +544,9 @@ FORCED = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.NARROW)
 @pytest.mark.parametrize(
     ("plan", "engine"),
     [
-        (a_plan(37_500), EngineChoice.REFERENCE),
-        (a_plan(37_501), EngineChoice.SPARK),
-        (a_plan(75_000, columns=1), EngineChoice.REFERENCE),
-        (a_plan(75_001, columns=1), EngineChoice.SPARK),
+        (a_plan(14_000, columns=10), EngineChoice.REFERENCE),
+        (a_plan(90_000, columns=10), EngineChoice.SPARK),
+        (a_plan(90_000, columns=1), EngineChoice.REFERENCE),
         (a_plan(None), EngineChoice.SPARK),
         (a_plan(10, strategy=FORCED), EngineChoice.SPARK),
         (a_plan(10, where="id > 5"), EngineChoice.REFERENCE),
@@ -556,7 +555,15 @@ FORCED = StrategyChoice(chosen=Strategy.FULL, requested=Strategy.NARROW)
 def test_small_questions_are_answered_without_spark(
     plan: ComparisonPlan, engine: EngineChoice
 ) -> None:
-    assert chosen(plan) is engine
+    assert EngineChoice(decide(plan, 2 * 2**30).engine) is engine
+
+
+def test_report_and_run_json_say_which_engine_answered_and_why(folder: Path) -> None:
+    run(["compare", "job.recon.yaml"])
+    execution = json.loads((OUT / "run.json").read_text())["run"]["execution"]
+    assert execution["engine"] == "reference"
+    assert execution["engine_reason"] == "about 0.0 s in memory, Spark alone starts in 4 s"
+    assert f"reference: {execution['engine_reason']}" in (folder / OUT / "report.html").read_text()
 
 
 def test_cells_are_counted_where_every_source_says_its_rows() -> None:

@@ -7,7 +7,11 @@ from itertools import count, repeat
 import pytest
 
 from datarecs_core.comparison.oracle.grouping import MAX_ROWS
-from datarecs_core.comparison.planning.faults import ConditionNotSupportedError, TooManyRowsError
+from datarecs_core.comparison.planning.faults import (
+    ConditionNotSupportedError,
+    OracleMemoryError,
+    TooManyRowsError,
+)
 from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.planning.scan import Extract, Scan
 from datarecs_core.comparison.results.results import Difference
@@ -46,6 +50,15 @@ def test_differences_go_where_the_writer_puts_them() -> None:
     results = engine.compare(plan, lambda _: None)
     assert results.differences.location == "somewhere/rows"
     assert tuple(written) == engine.differences("rows")
+
+
+def test_rows_beyond_the_memory_of_the_engine_are_refused_before_they_are_compared() -> None:
+    tables = pair("k int, note text", [(1, "x" * 10_000)] * 3, [(1, "y")])
+    plan = plan_of(a_job(tables, rows_by("k", a_measure("note"))), tables)
+    MemoryEngine(lambda scan: tables[scan.index].delivered(scan), max_bytes=200_000).load(plan)
+    small = MemoryEngine(lambda scan: tables[scan.index].delivered(scan), max_bytes=100_000)
+    with pytest.raises(OracleMemoryError, match="source one"):
+        small.load(plan)
 
 
 def test_each_source_is_read_once_for_all_stages() -> None:

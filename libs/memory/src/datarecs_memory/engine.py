@@ -4,7 +4,7 @@ It reads each source once per run, and once per look, and keeps what later stage
 every number comes from `datarecs_core.comparison.oracle.reference`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from zoneinfo import ZoneInfo
@@ -13,7 +13,9 @@ from datarecs_application.ports.comparing import Explanation, Progress
 from datarecs_core.comparison.oracle.grouping import MAX_ROWS, Outside
 from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
 from datarecs_core.comparison.planning.confirming import counted_looks, rows_that_count
-from datarecs_core.comparison.planning.plan import StagePlan, StrategyChoice
+from datarecs_core.comparison.planning.engine_cost import TEXT_FACTOR, row_bytes
+from datarecs_core.comparison.planning.faults import OracleMemoryError
+from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan, StrategyChoice
 from datarecs_core.comparison.planning.scan import Pin, Scan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.comparison.results.results import Difference, StageResults
@@ -34,6 +36,7 @@ class MemoryEngine:
         key: the tenant's key for break ids, hashes and masks; the published one by default.
         write: stores differences; without it they stay in `differences`.
         zone: time zone by IANA name.
+        max_bytes: memory for rows; None leaves it to the limit of rows.
     """
 
     def __init__(
@@ -43,12 +46,25 @@ class MemoryEngine:
         key: bytes = COMPARE_KEY,
         write: Writer | None = None,
         zone: Callable[[str], tzinfo] = ZoneInfo,
+        max_bytes: int | None = None,
     ) -> None:
         self._read, self._key, self._write, self._zone = read, key, write, zone
+        self._max_bytes, self._bytes = max_bytes, 0
         self._rows: dict[tuple[int, Pin, str | None, bool], list[tuple[object, ...]]] = {}
         self._done: dict[str, OracleStage] = {}
         self._differing: dict[str, list[frozenset[bytes]]] = {}
         """By stage, the groups that differed in each of its passes."""
+
+    def load(self, plan: ComparisonPlan) -> None:
+        """Read the rows of every source now, so that their memory is known before comparing.
+
+        Raises:
+            OracleMemoryError: they need more than `max_bytes`.
+        """
+        for stage in plan.stages:
+            if stage.catalogue is None and stage.confirm is None and not stage.by_keys:
+                for scan in stage.scans:
+                    self._rows_of(scan)
 
     def compare(self, plan: StagePlan, progress: Callable[[Progress], None]) -> StageResults:
         """Run one stage; the stage it is scoped to must have run before."""
@@ -118,10 +134,32 @@ class MemoryEngine:
             rows: list[tuple[object, ...]] = []
             for row in self._read(scan):
                 rows.append(row)
+                self._count(row, scan)
                 if len(rows) > MAX_ROWS:
                     break
             self._rows[place] = rows
         return self._rows[place]
+
+    def _count(self, row: tuple[object, ...], scan: Scan) -> None:
+        if self._max_bytes is None:
+            return
+        self._bytes += row_bytes(len(row)) + TEXT_FACTOR * sum(map(_text_bytes, row))
+        if self._bytes > self._max_bytes:
+            self._rows.clear()
+            raise OracleMemoryError(source=scan.source, limit_bytes=self._max_bytes)
+
+
+def _text_bytes(value: object) -> int:
+    """Of texts and binaries, also those inside nested values."""
+    match value:
+        case str() | bytes():
+            return len(value)
+        case Mapping():
+            return sum(_text_bytes(key) + _text_bytes(one) for key, one in value.items())
+        case list() | tuple():
+            return sum(map(_text_bytes, value))
+        case _:
+            return 0
 
 
 def _whole(scan: Scan) -> Scan:

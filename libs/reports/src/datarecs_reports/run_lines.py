@@ -54,8 +54,10 @@ def head_facts(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str
     if facts.parameters:
         shown = (f"{name} = {visible(_plain(value))}" for name, value in facts.parameters.items())
         yield "Parameters", ", ".join(shown)
-    if engine := facts.run.maybe_part("execution").maybe("engine"):
-        yield "Engine", engine
+    execution = facts.run.maybe_part("execution")
+    if engine := execution.maybe("engine"):
+        reason = execution.maybe("engine_reason")
+        yield "Engine", f"{engine}: {visible(reason)}" if reason else engine
     if facts.acceptance != "NOT_CONFIGURED":
         yield "Acceptance", facts.acceptance
     yield "Spec hash", facts.spec_hash

@@ -12,6 +12,7 @@ from datarecs_cli.invocation import Output, UsageFault, current
 if TYPE_CHECKING:
     from datarecs_application.ports.outside import Clock
     from datarecs_cli.local.question import Asked
+    from datarecs_core.comparison.planning.engine_cost import EngineDecision
     from datarecs_core.comparison.planning.plan import ComparisonPlan
     from datarecs_core.comparison.planning.scan import Scan
     from datarecs_reports.plan_words import PlanPart
@@ -71,7 +72,7 @@ def _refuse(*, offline: bool, opens: bool) -> None:
 
 def _print(plan: "ComparisonPlan", asked: "Asked", explained: Mapping[str, list[str]]) -> None:
     if current().is_json:
-        _print_json(plan, explained)
+        _print_json(plan, asked, explained)
         return
     for line in _lines(plan, asked):
         print(line)
@@ -140,7 +141,7 @@ def _all_open(asked: "Asked", clock: "Clock") -> bool:
     return held
 
 
-def _print_json(plan: "ComparisonPlan", explained: Mapping[str, list[str]]) -> None:
+def _print_json(plan: "ComparisonPlan", asked: "Asked", explained: Mapping[str, list[str]]) -> None:
     from datarecs_cli.output import print_json
     from datarecs_core.comparison.planning.planner import plan_document, plan_hash
     from datarecs_core.comparison.proof.run_json import (
@@ -149,11 +150,14 @@ def _print_json(plan: "ComparisonPlan", explained: Mapping[str, list[str]]) -> N
         warning_document,
     )
 
+    decision = _engine(plan, asked)
     members: Mapping[str, object] = {
         "job": plan.job,
         "spec_hash": plan.spec_hash,
         "plan_hash": plan_hash(plan),
-        "engine": _engine(plan),
+        "engine": decision.engine.value,
+        "engine_reason": decision.reason,
+        "oracle_seconds": None if decision.oracle_s is None else f"{decision.oracle_s:.3f}",
         "strategies": [strategy_document(each.name, each.strategy) for each in plan.stages],
         "statements": dict(
             zip((each.source for each in plan.scans), _statements(plan), strict=True)
@@ -165,10 +169,10 @@ def _print_json(plan: "ComparisonPlan", explained: Mapping[str, list[str]]) -> N
     print_json("plan", {**members, "explained": explained} if explained else members)
 
 
-def _engine(plan: "ComparisonPlan") -> str:
-    from datarecs_cli.local.engines import chosen
+def _engine(plan: "ComparisonPlan", asked: "Asked") -> "EngineDecision":
+    from datarecs_cli.local.engines import decide
 
-    return chosen(plan, rows=_expected).value
+    return decide(plan, asked.question.job.execution.memory, rows=_expected)
 
 
 def _expected(scan: "Scan") -> int | None:
@@ -217,7 +221,8 @@ def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
     yield f"job {cell(plan.job)}"
     yield _line("spec", plan.spec_hash)
     yield _line("plan", plan_hash(plan))
-    yield _line("engine", _engine(plan))
+    decision = _engine(plan, asked)
+    yield _line("engine", f"{decision.engine}: {decision.reason}")
     for name, value in plan.parameters:
         yield _line("param", f"{cell(name)} = {cell(value)}")
     for part in (*source_parts(plan, _statements(plan)), *stage_parts(plan, _asked(plan))):

@@ -1,7 +1,7 @@
-"""Which engine answers a local comparison: the oracle at once, or Spark for anything larger.
+"""The engine of a local comparison, made once its sources have been read.
 
-Apart from the run because the choice needs the plan and the rows that were read, and because
-nothing of Spark is imported before it is chosen.
+Apart from the run because nothing of Spark is imported before it is chosen. The rule of `auto` is
+core's (`engine_cost`).
 """
 
 import logging
@@ -18,13 +18,20 @@ from datarecs_application.ports.comparing import Engine
 from datarecs_cli.local.faults import SparkEndedError
 from datarecs_cli.local.folder import OutFolder
 from datarecs_core.comparison.oracle.grouping import MAX_ROWS
+from datarecs_core.comparison.planning.engine_cost import (
+    EngineDecision,
+    OracleLimits,
+    RowsOf,
+    choose_engine,
+    too_much_memory,
+)
+from datarecs_core.comparison.planning.faults import OracleMemoryError
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.planning.scan import FileList, Scan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
 from datarecs_core.comparison.results.results import Difference
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
-from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reports.difference_file import stored_below
 from datarecs_runtime.environment import process_environment
@@ -32,8 +39,6 @@ from datarecs_runtime.environment import process_environment
 if TYPE_CHECKING:
     from datarecs_spark.session import SparkRuntime
 
-MAX_CELLS = 150_000
-"""Rows times columns, over all sources, up to which the oracle answers in about a second."""
 QUICK_CELLS = 5_000_000
 """Up to which Java's quick compiler alone is quicker: the thorough one costs more than it saves."""
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
@@ -60,6 +65,8 @@ class Engines:
     say: Callable[[str], None]
     open_things: ExitStack
     used: EngineChoice = EngineChoice.REFERENCE
+    reason: str = ""
+    """Why it was used, for people."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the data that rules depend on, as the engine used them."""
     spark: "SparkRuntime | None" = None
@@ -69,11 +76,16 @@ class Engines:
 
     def engine(self, plan: ComparisonPlan) -> Engine:
         """The engine for the plan, whose sources have been read."""
-        self.used = chosen(plan) if self.wanted is EngineChoice.AUTO else self.wanted
+        if self.wanted is not EngineChoice.AUTO:
+            self.used, self.reason = self.wanted, f"--engine {self.wanted}"
+        else:
+            decision = decide(plan, self.memory_bytes)
+            self.used, self.reason = EngineChoice(decision.engine), decision.reason
         if self.used is EngineChoice.REFERENCE:
-            self.versions = oracle_versions()
-            return MemoryEngine(self.rows, key=COMPARE_KEY, write=self._store)
-        self.say("starting Spark on this machine")
+            oracle = self._oracle(plan)
+            if oracle is not None:
+                return oracle
+        self.say(f"starting Spark on this machine ({self.reason})")
         self.spark = runtime = self._spark(plan)
         self.open_things.callback(runtime.close)
         self.versions = runtime.versions()
@@ -103,6 +115,25 @@ class Engines:
         if isinstance(cause, ComparisonFailedError) and code is not RunDetail.OUT_OF_MEMORY:
             return None
         return SparkEndedError(cause, code, self.memory_bytes)
+
+    def _oracle(self, plan: ComparisonPlan) -> MemoryEngine | None:
+        """None where `auto` chose it and the rows need more memory than it may take."""
+        is_chosen = self.wanted is EngineChoice.AUTO
+        limit = oracle_memory(self.memory_bytes)
+        oracle = MemoryEngine(
+            self.rows,
+            key=COMPARE_KEY,
+            write=self._store,
+            max_bytes=limit if is_chosen else self.memory_bytes,
+        )
+        try:
+            if is_chosen:
+                oracle.load(plan)
+        except OracleMemoryError:
+            self.used, self.reason = EngineChoice.SPARK, too_much_memory(limit)
+            return None
+        self.versions = oracle_versions()
+        return oracle
 
     def _store(self, stage: StagePlan, rows: Sequence[Difference]) -> str:
         with self.out.storing():
@@ -149,33 +180,30 @@ def oracle_versions() -> Mapping[str, str]:
     return {"tzdata": version("tzdata"), "unicode": unicodedata.unidata_version}
 
 
-def chosen(
-    plan: ComparisonPlan, *, rows: Callable[[Scan], int | None] | None = None
-) -> EngineChoice:
-    """The oracle when it is quick enough, else Spark.
+def decide(
+    plan: ComparisonPlan, memory_bytes: int, *, rows: RowsOf | None = None
+) -> EngineDecision:
+    """The engine of `--engine auto`.
 
     Args:
-        plan: whose sources have been read.
-        rows: of a scan, for plans before that; None where nobody knows.
+        plan: of any comparison.
+        memory_bytes: of the run; the oracle may take half of it, as Java does.
+        rows: of a scan, for plans whose sources have not been read.
     """
-    known = rows or rows_of
-    forced = any(stage.strategy.requested is not Strategy.AUTO for stage in plan.stages)
-    cells = cells_of(plan, rows=known)
-    small = (
-        cells is not None
-        and cells <= MAX_CELLS
-        and max((known(scan) or 0 for scan in _read(plan)), default=0) <= MAX_ROWS
-    )
-    return EngineChoice.REFERENCE if small and not forced else EngineChoice.SPARK
+    limits = OracleLimits(rows=MAX_ROWS, memory_bytes=oracle_memory(memory_bytes))
+    return choose_engine(plan, rows or rows_of, limits)
 
 
-def cells_of(
-    plan: ComparisonPlan, *, rows: Callable[[Scan], int | None] | None = None
-) -> int | None:
+def oracle_memory(memory_bytes: int) -> int:
+    """The oracle's share of a run's memory."""
+    return memory_bytes // 2
+
+
+def cells_of(plan: ComparisonPlan) -> int | None:
     """Rows times columns over all that is read; None where some count is unknown."""
-    found = [((rows or rows_of)(scan), len(scan.columns)) for scan in _read(plan)]
-    known = [each * columns for each, columns in found if each is not None]
-    return sum(known) if len(known) == len(found) else None
+    counts = [(rows_of(scan), len(scan.columns)) for scan in _read(plan)]
+    known = [rows * columns for rows, columns in counts if rows is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _read(plan: ComparisonPlan) -> list[Scan]:

@@ -195,7 +195,7 @@ def _stored(
                 "started_at": str(view["started_at"]),
                 "ended_at": str(view["ended_at"]),
             },
-            "execution": {"engine": engines.used.value},
+            "execution": {"engine": engines.used.value, "engine_reason": engines.reason},
             "command": asked.flags.command,
         },
     )

@@ -143,6 +143,20 @@ class TooManyRowsError(DatarecsError):
         self.source, self.limit = source, limit
 
 
+class OracleMemoryError(DatarecsError):
+    """The rows need more memory than the oracle may take."""
+
+    code = RunDetail.OUT_OF_MEMORY
+    fix = "compare with --engine spark, which spills to disk, or raise execution.memory (--memory)"
+
+    def __init__(self, *, source: str, limit_bytes: int) -> None:
+        super().__init__(
+            f"source {source}: the rows that are compared in memory need more than"
+            f" {limit_bytes // 1024**2} MiB"
+        )
+        self.source, self.limit_bytes = source, limit_bytes
+
+
 class ValueTooLargeError(DatarecsError):
     """A single value that no task should have to hold."""
 

@@ -138,3 +138,33 @@ def test_a_bar_is_for_people_at_a_terminal_alone(
     clock.advance(timedelta(seconds=2))
     told.extraction_progressed(0, 1000)
     assert ("rows/s" in capsys.readouterr().err) is bar
+
+
+def in_plain(capsys: Shell, *, quiet: bool = False) -> str:
+    """Progress where nothing moves: reading twice for 12 s, then comparing."""
+    clock = ManualClock()
+    told = LocalTold(Screen(quiet=quiet, moves=False), None, clock, verbose=False)
+    told.pinned({}, PLAN)
+    told.extraction_started(0, "parquet")
+    for rows in (100, 200):
+        clock.advance(timedelta(seconds=6))
+        told.extraction_progressed(0, rows)
+    told.extraction_completed(0, 300)
+    told.stage_started(STAGE)
+    told.comparison_started(STAGE, 2)
+    return capsys.readouterr().err
+
+
+@pytest.mark.case("U12")
+def test_without_a_terminal_every_step_is_a_line_and_rows_come_now_and_then(capsys: Shell) -> None:
+    assert in_plain(capsys).splitlines() == [
+        "reading one",
+        "reading one: 200 rows",
+        "read one: 300 rows",
+        f"stage {STAGE}",
+        f"comparing 2 sources in {STAGE}",
+    ]
+
+
+def test_quiet_is_without_progress(capsys: Shell) -> None:
+    assert in_plain(capsys, quiet=True) == ""

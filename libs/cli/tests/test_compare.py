@@ -440,6 +440,23 @@ def test_faults_of_a_job_file_are_shown_in_place(folder: Path, capsys: Shown) ->
     assert "declares 2 jobs and a comparison takes one" in told(capsys)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    files = (one for one in folder.rglob("*") if one.is_file())
+    return {str(one.relative_to(folder)): one.read_bytes() for one in files}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_that_ends_well_removes_the_page_of_a_failed_one() -> None:
+    good = Path("exports.csv").read_text()
+    for content, code in (("account\n1,2,3\n", 3), (good, 1)):
+        Path("exports.csv").write_text(content)
+        assert run(["compare", "job.recon.yaml", "--out", "kept"]) == code
+    assert not Path("kept/error.html").exists()
+    assert not Path("kept/.new").exists()
+    assert run(["verify", "kept"]) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
@@ -449,19 +466,20 @@ def test_faults_of_a_job_file_are_shown_in_place(folder: Path, capsys: Shown) ->
         ("empty.csv", b"", "DR3009"),
     ],
 )
-def test_a_file_that_cannot_be_read_ends_with_3_and_leaves_no_verdict(
+def test_a_file_that_cannot_be_read_ends_with_3_and_a_page_that_says_so(
     folder: Path, capsys: Shown, name: str, content: bytes, code: str
 ) -> None:
     arguments = ["compare", "ledger.parquet", name, "--key", "account", "--out", "kept"]
     (folder / name).write_bytes(b"account,amount\n1,1\n" if name.endswith(".csv") else b"x")
     run(arguments)
+    earlier = contents(Path("kept"))
     (folder / name).write_bytes(content)
     assert run(arguments) == 3
     text = told(capsys)
     assert code in text
     assert "Traceback" not in text
-    assert not Path("kept/run.json").exists()
-    page = Path("kept/report.html").read_text()
+    page = Path("kept/error.html").read_text()
+    assert contents(Path("kept")) == {**earlier, "error.html": page.encode()}
     assert "CORRUPT_SOURCE" in page
     assert "MATCHED" not in page
 
@@ -489,6 +507,20 @@ def test_files_that_are_not_ours_are_left_alone(capsys: Shown) -> None:
 def test_an_out_folder_that_cannot_be_made_ends_with_3(capsys: Shown) -> None:
     assert run(["compare", "job.recon.yaml", "--out", "ledger.parquet/x"]) == 3
     assert "DR3031 ledger.parquet/x: the results cannot be stored" in told(capsys)
+
+
+@pytest.mark.usefixtures("folder")
+def test_progress_begins_at_once_and_goes_on_in_plain_lines(capsys: Shown) -> None:
+    """On stderr, so that data on stdout stays data."""
+    run(["compare", "job.recon.yaml", "-o", "json"])
+    out, err = capsys.readouterr()
+    json.loads(out)
+    lines = err.splitlines()
+    assert lines[0] == "preparing to compare job.recon.yaml"
+    for step in ("reading ledger", "read exports: 1,005 rows", "stage balance-check"):
+        assert step in lines
+    run(["compare", "job.recon.yaml", "-q"])
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("folder")

@@ -157,7 +157,7 @@ def ended_at_its_deadline(place: Path, declared: str) -> None:
     with pytest.raises(DeadlineExceededError) as ended:
         compare_locally(replace(found, question=question), local)
     assert exit_code_of(ended.value) is ExitCode.ERRORED
-    assert "DEADLINE_EXCEEDED" in local.out.report.read_text()
+    assert "DEADLINE_EXCEEDED" in local.out.error.read_text()
     assert not local.out.run_json.exists()
     assert list((place / "scratch").iterdir()) == []
 

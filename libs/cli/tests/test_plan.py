@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(
     Path("job.yaml").write_text(job)
     assert run(["plan", "job.yaml"]) == 2
     assert run(["compare", "job.yaml", "--out", "kept"]) == 2
-    shown = capsys.readouterr().err
+    shown = capsys.readouterr().out
     assert shown.count(code) >= 2
     assert told in shown
     assert not Path("kept/run.json").exists()
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(
 def test_two_columns_of_one_name_are_ambiguous(capsys: Shown) -> None:
     Path("ledger.csv").write_text("id,owner,amount,amount\n1,ana,1.00,2.00\n")
     assert run(["plan", "job.yaml"]) == 2
-    assert "DR1061" in capsys.readouterr().err
+    assert "DR1061" in capsys.readouterr().out
 
 
 def test_naive_and_aware_times_need_a_zone(capsys: Shown) -> None:

@@ -50,15 +50,17 @@ def test_every_form_is_a_file_beside_run_json(folder: Path, capsys: Shown) -> No
     assert (out / "mismatches.csv").read_bytes() == Path("exported.csv").read_bytes()
 
 
-def test_a_comparison_that_fails_leaves_no_report_of_an_earlier_one(folder: Path) -> None:
+def test_a_comparison_that_fails_removes_no_result_of_an_earlier_one(folder: Path) -> None:
+    """Only junit.xml says how the latest run ended, so that no pipeline takes an old one for it."""
+    out = folder / "out"
     assert run(["compare", "job.yaml", "--out", "out"]) == 1
+    earlier = {each: each.read_bytes() for each in out.rglob("*") if each.is_file()}
     (folder / "two.csv").write_text('id,amount\n1,"1.20\n')
     assert run(["compare", "job.yaml", "--out", "out"]) == 3
-    assert {each.name for each in (folder / "out").iterdir() if each.is_file()} == {
-        "report.html",
-        "junit.xml",
-    }
-    assert 'errors="1"' in (folder / "out" / "junit.xml").read_text()
+    later = {each: each.read_bytes() for each in out.rglob("*") if each.is_file()}
+    assert set(later) - set(earlier) == {out / "error.html"}
+    assert [each for each in earlier if earlier[each] != later[each]] == [out / "junit.xml"]
+    assert 'errors="1"' in (out / "junit.xml").read_text()
 
 
 def test_what_no_spreadsheet_holds_is_said_and_the_verdict_stands(

@@ -39,6 +39,13 @@ class Screen:
             self.clear()
             print(line, file=sys.stderr, flush=True)
 
+    def begin(self, text: str) -> None:
+        """The first sign of life, before what takes its time is imported."""
+        if self.moves:
+            self.draw(text)
+        else:
+            self.say(text)
+
     @property
     def width(self) -> int:
         """Of a line that does not break."""

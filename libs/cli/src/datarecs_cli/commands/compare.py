@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from datarecs_cli.exit_codes import ExitCode, Gate, TerminatedError, exit_code_of_run
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 from datarecs_cli.local.folder import DEFAULT, OutFolder
+from datarecs_cli.output import cell
 from datarecs_cli.parameters import named_values
 from datarecs_core.errors.base import DatarecsError
 
 if TYPE_CHECKING:
     from datarecs_cli.local.engines import EngineChoice
+    from datarecs_cli.local.faults import JobRefusedError
     from datarecs_cli.local.question import Flags
     from datarecs_cli.local.telling import LocalTold
+    from datarecs_cli.screen import Screen
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
 ENGINES = "auto, spark or reference"
@@ -65,7 +68,38 @@ def compare(
 
     Ctrl-C ends with 130, SIGTERM with 143.
     """
+    from datarecs_cli.screen import Screen
+    from datarecs_runtime.environment import process_environment
+
+    invocation = current()
+    _refuse_unknown_form(invocation)
+    memory_bytes = None if memory is None else _memory_bytes(memory)
+    flags = flags_of(sources, key, measure, left_out, param)
+    screen = Screen.of(invocation, process_environment())
+    screen.begin(f"preparing to compare {cell(', '.join(sources))}")
+    try:
+        return _compared(flags, _engine(engine), memory_bytes, out, screen, _After(junit, gate))
+    finally:
+        screen.clear()
+
+
+class _After(NamedTuple):
+    """What follows a comparison."""
+
+    junit: Path | None
+    gate: Gate | None
+
+
+def _compared(  # noqa: PLR0917  the command's flags
+    flags: "Flags",
+    engine: "EngineChoice",
+    memory_bytes: int | None,
+    out: Path | None,
+    screen: "Screen",
+    after: _After,
+) -> ExitCode:
     from datarecs_cli.local.deadline import ended_by_sigterm
+    from datarecs_cli.local.faults import JobRefusedError
     from datarecs_cli.local.question import asked
     from datarecs_cli.local.running import Local, compare_locally
     from datarecs_cli.local.telling import LocalTold
@@ -73,17 +107,14 @@ def compare(
     from datarecs_runtime.environment import process_environment
 
     invocation, clock = current(), SystemClock()
-    _refuse_unknown_form(invocation)
-    memory_bytes = None if memory is None else _memory_bytes(memory)
-    flags = flags_of(sources, key, measure, left_out, param)
     found = asked(flags, now=clock.now(), invocation=invocation)
     if found is None:
         return ExitCode.USAGE
-    told = LocalTold.of(invocation, process_environment(), clock)
+    told = LocalTold.of(invocation, process_environment(), clock, screen)
     local = Local(
         run_id=str(UuidV7Ids().new()),
         out=OutFolder(out or DEFAULT / found.question.job.name),
-        engine=_engine(engine),
+        engine=engine,
         memory_bytes=memory_bytes,
         told=told,
         clock=clock,
@@ -91,16 +122,27 @@ def compare(
     try:
         with ended_by_sigterm():
             document = compare_locally(found, local)
+    except JobRefusedError as refused:
+        told.done()
+        return show_refusal(refused)
     except DatarecsError as error:
-        _errored(found.question.job.name, error, junit)
+        _errored(found.question.job.name, error, after.junit)
         raise
     except KeyboardInterrupt as ended:
         return _ended_early(ended, told)
     finally:
         told.done()
-    if junit is not None:
-        _save_junit(document, junit)
-    return _print(document, local.out, told, gate)
+    if after.junit is not None:
+        _save_junit(document, after.junit)
+    return _print(document, local.out, told, after.gate)
+
+
+def show_refusal(refused: "JobRefusedError") -> ExitCode:
+    """As `validate` shows the faults of a file."""
+    from datarecs_cli.declared_files import tell
+
+    tell([refused.file], current())
+    return ExitCode.USAGE
 
 
 def _ended_early(ended: KeyboardInterrupt, told: "LocalTold") -> ExitCode:

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datarecs_cli.commands.compare import Key, LeftOut, Limits, Parameters, Sources, flags_of
+from datarecs_cli.commands.compare import (
+    Key,
+    LeftOut,
+    Limits,
+    Parameters,
+    Sources,
+    flags_of,
+    show_refusal,
+)
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
 
@@ -41,6 +49,7 @@ def plan(
 
     Exit 0 planned, 2 invalid or columns that do not fit, 3 a source cannot be opened.
     """
+    from datarecs_cli.local.faults import JobRefusedError
     from datarecs_cli.local.question import asked
     from datarecs_cli.local.running import plan_locally
     from datarecs_runtime.clock import SystemClock
@@ -56,7 +65,10 @@ def plan(
         return ExitCode.DONE
     if check_connections and not _all_open(found, clock):
         return ExitCode.ERRORED
-    made = plan_locally(found, clock)
+    try:
+        made = plan_locally(found, clock)
+    except JobRefusedError as refused:
+        return show_refusal(refused)
     _print(made, found, _explained(made, found, clock) if explain else {})
     return ExitCode.DONE
 

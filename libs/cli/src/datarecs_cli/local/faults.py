@@ -5,10 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from datarecs_cli.declared_files import DeclaredFile
+from datarecs_cli.error_text import plain
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.notation import size_text
+from datarecs_specs.findings import headline
 
 
 class Told(NamedTuple):
@@ -32,6 +35,18 @@ class QuestionRefusedError(DatarecsError):
         super().__init__("\n".join(lines))
         self.code = first.code
         self.faults = tuple(faults)
+
+
+class JobRefusedError(DatarecsError):
+    """A job file that does not fit its sources; the file has every fault at its place."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, file: DeclaredFile) -> None:
+        first, *_ = file.faults
+        super().__init__(headline(first, plain(file.name)))
+        self.code = first.code
+        self.file = file
 
 
 def _line(fault: Told) -> str:

@@ -5,7 +5,7 @@ stands for; its faults are told in the words of the command line.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,12 +13,13 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from datarecs_application.comparison import Question
-from datarecs_cli.declared_files import STDIN, check_files, refuse_faults
+from datarecs_cli.declared_files import STDIN, DeclaredFile, check_files, refuse_faults
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
 from datarecs_cli.local.connections import ServerConnections
-from datarecs_cli.local.faults import QuestionRefusedError, Told
+from datarecs_cli.local.faults import JobRefusedError, QuestionRefusedError, Told
 from datarecs_cli.local.places import is_tab_separated, kind_of, located, names_of
+from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault, dotted, pointer
 from datarecs_core.hashing import canonical_json
 from datarecs_core.jobs.definition import ReconciliationJob, Source
@@ -74,6 +75,23 @@ class Asked:
     connections: Mapping[str, Connection]
     """Those that the job file declares, by name."""
     flags: Flags
+    file: DeclaredFile | None = None
+    """The job file."""
+
+    def refusal(self, faults: Sequence[Fault]) -> DatarecsError:
+        """The error of a plan with faults: of a job file each at its line, else by its flag."""
+        if self.file is not None:
+            job = self.question.job.name
+            documents = tuple(
+                one.with_faults(faults)
+                if isinstance(one.spec, ReconciliationJob) and one.spec.name == job
+                else one
+                for one in self.file.documents
+            )
+            return JobRefusedError(replace(self.file, documents=documents))
+        return QuestionRefusedError(
+            [Told(fault.code, self.where(fault), fault.message, fault.hint) for fault in faults]
+        )
 
     def where(self, fault: Fault) -> str:
         """A fault's place in the words of the command line, or of the job file."""
@@ -102,7 +120,12 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | N
     if refuse_faults(files, invocation):
         return None
     documents = [one for file in files for one in file.documents]
-    jobs = [one.spec for one in documents if isinstance(one.spec, ReconciliationJob)]
+    jobs = [
+        (file, one.spec)
+        for file in files
+        for one in file.documents
+        if isinstance(one.spec, ReconciliationJob)
+    ]
     if len(jobs) != 1:
         raise UsageFault(
             f"{name} declares {len(jobs)} jobs and a comparison takes one; keep each job in a file "
@@ -111,7 +134,8 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | N
     known = {**elsewhere.found, **connections_of(documents)}
     connections = {connection: one for (_, connection), one in known.items()}
     base = Path.cwd() if name == STDIN else Path(name).absolute().parent
-    return _asked(flags, jobs[0], connections, now=now, base=base)
+    file, job = jobs[0]
+    return replace(_asked(flags, job, connections, now=now, base=base), file=file)
 
 
 def _from_flags(flags: Flags) -> ReconciliationJob:

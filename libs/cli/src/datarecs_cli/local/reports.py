@@ -48,5 +48,5 @@ def write(
             try:
                 export(rows, layout, ExportForm(form.value), target)
             except TooManyForXlsxError as reason:
-                return f"not written  {target}: {reason}"
+                return f"not written  {out.shown / target.name}: {reason}"
     return None

@@ -8,7 +8,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -19,9 +19,8 @@ from datarecs_application.ports.outside import Clock
 from datarecs_cli.local.deadline import ends_after
 from datarecs_cli.local.engines import EngineChoice, Engines
 from datarecs_cli.local.faults import (
-    QuestionRefusedError,
+    OutNotWritableError,
     ScratchNotWritableError,
-    Told,
     TooLittleMemoryError,
 )
 from datarecs_cli.local.folder import OutFolder
@@ -69,28 +68,37 @@ def compare_locally(asked: Asked, local: Local) -> Mapping[str, object]:
     """Compare, store report and run.json; the run.json as it was stored.
 
     Raises:
-        QuestionRefusedError: the question does not fit the sources.
+        JobRefusedError, QuestionRefusedError: the question does not fit the sources.
         OutNotWritableError: nothing can be stored.
         DatarecsError: a source or the comparison failed; the report says so, too.
     """
-    local.out.prepare(NAMES[each] for each in further(asked.question.job.results.reports))
+    names = [NAMES[each] for each in further(asked.question.job.results.reports)]
     started = local.clock.now()
     try:
-        with ExitStack() as open_things:
-            scratch = open_things.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-"))
-            work = _Work(asked, local, Path(scratch), open_things)
-            found = _answered(asked, work, local.told)
-            return _stored(asked, local, started, found, work.engines)
+        with local.out.preparing() as prepared:
+            document = _compared(asked, replace(local, out=prepared), started)
+            local.out.replace_by(prepared, names)
+            return document
     except PlanRefusedError as refused:
         local.out.forget()
-        raise _in_own_words(asked, refused) from refused
+        raise asked.refusal(refused.faults) from refused
     except (ExtractionFailedError, StageFailedError) as failed:
         error = _named(failed.__cause__ or failed)
         _store_error(asked, local, started, error)
         raise error from failed
+    except OutNotWritableError:
+        raise
     except DatarecsError as error:
         _store_error(asked, local, started, error)
         raise
+
+
+def _compared(asked: Asked, local: Local, started: datetime) -> Mapping[str, object]:
+    with ExitStack() as open_things:
+        scratch = open_things.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-"))
+        work = _Work(asked, local, Path(scratch), open_things)
+        found = _answered(asked, work, local.told)
+        return _stored(asked, local, started, found, work.engines)
 
 
 def _answered(asked: Asked, work: "_Work", told: LocalTold) -> Answer:
@@ -147,7 +155,7 @@ def plan_locally(asked: Asked, clock: Clock) -> ComparisonPlan:
     """The plan of a comparison that is not made.
 
     Raises:
-        QuestionRefusedError: the question does not fit the sources.
+        JobRefusedError, QuestionRefusedError: the question does not fit the sources.
         DatarecsError: a source cannot be opened or described.
     """
     means = Means(
@@ -156,22 +164,13 @@ def plan_locally(asked: Asked, clock: Clock) -> ComparisonPlan:
     try:
         return plan_only(asked.question, means)
     except PlanRefusedError as refused:
-        raise _in_own_words(asked, refused) from refused
+        raise asked.refusal(refused.faults) from refused
     except ExtractionFailedError as failed:
         raise _named(failed.__cause__ or failed) from failed
 
 
 def _none(_plan: ComparisonPlan) -> Engine:
     raise TypeError("a plan asks no engine")
-
-
-def _in_own_words(asked: Asked, refused: PlanRefusedError) -> QuestionRefusedError:
-    return QuestionRefusedError(
-        [
-            Told(fault.code, asked.where(fault), fault.message, fault.hint)
-            for fault in refused.faults
-        ]
-    )
 
 
 def _stored(
@@ -223,12 +222,16 @@ def _parts(out: OutFolder, stage: str) -> Iterator[bytes]:
 
 
 def _store_error(asked: Asked, local: Local, started: datetime, error: Exception) -> None:
-    """The page of a comparison that failed, so that no earlier verdict is found in its place."""
+    """The page of a run that failed, beside the results of an earlier one.
+
+    junit.xml says how the latest run ended, whatever an earlier one left: nobody reads it for its
+    results, and a pipeline must not take an old one for this run's.
+    """
     from datarecs_application.child_frames import failure_words
 
     view = _view(asked, local, started)
     view |= {"status": "ERRORED", "result": None, "error": failure_words(error)}
-    local.out.store(local.out.report, error_report(view))
+    local.out.store(local.out.error, error_report(view))
     if ReportFormat.JUNIT in asked.question.job.results.reports:
         from datarecs_reports.junit import ending_junit
 

@@ -1,7 +1,8 @@
-"""What is told while a local comparison works: one moving line on a terminal, more under -v.
+"""Progress of a local comparison: one moving line on a terminal, more under -v, else plain lines.
 
-Reads and stages that take longer than a moment move as a bar. Reports may come from a thread of the
-engine; it tells nothing any more when the next thing begins, so none of them meet.
+Reads and stages that take longer than a moment move as a bar. Without a terminal every step is a
+line of its own when it begins and ends, and rows so far are one every ten seconds. Reports may come
+from a thread of the engine, which reports nothing any more when the next step begins.
 """
 
 import sys
@@ -25,6 +26,8 @@ PROGRESS_EVERY = timedelta(seconds=0.5)
 """At least between two reports that become a bar."""
 BAR_AFTER_S = 1.0
 """What is done sooner has no bar."""
+LINE_EVERY_S = 10.0
+"""Between two lines of rows so far, where nothing moves."""
 _NARROWEST = 40
 """Columns that a bar needs."""
 
@@ -42,6 +45,7 @@ class LocalTold:
     def __init__(self, screen: Screen, bar: Bar | None, clock: Clock, *, verbose: bool) -> None:
         self._screen, self._bar, self._verbose = screen, bar, verbose
         self._pace = _Pace(clock)
+        self._clock, self._line_at = clock, clock.monotonic()
         self._sources: tuple[str, ...] = ()
         self._promised: tuple[int | None, ...] = ()
         """Rows of sources, by their footers."""
@@ -53,9 +57,15 @@ class LocalTold:
         """Columns that some source has and no stage looks at."""
 
     @classmethod
-    def of(cls, invocation: Invocation, environment: Mapping[str, str], clock: Clock) -> Self:
-        """As the command was called."""
-        screen = Screen.of(invocation, environment)
+    def of(
+        cls,
+        invocation: Invocation,
+        environment: Mapping[str, str],
+        clock: Clock,
+        screen: Screen | None = None,
+    ) -> Self:
+        """As the command was called; `screen` where something was shown already."""
+        screen = screen or Screen.of(invocation, environment)
         wants = screen.moves and not invocation.is_json
         bar = Bar.of(invocation, environment, encoding=sys.stderr.encoding) if wants else None
         return cls(screen, bar, clock, verbose=invocation.verbose > 0)
@@ -79,7 +89,7 @@ class LocalTold:
         what = f"reading {self._sources[index]}{_again(stage)}"
         total = None if stage is not None else self._promised[index]
         if not self._drawn(what, rows, total):
-            self._tell(f"{what}: {counted(rows, 'row')}")
+            self._tell_rows(f"{what}: {counted(rows, 'row')}")
 
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
         if stage is None:
@@ -101,7 +111,7 @@ class LocalTold:
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:  # noqa: ARG002  the port's form
         total = None if stage in self._own_queries else sum(self._read.values())
         if not self._drawn(stage, rows, total, then="comparing"):
-            self._tell(f"{stage}: {counted(rows, 'row')} compared")
+            self._tell_rows(f"{stage}: {counted(rows, 'row')} compared")
 
     def comparison_completed(self, payload: ComparisonPayload) -> None:
         self._tell(f"{payload['stage_name']}: {payload['result']}", stays=True)
@@ -116,7 +126,7 @@ class LocalTold:
         """The error itself is shown when the command ends."""
 
     def say(self, text: str) -> None:
-        """A line that moves on a terminal and is not repeated elsewhere."""
+        """A step that has begun."""
         self._tell(text)
 
     def keep(self, text: str) -> None:
@@ -128,10 +138,16 @@ class LocalTold:
         self._screen.clear()
 
     def _tell(self, text: str, *, stays: bool = False) -> None:
-        if stays and self._verbose:
+        self._line_at = self._clock.monotonic()
+        if (stays and self._verbose) or not self._screen.moves:
             self._screen.say(cell(text))
         else:
             self._screen.draw(cell(text))
+
+    def _tell_rows(self, text: str) -> None:
+        """Rows so far: often where the line moves, else now and then."""
+        if self._screen.moves or self._clock.monotonic() - self._line_at >= LINE_EVERY_S:
+            self._tell(text)
 
     def _drawn(self, what: str, rows: int, total: int | None, *, then: str = "") -> bool:
         """Whether it is a bar that moves by now."""

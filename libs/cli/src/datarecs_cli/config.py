@@ -93,11 +93,26 @@ def access_of(
         found = _named_server(_origin(invocation.server), own_key, contexts)
     else:
         found = _of_context(_chosen(contexts, invocation.context), own_key)
+    _refuse_leak(found)
+    return found
+
+
+def access_for(server: str, api_key: str) -> Access:
+    """A server and its key, before they are stored.
+
+    Raises:
+        NoServerKnownError, ServerNotTrustedError: as `access_of`.
+    """
+    access = Access(server=_origin(server), api_key=api_key)
+    _refuse_leak(access)
+    return access
+
+
+def _refuse_leak(found: Access) -> None:
     if not found.is_local and urlsplit(found.server).scheme != "https":
         raise ServerNotTrustedError(f"{found.server}: a key is sent over https alone")
     if not found.api_key.isascii() or not found.api_key.isprintable():
         raise NoServerKnownError(f"the API key for {found.server} is not plain text")
-    return found
 
 
 def credential_files(folder: Path, home: Path) -> tuple[Path, ...]:

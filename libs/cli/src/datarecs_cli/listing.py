@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from datarecs_cli.client import Api, Json
 from datarecs_cli.invocation import Invocation, Output
-from datarecs_cli.output import Column, as_yaml, print_json, print_list, table
+from datarecs_cli.output import Column, as_yaml, print_json, print_list
 from datarecs_cli.run_names import run_named
 from datarecs_specs.kinds import KindEntry
 
@@ -110,4 +110,4 @@ def print_run(api: Api, name: str, invocation: Invocation) -> None:
                 Column(title="VALUE", member="value"),
             )
             rows = [{"field": field, "value": value} for field, value in run.items() if value]
-            print("\n".join(table(columns, rows)))
+            print_list("get", columns, rows, invocation)

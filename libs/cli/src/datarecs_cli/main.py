@@ -19,6 +19,7 @@ from datarecs_runtime.environment import process_environment
 
 if TYPE_CHECKING:
     import typer
+    from typer import _click as click
 
 
 class Command(NamedTuple):
@@ -40,24 +41,29 @@ COMMANDS: tuple[Command, ...] = (
     Command("delete", "datarecs_cli.commands.resources:delete", "delete an object"),
     Command("run", "datarecs_cli.commands.runs:run", "run a job and wait for its verdict"),
     Command("watch", "datarecs_cli.commands.runs:watch", "follow a run to its end"),
-    Command("cancel", "datarecs_cli.commands.runs:cancel", "ask a run to stop"),
+    Command("cancel", "datarecs_cli.commands.runs:cancel", "stop a run"),
     Command("diff", "datarecs_cli.commands.results:diff", "what differs, side by side"),
     Command("explain", "datarecs_cli.commands.explain:explain", "likely causes, or one key"),
     Command("export", "datarecs_cli.commands.export:export", "differences as csv, parquet, xlsx"),
     Command("report", "datarecs_cli.commands.results:report", "save the report of a run"),
-    Command("events", "datarecs_cli.commands.events:app", "what a run told the world"),
+    Command("history", "datarecs_cli.commands.history:history", "outcomes of a job's runs"),
+    Command("events", "datarecs_cli.commands.events:app", "events of a run"),
     Command("validate", "datarecs_cli.commands.validate:validate", "faults of job files"),
     Command("schema", "datarecs_cli.commands.validate:schema", "JSON Schema of a kind or field"),
     Command("compare", "datarecs_cli.commands.compare:compare", "files compared, no server"),
     Command("plan", "datarecs_cli.commands.plan:plan", "what a job would read and compare"),
-    Command("verify", "datarecs_cli.commands.verify:verify", "does a run.json prove what it says"),
+    Command("verify", "datarecs_cli.commands.verify:verify", "check that a result is unaltered"),
     Command("judge", "datarecs_cli.commands.judge:judge", "the verdict under another tolerance"),
     Command("errors", "datarecs_cli.commands.errors:errors", "what an error code means"),
     Command("config", "datarecs_cli.commands.config:app", "settings, and which files count"),
+    Command("login", "datarecs_cli.commands.contexts:login", "store the key of a server"),
+    Command("logout", "datarecs_cli.commands.contexts:logout", "remove a stored key"),
+    Command("whoami", "datarecs_cli.commands.contexts:whoami", "whose key, and what it may do"),
     Command("key", "datarecs_cli.commands.keys:app", "API keys"),
     Command("webhook", "datarecs_cli.commands.webhook_actions:app", "receive and resend webhooks"),
     Command("notify", "datarecs_cli.commands.notify:app", "mails: preview, mute, log, resend"),
     Command("admin", "datarecs_cli.commands.admin:app", "database, topics, tenants"),
+    Command("completion", "datarecs_cli.commands.completion:completion", "for your shell"),
     Command("version", "datarecs_cli.commands.version:version", "print the version"),
 )
 """In the order of the help. A new command is one line here and a module in `commands`."""
@@ -121,14 +127,31 @@ def load(command: Command) -> "typer.Typer":
     if isinstance(target, typer.Typer):
         return target
     program = typer.Typer(add_completion=False, rich_markup_mode=None)
-    program.command(epilog="Flags of every command: datarecs --help")(target)
+    program.command()(target)
     return program
+
+
+def program_of(command: Command) -> "click.core.Command":
+    """The command with its sub-commands; every page ends with examples and exit codes."""
+    import typer
+
+    program = typer.main.get_command(load(command))
+    _end_pages(program, command.name)
+    return program
+
+
+def _end_pages(program: "click.core.Command", path: str) -> None:
+    from datarecs_cli.help_pages import epilog_of
+
+    program.epilog = epilog_of(path) or program.epilog
+    for name, inner in getattr(program, "commands", {}).items():
+        _end_pages(inner, f"{path} {name}")
 
 
 def _carry_out(command: Command, arguments: Sequence[str]) -> int:
     import typer
 
-    program = typer.main.get_command(load(command))
+    program = program_of(command)
     try:
         ended = program.main(
             args=list(arguments), prog_name=f"datarecs {command.name}", standalone_mode=False

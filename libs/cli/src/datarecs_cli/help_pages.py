@@ -1,0 +1,131 @@
+"""Examples and exit codes of every command, as its help page ends with them.
+
+One table, so that a test can parse every example and no command goes without. A new command is one
+line here beside its line in `main.COMMANDS`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from datarecs_cli.exit_codes import ExitCode
+
+_MEANING = {
+    ExitCode.DONE: "done",
+    ExitCode.DIFFERENT: "UNMATCHED, or differences exist",
+    ExitCode.USAGE: "wrong usage, unknown name, invalid job",
+    ExitCode.ERRORED: "errored",
+    ExitCode.CANCELLED: "cancelled",
+    ExitCode.SERVER: "server unreachable or access refused",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+}
+_LOCAL = (0, 2)
+_SERVER = (0, 2, 5)
+_PARTS = (0, 2, 3)
+_ADMIN = (0, 2, 3, 5)
+_DIFFERENCES = (0, 1, 2, 5)
+_RUN = (0, 1, 2, 3, 4, 5, 130)
+
+
+class HelpPage(NamedTuple):
+    examples: tuple[str, ...]
+    """Without `datarecs` and the command."""
+    exit_codes: tuple[int, ...]
+
+
+HELP_PAGES: Mapping[str, HelpPage] = {
+    "up": HelpPage(("", "--detach --port 8090"), (0, 2, 3, 130)),
+    "down": HelpPage(("", "--reset --yes"), _PARTS),
+    "status": HelpPage(("", "-o json"), _PARTS),
+    "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
+    "apply": HelpPage(("-f jobs/", "-f job.yaml --dry-run server --exit-code"), _DIFFERENCES),
+    "get": HelpPage(
+        ("jobs", "runs --job orders --result UNMATCHED -o csv", "job orders --export"), _SERVER
+    ),
+    "delete": HelpPage(("job orders", "connection ledger --yes"), _SERVER),
+    "run": HelpPage(("orders", "orders.recon.yaml --param day=2026-01-31 --junit junit.xml"), _RUN),
+    "watch": HelpPage(("0188f0c8", "@latest:orders --events"), _RUN),
+    "cancel": HelpPage(("0188f0c8", "@latest:orders --reason 'wrong day' --wait"), _RUN),
+    "diff": HelpPage(("@latest:orders", "0188f0c8 --only missing:ledger -o csv"), _DIFFERENCES),
+    "explain": HelpPage(("@latest:orders", "datarecs-compare/orders account=4711"), (0, 2, 5)),
+    "export": HelpPage(
+        ("@latest:orders --format xlsx", "comparison --out differences.csv"), _SERVER
+    ),
+    "report": HelpPage(("@latest:orders --open", "0188f0c8 --format md --out report.md"), _SERVER),
+    "events tail": HelpPage(
+        ("--run @latest:orders", "--run 0188f0c8 --type 'run.stage.*'"), (0, 2, 5, 130)
+    ),
+    "events show": HelpPage(("7 --run @latest:orders", "7 --run 0188f0c8 -o yaml"), _SERVER),
+    "validate": HelpPage(("job.yaml", "jobs/ --strict -o github"), _LOCAL),
+    "schema": HelpPage(("job", "job.spec.stages.measures"), _LOCAL),
+    "compare": HelpPage(
+        ("before.csv after.csv --key id", "job.yaml --out comparison --junit junit.xml"),
+        (0, 1, 2, 3, 130),
+    ),
+    "plan": HelpPage(("job.yaml", "before.parquet after.parquet --key id -o json"), _ADMIN),
+    "verify": HelpPage(("comparison", "run.json --source ledger=delivered/"), (0, 1, 2)),
+    "judge": HelpPage(
+        (
+            "comparison --set stages.rows.measures.amount.tolerances=0.05",
+            "comparison --set stages.rows.accept.max_outside=10 --gate acceptance",
+        ),
+        (0, 1, 2),
+    ),
+    "errors": HelpPage(("DR1004", "UNKNOWN_COLUMN -o json"), _LOCAL),
+    "config show": HelpPage(("", "--defaults"), _LOCAL),
+    "config path": HelpPage(("", "-o json"), _LOCAL),
+    "login": HelpPage(
+        (
+            "--server https://datarecs.example.com < key.txt",
+            "--server https://datarecs.example.com --context prod < key.txt",
+        ),
+        _SERVER,
+    ),
+    "logout": HelpPage(("--context prod", "--context datarecs.example.com"), _SERVER),
+    "whoami": HelpPage(("", "--context prod -o json"), _SERVER),
+    "history": HelpPage(("orders", "orders --last 100 -o csv"), _SERVER),
+    "key create": HelpPage(
+        ("--name ci --expires 30d", "--name ci --scope run.trigger --scope run.read"), _SERVER
+    ),
+    "key list": HelpPage(("", "--all -o csv"), _SERVER),
+    "key revoke": HelpPage(("drk_aaaaaaaaaaaa", "drk_aaaaaaaaaaaa --context prod"), _SERVER),
+    "webhook listen": HelpPage(
+        ("--port 9000", "--secret-stdin --fail-first 2 < secret.txt"), (0, 2, 3, 130)
+    ),
+    "webhook deliveries": HelpPage(
+        ("--endpoint erp", "--endpoint erp --state DEAD_LETTERED -o csv"), _SERVER
+    ),
+    "admin bootstrap-db": HelpPage(("", "--passwords-dir secrets/"), _ADMIN),
+    "admin migrate": HelpPage(("", "--data-dir .datarecs"), _ADMIN),
+    "admin topics apply": HelpPage(("", "--dry-run"), _ADMIN),
+    "admin consumer create": HelpPage(
+        ("lake --topics datarecs.run.v1", "lake --topics datarecs.run.v1,datarecs.stage.v1"),
+        _ADMIN,
+    ),
+    "admin consumer list": HelpPage(("", "-o csv"), _ADMIN),
+    "admin consumer delete": HelpPage(("lake", "lake --data-dir .datarecs"), _ADMIN),
+    "admin tenant create": HelpPage(("acme", "acme > first-key.txt"), _ADMIN),
+    "admin tenant new-key": HelpPage(("acme", "acme > key.txt"), _ADMIN),
+    "admin outbox unpark": HelpPage(("--dry-run", ""), _ADMIN),
+    "completion": HelpPage(
+        ("bash > ~/.local/share/bash-completion/completions/datarecs", "zsh"), _LOCAL
+    ),
+    "version": HelpPage(("", "-o json"), _LOCAL),
+}
+
+
+def epilog_of(path: str) -> str:
+    """What a page ends with; empty for a command that has no entry."""
+    page = HELP_PAGES.get(path)
+    if page is None:
+        return ""
+    examples = "\n".join(f"  datarecs {path} {one}".rstrip() for one in page.examples)
+    codes = "\n".join(f"  {code:<4} {_meaning(ExitCode(code), path)}" for code in page.exit_codes)
+    return (
+        f"\b\nExamples:\n{examples}\n\n\b\nExit codes:\n{codes}\n\n"
+        "Flags of every command: datarecs --help"
+    )
+
+
+def _meaning(code: ExitCode, path: str) -> str:
+    is_verdict = code is ExitCode.DONE and path in {"run", "watch", "compare", "judge"}
+    return "MATCHED" if is_verdict else _MEANING[code]

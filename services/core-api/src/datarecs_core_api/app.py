@@ -27,6 +27,7 @@ from datarecs_core_api.routes import (
     events,
     keys,
     mails,
+    people,
     previews,
     public,
     resources,
@@ -56,6 +57,7 @@ ROUTERS = (
     keys.router,
     system.router,
     system.open_router,
+    people.router,
 )
 
 

@@ -52,6 +52,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("schema", "datarecs_cli.commands.validate:schema", "JSON Schema of a kind or field"),
     Command("compare", "datarecs_cli.commands.compare:compare", "files compared, no server"),
     Command("plan", "datarecs_cli.commands.plan:plan", "what a job would read and compare"),
+    Command("doctor", "datarecs_cli.commands.doctor:doctor", "open a job's sources step by step"),
     Command("verify", "datarecs_cli.commands.verify:verify", "check that a result is unaltered"),
     Command("judge", "datarecs_cli.commands.judge:judge", "the verdict under another tolerance"),
     Command("errors", "datarecs_cli.commands.errors:errors", "what an error code means"),

@@ -152,7 +152,7 @@ class OracleMemoryError(DatarecsError):
     def __init__(self, *, source: str, limit_bytes: int) -> None:
         super().__init__(
             f"source {source}: the rows that are compared in memory need more than"
-            f" {limit_bytes // 1024**2} MiB"
+            f" {limit_bytes} bytes"
         )
         self.source, self.limit_bytes = source, limit_bytes
 

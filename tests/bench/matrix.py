@@ -2,10 +2,12 @@
 
 A process of its own compares, in one warm session, while this one adds up what it and everything
 below it hold. Where it fails or exceeds its time it is replaced by a new one, and the next
-combination has its turn. Ends with 1 when any combination had no answer or a wrong one.
+combination has its turn. A file of answers lets a run that was stopped go on where it was. Ends
+with 1 when any combination had no answer or a wrong one.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import signal
@@ -13,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter
@@ -52,17 +54,20 @@ class Attempt:
 class Line:
     """What the table says of one combination."""
 
-    combination: Combination
-    attempt: Attempt
+    name: str
+    error: str
+    """Why there is no answer; empty where there is one."""
+    seconds: float
+    peak_bytes: int
     faults: Sequence[str] = ()
 
     @property
     def is_good(self) -> bool:
-        return self.attempt.answer is not None and not self.faults
+        return not self.error and not self.faults
 
     @property
     def verdict(self) -> str:
-        if self.attempt.answer is None:
+        if self.error:
             return "no answer"
         return f"wrong ({len(self.faults)})" if self.faults else "true"
 
@@ -148,11 +153,32 @@ def line_of(comparing: Comparer, combination: Combination, rows: int) -> Line:
     with tempfile.TemporaryDirectory(prefix="data-", dir=comparing.scratch) as name:
         data = write_data(combination, Path(name), rows=rows)
         attempt = comparing.compare(data)
-        if attempt.answer is None:
-            return Line(combination=combination, attempt=attempt)
-        with truth_of(data, Path(name)) as truth:
-            faults = faults_of(truth, *attempt.answer)
-        return Line(combination=combination, attempt=attempt, faults=faults)
+        faults: Sequence[str] = ()
+        if attempt.answer is not None:
+            with truth_of(data, Path(name)) as truth:
+                faults = faults_of(truth, *attempt.answer)
+    return Line(
+        name=combination.name,
+        error=attempt.error,
+        seconds=attempt.seconds,
+        peak_bytes=attempt.peak_bytes,
+        faults=faults,
+    )
+
+
+def stored_lines(answers: Path | None) -> dict[str, Line]:
+    """By name the true answers of earlier runs; others are compared again."""
+    if answers is None or not answers.exists():
+        return {}
+    texts = answers.read_text(encoding="utf-8").splitlines()
+    lines = [Line(**json.loads(text)) for text in texts]
+    return {line.name: line for line in lines if line.is_good}
+
+
+def store_line(answers: Path | None, line: Line) -> None:
+    if answers is not None:
+        with answers.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(line)) + "\n")
 
 
 def page_of(lines: Sequence[Line], rows: int, load_before: float) -> str:
@@ -169,16 +195,23 @@ def page_of(lines: Sequence[Line], rows: int, load_before: float) -> str:
         "| combination | answer | seconds | peak GiB |",
         "| --- | --- | --: | --: |",
         *(
-            f"| {each.combination.name.replace('_', ' ')} | {each.verdict}"
-            f" | {each.attempt.seconds:.1f} | {_gib(each):.2f} |"
+            f"| {each.name.replace('_', ' ')} | {each.verdict}"
+            f" | {each.seconds:.1f} | {_gib(each):.2f} |"
             for each in lines
         ),
     ]
     return "\n".join(text) + "\n"
 
 
+def report(line: Line) -> None:
+    """On the terminal, since a run takes long."""
+    sys.stderr.write(f"{line.verdict}: {line.name}\n")
+    for fault in (*line.faults, line.error):
+        sys.stderr.write(f"  {fault}\n" if fault else "")
+
+
 def _gib(line: Line) -> float:
-    return line.attempt.peak_bytes / GIB
+    return line.peak_bytes / GIB
 
 
 def main() -> int:
@@ -188,22 +221,25 @@ def main() -> int:
     parser.add_argument("--only", default="", help="combinations with this text in their name")
     parser.add_argument("--seconds", type=float, default=600, help="most for one comparison")
     parser.add_argument("--write", type=Path, help="a page whose part on this work to replace")
+    parser.add_argument("--answers", type=Path, help="file of answers; true ones are not repeated")
     options = parser.parse_args()
     chosen = [each for each in all_combinations() if options.only in each.name]
     if not chosen:
         parser.error(f"no combination has {options.only!r} in its name")
     load_before = os.getloadavg()[0]
+    known = stored_lines(options.answers)
     lines = []
     with (
         tempfile.TemporaryDirectory(prefix="datarecs-bench-") as name,
         comparer(Path(name), options.seconds) as comparing,
     ):
         for combination in chosen:
-            line = line_of(comparing, combination, options.rows)
+            line = known.get(combination.name)
+            if line is None:
+                line = line_of(comparing, combination, options.rows)
+                store_line(options.answers, line)
             lines.append(line)
-            sys.stderr.write(f"{line.verdict}: {combination.name}\n")
-            for fault in (*line.faults, line.attempt.error):
-                sys.stderr.write(f"  {fault}\n" if fault else "")
+            report(line)
     text = page_of(lines, options.rows, load_before)
     sys.stdout.write(text)
     if options.write:

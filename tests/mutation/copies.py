@@ -1,4 +1,4 @@
-"""The copy of core that mutmut changes, laid out as it wants it, with the tests that judge it.
+"""The copy of a library that mutmut changes, laid out as it wants it, with the tests that judge it.
 
 mutmut leaves decorated functions alone, so in the copy a property is a function that becomes a
 property below it, and nothing is cached, since an answer kept from an unchanged run would hide a
@@ -16,21 +16,59 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = Path("src/datarecs_core")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Modules of `datarecs_core.comparison` and the unit tests that judge them, run as one."""
+    """Modules of one library and the unit tests that judge them, run as one."""
 
     name: str
+    library: str
+    """Folder of the member."""
+    prefix: str
+    """Of the names by which Python imports the modules."""
     modules: tuple[str, ...]
+    """Room and name; no two suites share one."""
     tests: tuple[str, ...]
 
+    @property
+    def root(self) -> Path:
+        """Of the import package, in the library and in the copy."""
+        return self.file(self.modules[0]).parents[-3]
 
+    def file(self, module: str) -> Path:
+        """Of a module, in the library and in the copy."""
+        return Path("src") / f"{self.qualified(module).replace('.', '/')}.py"
+
+    def qualified(self, module: str) -> str:
+        """The name by which Python imports it."""
+        return f"{self.prefix}{module}"
+
+
+_KERNEL_TESTS = tuple(
+    f"libs/kernel/tests/test_{name}.py"
+    for name in (
+        "agreeing",
+        "counted",
+        "exact_amounts",
+        "first_reading",
+        "groups",
+        "hash_sums",
+        "judge_by_oracle",
+        "judging",
+        "partials",
+        "relations",
+        "repeated",
+        "settling",
+        "tallies",
+        "whole_units",
+    )
+)
 SUITES = (
     Suite(
         name="values",
+        library="libs/core",
+        prefix="datarecs_core.comparison.",
         modules=(
             "oracle.agreement",
             "oracle.aggregating",
@@ -46,8 +84,26 @@ SUITES = (
         ),
         tests=("libs/core/tests/comparison",),
     ),
+    Suite(
+        name="kernel",
+        library="libs/kernel",
+        prefix="datarecs_",
+        modules=(
+            "kernel.agreeing",
+            "kernel.exact_amounts",
+            "kernel.exact_sums",
+            "kernel.hash_sums",
+            "kernel.judging",
+            "kernel.repeated",
+            "kernel.repeated_keys",
+            "kernel.row_hashes",
+            "kernel.tallies",
+            "kernel.whole_units",
+        ),
+        tests=_KERNEL_TESTS,
+    ),
 )
-"""What decides tolerances, the canonical form and its values, and verdicts."""
+"""What decides tolerances, the canonical form and its values, verdicts, and the kernel's counts."""
 _CONFTEST = """
 
 hypothesis.settings.register_profile(
@@ -65,13 +121,13 @@ _PLAIN = ("use_git_change_detection = false", "timeout_multiplier = 8", "timeout
 """Patience by the clock, since the run leaves the machine to everybody else."""
 
 
-def copy_of_core(folder: Path, suite: Suite) -> None:
+def copy_library(folder: Path, suite: Suite) -> None:
     """A project that mutmut can run, in place of an earlier one."""
     rmtree(folder / "src", ignore_errors=True)
     ignored = ignore_patterns("__pycache__", ".hypothesis")
-    copytree(ROOT / "libs/core" / CORE, folder / CORE, ignore=ignored)
+    copytree(ROOT / suite.library / suite.root, folder / suite.root, ignore=ignored)
     for name in suite.modules:
-        module = folder / CORE / f"comparison/{name.replace('.', '/')}.py"
+        module = folder / suite.file(name)
         module.write_text(plain(module.read_text(encoding="utf-8")), encoding="utf-8")
     for name in suite.tests:
         tests, copy = ROOT / name, folder / "tests" / name
@@ -94,7 +150,7 @@ def _settings(suite: Suite) -> str:
         raise RuntimeError("pyproject.toml no longer configures pytest")
     lists = {
         "source_paths": ["src"],
-        "only_mutate": [f"{CORE}/comparison/{name}.py" for name in suite.modules],
+        "only_mutate": [str(suite.file(name)) for name in suite.modules],
         "also_copy": ["conftest.py"],
         "do_not_mutate_patterns": [r"assert_never\("],
         "pytest_add_cli_args": ["-p", "no:cacheprovider"],

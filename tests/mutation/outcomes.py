@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from pathlib import Path
 
-from tests.mutation.copies import CORE, Suite
+from tests.mutation.copies import Suite
 
 _MARK = "__mutmut_"
 _CLASS = "ǁ"
@@ -74,18 +74,16 @@ class Mutant:
 
 def outcomes(folder: Path, suite: Suite) -> list[Mutant]:
     """Everything that was tried in a suite's folder, by module and line."""
-    found = [mutant for module in suite.modules for mutant in _of_module(folder, module)]
+    found = [mutant for module in suite.modules for mutant in _of_module(folder, suite, module)]
     return sorted(found, key=lambda each: (each.change.module, each.line, each.name))
 
 
-def _of_module(folder: Path, module: str) -> Iterator[Mutant]:
-    mutated = folder / "mutants" / CORE / f"comparison/{module.replace('.', '/')}.py"
+def _of_module(folder: Path, suite: Suite, module: str) -> Iterator[Mutant]:
+    mutated = folder / "mutants" / suite.file(module)
     codes = json.loads(Path(f"{mutated}.meta").read_text(encoding="utf-8"))["exit_code_by_key"]
     spans = json.loads(Path(f"{mutated}.spans").read_text(encoding="utf-8"))["spans"]
     lines = mutated.read_text(encoding="utf-8").splitlines()
-    begins = _begins(
-        (folder / CORE / f"comparison/{module.replace('.', '/')}.py").read_text(encoding="utf-8")
-    )
+    begins = _begins((folder / suite.file(module)).read_text(encoding="utf-8"))
     for name, code in codes.items():
         mutant = name.rpartition(".")[2]
         original = f"{mutant.partition(_MARK)[0]}{_MARK}orig"

@@ -1,6 +1,7 @@
 """Mutation testing of what decides a verdict: every small change of those modules must be noticed.
 
-`make mutants` writes `docs/mutation.md`. mutmut changes a copy of core, one place at a time, and
+`make mutants` writes `docs/mutation.md`. mutmut changes a copy of a library, one place at a
+time, and
 runs the unit tests that reach it. A change that no test notices needs its reason in
 `equivalent.toml`; one without a reason, or a reason without its change, ends with exit code 1.
 """
@@ -12,12 +13,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutation.copies import ROOT, SUITES, Suite, copy_of_core
+from tests.mutation.copies import ROOT, SUITES, Suite, copy_library
 from tests.mutation.outcomes import Mutant, Status, outcomes
 from tests.mutation.report import judged, page
 
 PAGE = ROOT / "docs/mutation.md"
-PREFIX = "datarecs_core.comparison"
 MUTMUT = Path(sys.executable).parent / "mutmut"
 
 
@@ -45,9 +45,9 @@ def tried(
 ) -> list[Mutant]:
     """Run one suite, or these modules of it."""
     again = [each.name for each in unkilled(folder, suite)] if asked.again else []
-    folder.mkdir(exist_ok=True)
-    copy_of_core(folder, suite)
-    mutated(folder, [f"{PREFIX}.{name}.*" for name in modules], asked.processes)
+    folder.mkdir(parents=True, exist_ok=True)
+    copy_library(folder, suite)
+    mutated(folder, [f"{suite.qualified(name)}.*" for name in modules], asked.processes)
     if again:
         mutated(folder, again, asked.processes)
     return outcomes(folder, suite)

@@ -48,3 +48,8 @@ def test_weights_are_odd_but_for_the_last_and_add_up_to_nothing(sources: int) ->
     assert len(weights) == sources
     assert all(each % 2 for each in weights[:-1])
     assert sum(weights) % 2**64 == 0
+
+
+def test_every_bit_of_a_draw_but_the_last_is_in_its_weight() -> None:
+    draws = [WEIGHT, 2**64 - 2, 2**64 + 6, 1]
+    assert weights_for(4, draws)[:-1] == (WEIGHT, 2**64 - 1, 7)

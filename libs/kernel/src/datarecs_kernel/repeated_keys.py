@@ -33,7 +33,11 @@ class RepeatedKeys:
 
 
 def repeated_keys(
-    connection: Connection, relations: Sequence[str], keys: Sequence[str], rows: int
+    connection: Connection,
+    relations: Sequence[str],
+    keys: Sequence[str],
+    rows: int,
+    most_hashes: int = MOST_HASHES,
 ) -> RepeatedKeys:
     """Read the keys of every relation.
 
@@ -42,8 +46,9 @@ def repeated_keys(
         relations: one per source.
         keys: columns; at least one.
         rows: of all relations together, about.
+        most_hashes: that are read at a time.
     """
-    turns = -(-max(rows, 1) // MOST_HASHES)
+    turns = -(-max(rows, 1) // most_hashes)
     bits = (turns - 1).bit_length()
     parts = [_of_share(connection, relations, keys, (share, bits)) for share in range(2**bits)]
     return RepeatedKeys(

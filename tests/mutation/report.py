@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutation.copies import SUITES
+from tests.mutation.copies import Suite
 from tests.mutation.outcomes import Change, Mutant, Status
 
 REASONS = Path(__file__).with_name("equivalent.toml")
@@ -90,22 +90,22 @@ def _quoted(text: str) -> str:
     return f"'{text}'" if "'" not in text else f"'''{text}'''"
 
 
-def page(found: Sequence[Mutant]) -> str:
-    """Counts by module, then every survivor with its reason."""
-    known = reasons()
-    counts = {name: Counter[Status]() for suite in SUITES for name in suite.modules}
+def part(suite: Suite, found: Sequence[Mutant]) -> str:
+    """What the page says of a suite: counts by module, then every survivor with its reason."""
+    counts = {name: Counter[Status]() for name in suite.modules}
     for each in found:
         counts[each.change.module][each.status] += 1
     total = sum(counts.values(), Counter[Status]())
     rows = [_row(f"`{name}`", count) for name, count in counts.items()]
     text = _HEAD.format(
+        title=suite.title,
         mutants=total.total(),
         killed=total[Status.KILLED],
         endless=total[Status.ENDLESS],
         survived=_survived(total),
-        tests=", ".join(f"`{each}`" for each in sorted({t for s in SUITES for t in s.tests})),
+        tests=", ".join(f"`{name}`" for name in suite.tests),
     )
-    return "\n".join((text, *rows, _row("all", total), "", *_survivors(found, known)))
+    return "\n".join((text, *rows, _row("all", total), "", *_survivors(found, reasons())))
 
 
 def _survived(count: Counter[Status]) -> int:
@@ -118,14 +118,17 @@ def _row(name: str, count: Counter[Status]) -> str:
 
 
 def _survivors(found: Sequence[Mutant], known: Mapping[Change, str]) -> list[str]:
-    """By reason, in the order of the reasons; equal changes of one line once."""
-    by_reason: dict[str, dict[tuple[str, int, str], None]] = {why: {} for why in known.values()}
+    """By reason; equal changes of one line once."""
+    by_reason: dict[str, dict[tuple[str, int, str], None]] = {}
     for each in found:
         if each.status not in _NOTICED:
             change = each.change
             told = f"`{change.before}` → " + (f"`{change.after}`" if change.after else "left out")
-            by_reason[known[change]][(change.module, each.line, told)] = None
-    lines = ["## Survivors, by the reason why they make no difference", ""]
+            places = by_reason.setdefault(known[change], {})
+            places[change.module, each.line, told] = None
+    if not by_reason:
+        return []
+    lines = ["### Survivors, by the reason why they make no difference", ""]
     for why, places in by_reason.items():
         lines += [f"**{why}**", ""]
         lines += [
@@ -135,18 +138,10 @@ def _survivors(found: Sequence[Mutant], known: Mapping[Change, str]) -> list[str
     return lines
 
 
-_HEAD = """# Mutation testing of what decides a verdict
+_HEAD = """## {title}
 
-Written by `make mutants`. {mutants:,} small changes were made to the modules below, one at a time:
-{killed:,} made a test fail, with {endless:,} the tests came to no end, and {survived:,} survived,
-which are listed with the reason why they make no difference. A survivor without a reason, or a
-reason without its survivor, fails the command.
-
-mutmut changes operators, literals, arguments, assignments and branches inside functions; constants
-of modules and decorators stay as they are. The tests are
-{tests}.
-The modules are those of `datarecs_core.comparison` that decide tolerances, the canonical form and
-its values, and verdicts.
+{mutants:,} small changes: {killed:,} made a test fail, with {endless:,} the tests came to no end,
+and {survived:,} survived. The tests are {tests}.
 
 | module | mutants | killed | endless | survived |
 | --- | --: | --: | --: | --: |"""

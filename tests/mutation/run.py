@@ -1,21 +1,22 @@
 """Mutation testing of what decides a verdict: every small change of those modules must be noticed.
 
-`make mutants` writes `docs/mutation.md`. mutmut changes a copy of a library, one place at a
-time, and
-runs the unit tests that reach it. A change that no test notices needs its reason in
-`equivalent.toml`; one without a reason, or a reason without its change, ends with exit code 1.
+`make mutants` writes `docs/mutation.md`. mutmut changes a copy of a library, one place at a time,
+and runs the unit tests that reach it. A change that no test notices needs its reason in
+`equivalent.toml`; one without a reason, or a reason without its change, ends with exit code 1. A
+suite has its part of the page written when every module of it has its answers.
 """
 
 import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from datarecs_testing.figures import replace_part
 from tests.mutation.copies import ROOT, SUITES, Suite, copy_library
 from tests.mutation.outcomes import Mutant, Status, outcomes
-from tests.mutation.report import judged, page
+from tests.mutation.report import judged, part
 
 PAGE = ROOT / "docs/mutation.md"
 MUTMUT = Path(sys.executable).parent / "mutmut"
@@ -23,7 +24,7 @@ MUTMUT = Path(sys.executable).parent / "mutmut"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation.run", description=__doc__)
-    parser.add_argument("modules", nargs="*", help="of comparison; all that are listed by default")
+    parser.add_argument("modules", nargs="*", help="such as kernel.judging; all by default")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keep the copy here")
     parser.add_argument(
@@ -32,12 +33,12 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="datarecs-mutants-") as name:
         folder = asked.folder or Path(name)
-        found = []
+        found: dict[str, list[Mutant]] = {}
         for suite in SUITES:
             modules = [each for each in suite.modules if each in asked.modules]
             if modules or not asked.modules:
-                found += tried(folder / suite.name, suite, modules, asked)
-    return told(found, whole=not asked.modules)
+                found[suite.name] = tried(folder / suite.name, suite, modules, asked)
+    return report(found)
 
 
 def tried(
@@ -65,15 +66,20 @@ def mutated(folder: Path, named: Sequence[str], processes: int) -> None:
     subprocess.run(command, cwd=folder, check=True)
 
 
-def told(found: Sequence[Mutant], *, whole: bool) -> int:
-    """Print what has no reason; when all was asked and nothing is open, write the page."""
-    judgement = judged(found)
+def report(found: Mapping[str, Sequence[Mutant]]) -> int:
+    """Print what has no reason; of every suite that has nothing open, write the part."""
+    judgement = judged([mutant for mutants in found.values() for mutant in mutants])
     sys.stdout.write(judgement.text)
-    if not judgement.explained:
-        return 1
-    if whole:
-        PAGE.write_text(page(found), encoding="utf-8")
-    return 0
+    for suite in SUITES:
+        mutants = found.get(suite.name, [])
+        if mutants and is_whole(mutants) and judged(mutants).explained:
+            replace_part(PAGE, part(suite, mutants))
+    return 0 if judgement.explained else 1
+
+
+def is_whole(mutants: Sequence[Mutant]) -> bool:
+    """Whether every change of the suite has its answer."""
+    return all(mutant.status is not Status.UNKNOWN for mutant in mutants)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def parts_of(form: Form, value: str) -> tuple[Part, ...]:
         return (Part(value, 0),)
     if form.kind is FormKind.DECIMAL and form.scale <= PART_DIGITS:
         return (Part(large_part(form, value), large_weight(form)), Part(small_part(form, value), 0))
-    return _text_parts(form, value)
+    return _text_parts(value)
 
 
 def halves_of(units: str) -> tuple[Part, ...]:
@@ -74,9 +74,9 @@ def _is_small(form: Form, value: str) -> str:
     return f"{value} > -{limit} AND {value} < {limit}"
 
 
-def _text_parts(form: Form, value: str) -> tuple[Part, ...]:
+def _text_parts(value: str) -> tuple[Part, ...]:
     """Four pieces of 19 digits of a number's text."""
-    text = value if form.kind is FormKind.NUMBER else f"CAST({value} AS VARCHAR)"
+    text = f"CAST({value} AS VARCHAR)"
     finite = f"{text} NOT IN ('NaN', 'Inf', '-Inf')"
     sign = f"CASE WHEN starts_with({text}, '-') THEN '-' ELSE '' END"
     size = f"ltrim({text}, '-')"

@@ -7,7 +7,6 @@ decided by it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -48,8 +47,7 @@ def repeated_keys(
         rows: of all relations together, about.
         most_hashes: that are read at a time.
     """
-    turns = -(-max(rows, 1) // most_hashes)
-    bits = (turns - 1).bit_length()
+    bits = ((rows - 1) // most_hashes).bit_length()
     parts = [_of_share(connection, relations, keys, (share, bits)) for share in range(2**bits)]
     return RepeatedKeys(
         hashes=np.concatenate([part.hashes for part in parts]),
@@ -61,7 +59,7 @@ def _of_share(
     connection: Connection, relations: Sequence[str], keys: Sequence[str], share: tuple[int, int]
 ) -> RepeatedKeys:
     read = [sorted_hashes(connection, each, keys, share) for each in relations]
-    repeated = reduce(np.union1d, (each[1:][each[1:] == each[:-1]] for each in read), _NONE)
+    repeated = np.unique(np.concatenate([each[1:][each[1:] == each[:-1]] for each in read]))
     return RepeatedKeys(
         hashes=repeated, single_rows=tuple(len(each) - _count(each, repeated) for each in read)
     )
@@ -83,7 +81,7 @@ def sorted_hashes(
 
 def _count(sorted_hashes: Hashes, wanted: Hashes) -> int:
     """How many of them are wanted."""
-    first = np.searchsorted(sorted_hashes, wanted, side="left")
+    first = np.searchsorted(sorted_hashes, wanted)
     last = np.searchsorted(sorted_hashes, wanted, side="right")
     return int((last - first).sum())
 

@@ -30,6 +30,9 @@ def main() -> int:
     parser.add_argument(
         "--again", action="store_true", help="of a kept folder, only what is new or survived"
     )
+    parser.add_argument(
+        "--report", action="store_true", help="of a kept folder, what is known, without a run"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="datarecs-mutants-") as name:
         folder = asked.folder or Path(name)
@@ -45,6 +48,8 @@ def tried(
     folder: Path, suite: Suite, modules: Sequence[str], asked: argparse.Namespace
 ) -> list[Mutant]:
     """Run one suite, or these modules of it."""
+    if asked.report:
+        return outcomes(folder, suite)
     again = [each.name for each in unkilled(folder, suite)] if asked.again else []
     folder.mkdir(parents=True, exist_ok=True)
     copy_library(folder, suite)

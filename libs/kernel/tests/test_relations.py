@@ -27,6 +27,7 @@ from datarecs_core.comparison.values.canonical import encode_tuple, number, text
 from datarecs_core.comparison.values.translating import Invalid
 from datarecs_core.jobs.definition import Limits, Normalize, StringRules
 from datarecs_core.jobs.definition import Scope as OfStage
+from datarecs_core.jobs.types import CanonicalType, TypeKind
 from datarecs_core.jobs.vocabulary import Case
 from datarecs_kernel.database import Connection, Resources, connected
 from datarecs_kernel.delivered import Delivered, delivered
@@ -249,6 +250,24 @@ def test_texts_that_are_no_utf8_are_invalid_once_they_are_checked(
         normalize=Normalize(strings=StringRules(case=fold)),
     )
     stage = stored(plan_of(job, tables).stages[0], tables, tmp_path)
+    check_agreement(connection, stage, tables, check_texts=True)
+
+
+PLAIN_UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+UUID_TEXTS = [PLAIN_UUID, PLAIN_UUID.upper(), f" {PLAIN_UUID}", PLAIN_UUID[1:], "", "\u0660", None]
+
+
+@pytest.mark.case("P32")
+@pytest.mark.parametrize("rules", [Normalize(), Normalize(strings=StringRules(case=Case.FOLD))])
+def test_texts_that_are_cast_to_uuid_are_read_as_core_reads_them(
+    connection: Connection, tmp_path: Path, rules: Normalize
+) -> None:
+    rows = [(each, each) for each in [*UUID_TEXTS, Invalid(b"\xff")]]
+    tables = pair("k text, v text", rows, rows)
+    job = a_job(tables, rows_by("k", a_measure("v")), normalize=rules)
+    kind = CanonicalType(kind=TypeKind.UUID)
+    sources = tuple(replace(each, cast={"k": kind, "v": kind}) for each in job.sources)
+    stage = stored(plan_of(replace(job, sources=sources), tables).stages[0], tables, tmp_path)
     check_agreement(connection, stage, tables, check_texts=True)
 
 

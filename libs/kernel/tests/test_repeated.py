@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from datarecs_core.comparison.results.results import DifferenceClass
-from datarecs_core.jobs.vocabulary import NanRule
+from datarecs_core.jobs.definition import Normalize, NumberRules, StringRules
+from datarecs_core.jobs.vocabulary import NanRule, Trim
 from datarecs_kernel.counted import Counted
 from datarecs_kernel.differing import KINDS, Differences
 from datarecs_kernel.judging import Judge
@@ -99,3 +100,45 @@ def test_other_numbers_of_rows_are_multiplicity() -> None:
     assert [each.texts.to_pylist() for each in texts.values] == [["4"], ["2"]]
     assert [each.texts.to_pylist() for each in texts.percents] == [["-50"]]
     assert counted.tally(2).largest == "10002"
+
+
+@pytest.mark.case("P26")
+def test_of_rows_that_are_equal_after_rules_the_last_by_their_texts_is_left() -> None:
+    """Texts of the first measure decide, those of the second only where these are equal."""
+    tables = [a_table(name, "k int, a text, b text") for name in ("one", "two")]
+    trimmed = Normalize(strings=StringRules(trim=Trim.BOTH))
+    stage = plan_of(
+        a_job(tables, rows_by("k", a_measure("a"), a_measure("b")), normalize=trimmed), tables
+    ).stages[0]
+    layout = layout_of(stage, [PlainColumns()] * 2)
+    texts = [(" a", "b "), ("a ", " b"), ("a", "b"), ("c", "c")]
+    columns: dict[str, object] = {"k0": [0] * 4, "n0": [2] * 4, "n1": [2] * 4}
+    for at, column in enumerate(zip(*texts, strict=True)):
+        columns |= {f"m{at}": [each.strip() for each in column], f"m{at}r": column}
+        columns[f"m{at}q"] = [f"v{each}" for each in column]
+    columns |= {"c0": [1, 1, 0, 0], "c1": [0, 0, 1, 1], "is_first": [True, False, False, False]}
+    judge = Judge(layout, b"k" * 32, list(columns), Counted(2))
+    judge.add(pa.RecordBatch.from_pydict(columns))
+    groups = judge.finish()
+    assert groups is not None
+    raw = {
+        each.measure: each.written(np.array([0])).raw[0].texts.to_pylist() for each in groups.found
+    }
+    assert raw == {"a": ["a "], "b": [" b"]}
+
+
+@pytest.mark.case("P11")
+def test_a_nan_of_any_measure_keeps_its_row_from_cancelling() -> None:
+    tables = [a_table(name, "k int, a float64, b float64") for name in ("one", "two")]
+    strict = Normalize(numbers=NumberRules(nan=NanRule.UNEQUAL))
+    job = a_job(tables, rows_by("k", a_measure("a"), a_measure("b")), normalize=strict)
+    layout = layout_of(plan_of(job, tables).stages[0], [PlainColumns()] * 2)
+    for floats, measure in ((["NaN", "1"], "a"), (["1", "NaN"], "b")):
+        columns = {"k0": [0, 0], "n0": [3, 3], "n1": [3, 3], "is_first": [True, False]}
+        columns |= {f"m{at}": [float(each), 2.0] for at, each in enumerate(floats)}
+        columns |= {"c0": [2, 1], "c1": [2, 1]}
+        judge = Judge(layout, b"k" * 32, list(columns), Counted(2))
+        judge.add(pa.RecordBatch.from_pydict(columns))
+        groups = judge.finish()
+        assert groups is not None
+        assert [each.measure for each in groups.found] == [measure]

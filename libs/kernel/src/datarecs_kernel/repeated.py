@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datarecs_core.comparison.planning.plan import ROWS, ROWS_MEASURE
+from datarecs_core.comparison.planning.plan import ROWS_MEASURE
 from datarecs_core.comparison.results.results import DifferenceClass
 from datarecs_core.jobs.vocabulary import NanRule
 from datarecs_kernel.agreeing import Agreement, is_nan
@@ -99,7 +99,7 @@ class RepeatedKeys:
             tally.reach(judged.largest if is_rows else None)
             texts: Texts = counts if is_rows else NoTexts()
             yield Differences(
-                measure=ROWS if is_rows else plan.name,
+                measure=plan.name,
                 groups=groups,
                 presence=np.full(many, stage.everywhere),
                 kinds=kinds_of(kind, many),

@@ -192,10 +192,15 @@ def test_a_comparison_that_is_ended_by_a_signal_says_so_and_leaves_nothing(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_outside_the_deadline_closes_what_was_opened(number: signal.Signals) -> None:
     """As while the report is written."""
-    closed = []
-    with pytest.raises(KeyboardInterrupt), ended_by_sigterm(), ExitStack() as open_things:
-        open_things.callback(closed.append, number)
-        signal.raise_signal(number)
+    closed: list[signal.Signals] = []
+
+    def work() -> None:
+        with ended_by_sigterm(), ExitStack() as open_things:
+            open_things.callback(closed.append, number)
+            signal.raise_signal(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert closed == [number]
 
 

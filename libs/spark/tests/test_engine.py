@@ -308,8 +308,8 @@ def test_a_file_whose_pages_are_damaged_is_named_in_the_error(
 def test_wide_rows_that_two_threads_cannot_join_are_joined_by_one(
     bench: SparkBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No key is in both sources; two threads need more than twice this memory."""
-    monkeypatch.setattr(engine, "kernel_memory", lambda _: 2**28)
+    """No key is in both sources; with two threads the join fails within this memory."""
+    monkeypatch.setattr(engine, "kernel_memory", lambda _: 320 * 2**20)
     rows, pins = 300_000, []
     tables = [a_table(name, "k text, v text", ("a", "b")) for name in ("one", "two")]
     for name in ("one", "two"):

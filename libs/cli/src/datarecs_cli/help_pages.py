@@ -17,6 +17,7 @@ _MEANING = {
     ExitCode.CANCELLED: "cancelled",
     ExitCode.SERVER: "server unreachable or access refused",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+    ExitCode.TERMINATED: "ended by SIGTERM",
 }
 _LOCAL = (0, 2)
 _SERVER = (0, 2, 5)
@@ -59,7 +60,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "schema": HelpPage(("job", "job.spec.stages.measures"), _LOCAL),
     "compare": HelpPage(
         ("before.csv after.csv --key id", "job.yaml --out comparison --junit junit.xml"),
-        (0, 1, 2, 3, 130),
+        (0, 1, 2, 3, 130, 143),
     ),
     "plan": HelpPage(("job.yaml", "before.parquet after.parquet --key id -o json"), _ADMIN),
     "doctor": HelpPage(("job.yaml", "job.yaml --param day=2026-01-31 -o csv"), _ADMIN),
@@ -89,6 +90,23 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     ),
     "key list": HelpPage(("", "--all -o csv"), _SERVER),
     "key revoke": HelpPage(("drk_aaaaaaaaaaaa", "drk_aaaaaaaaaaaa --context prod"), _SERVER),
+    "init": HelpPage(
+        ("trades.csv custodian.csv", "pg-ledger:public.trades exports/ --key id=TradeRef"), _ADMIN
+    ),
+    "webhook test": HelpPage(
+        ("--endpoint erp", "--endpoint erp --type io.datarecs.reconciliation.run.finalised"),
+        _ADMIN,
+    ),
+    "webhook resend": HelpPage(("0188f0c8 --dry-run", "0188f0c8 0188f0c9"), _SERVER),
+    "webhook recover": HelpPage(
+        ("--endpoint erp --since PT2H", "--endpoint erp --since PT2H --all --dry-run"), _SERVER
+    ),
+    "webhook cancel": HelpPage(("0188f0c8", "0188f0c8 --context prod"), _SERVER),
+    "webhook enable": HelpPage(("--endpoint erp", "--endpoint erp --namespace books"), _SERVER),
+    "webhook disable": HelpPage(("--endpoint erp", "--endpoint erp --namespace books"), _SERVER),
+    "webhook rotate-secret": HelpPage(
+        ("--endpoint erp --secret-out new.secret", "--endpoint erp --grace PT0S"), _SERVER
+    ),
     "webhook listen": HelpPage(
         ("--port 9000", "--secret-stdin --fail-first 2 < secret.txt"), (0, 2, 3, 130)
     ),

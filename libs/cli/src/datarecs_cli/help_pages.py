@@ -107,6 +107,28 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "webhook rotate-secret": HelpPage(
         ("--endpoint erp --secret-out new.secret", "--endpoint erp --grace PT0S"), _SERVER
     ),
+    "notify preview": HelpPage(
+        (
+            "finance --run 0188f0c8-0000-7000-8000-000000000001",
+            "finance --run 0188f0c8-0000-7000-8000-000000000001 --format html",
+        ),
+        _SERVER,
+    ),
+    "notify mute": HelpPage(
+        (
+            "finance --until 2026-02-01T08:00:00Z",
+            "finance --until 2026-02-01T08:00:00Z --job orders --reason migration",
+        ),
+        _SERVER,
+    ),
+    "notify log": HelpPage(("", "--state SKIPPED -o csv"), _SERVER),
+    "notify resend": HelpPage(
+        (
+            "0188f0c8-0000-7000-8000-000000000001",
+            "0188f0c8-0000-7000-8000-000000000001 --context prod",
+        ),
+        _SERVER,
+    ),
     "webhook listen": HelpPage(
         ("--port 9000", "--secret-stdin --fail-first 2 < secret.txt"), (0, 2, 3, 130)
     ),

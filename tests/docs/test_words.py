@@ -63,7 +63,7 @@ FILE_NAMES = {"run.json", "run.date"}
 """Names with a dot that are no event: a file, a parameter of job files."""
 CAPITALS = """
 ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY HKDF HMAC HTTP HUGEINT JSON OPTIONS PATH PLAIN POST
-README REST SASL SCRAM STARTTLS WHERE YAML
+README REST SASL SCRAM SIGTERM STARTTLS WHERE YAML
 """
 """What else stands in capitals on pages: abbreviations, HTTP methods, words of SQL."""
 

@@ -298,16 +298,16 @@ def test_empty_sources_match_with_a_warning() -> None:
 
 @pytest.mark.case("P28")
 @pytest.mark.parametrize(
-    ("extracted", "scan", "message"),
+    ("extracted", "condition", "message"),
     [
-        (0, {}, "two has no rows"),
-        (0, {"filter": "v > 3"}, "two has no rows that pass its `filter`"),
-        (40, {}, "none of the 40 rows of two passes `where`"),
+        (0, None, "two has no rows"),
+        (0, "v > 3", "two has no rows that pass its `filter`"),
+        (40, None, "none of the 40 rows of two passes `where`"),
     ],
     ids=["empty", "filtered", "outside-where"],
 )
 def test_a_source_without_rows_beside_others_is_named_in_a_warning(
-    extracted: int, scan: dict[str, str], message: str
+    extracted: int, condition: str | None, message: str
 ) -> None:
     counts = replace(
         EMPTY,
@@ -324,7 +324,7 @@ def test_a_source_without_rows_beside_others_is_named_in_a_warning(
         Closure(extracted=extracted, grouped=0, excluded=0, out_of_scope=extracted),
     )
     stage = a_stage()
-    stage = replace(stage, scans=(stage.scans[0], replace(stage.scans[1], **scan)))
+    stage = replace(stage, scans=(stage.scans[0], replace(stage.scans[1], filter=condition)))
     found = results(counts, NOTHING, closure=closure)
     outcome = judge_stage(stage, found)
     assert outcome.verdict is UNMATCHED

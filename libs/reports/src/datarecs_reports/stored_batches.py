@@ -46,9 +46,10 @@ def with_short_texts(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 def _short_maps(maps: pa.MapArray) -> pa.MapArray:
     items = maps.items
-    is_long = pc.fill_null(pc.greater(pc.utf8_length(items), MOST_CHARACTERS), fill_value=False)
-    if not pc.any(is_long).as_py():
+    # Without a value of Python: Arrow would import pandas for it, in every small comparison.
+    if (pc.max(pc.utf8_length(items)).as_py() or 0) <= MOST_CHARACTERS:
         return maps
+    is_long = pc.fill_null(pc.greater(pc.utf8_length(items), MOST_CHARACTERS), fill_value=False)
     long = items.filter(is_long)
     cut = pa.array([_cut(each.as_py()) for each in long], pa.string())
     items = pc.replace_with_mask(items, is_long, cut.cast(items.type))

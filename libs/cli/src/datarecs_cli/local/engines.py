@@ -170,7 +170,7 @@ class Engines:
 def heap_of(memory_bytes: int) -> str:
     """Java's share of a run's memory, of which the kernel's follows.
 
-    The rest is for Python and for Java itself; ADR 0109 has the rule, and a test adds it up.
+    The rest is for Python and for Java itself; ADR 0109 has the rule.
     """
     return f"{memory_bytes // 2 // _MIB}m"
 

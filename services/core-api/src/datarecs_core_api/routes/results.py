@@ -24,7 +24,7 @@ from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.outputs import JsonObject, Page
 from datarecs_core_api.pagination import DEFAULT_LIMIT
 from datarecs_core_api.problems import not_found
-from datarecs_core_api.published_types import RunIdPath, StageName
+from datarecs_core_api.published_types import NameOut, RunIdPath, StageName
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import run_view
 from datarecs_reports.browse import MOST_ROWS
@@ -78,7 +78,7 @@ def stage(run_id: RunIdPath, stage: StageName, caller: Reader, use: Using) -> Js
 class MismatchPage(Page[JsonObject]):
     """Differences of a run, and of which stages not all are stored."""
 
-    incomplete: list[str]
+    incomplete: list[NameOut]
     """A line for each such stage, with how many of how many are stored."""
 
 

@@ -4,7 +4,7 @@
 from datarecs_postgres.migrate import run_sql_file
 
 revision = "0011"
-down_revision = "0009"
+down_revision = "0010"
 
 
 def upgrade() -> None:

@@ -123,12 +123,16 @@ def test_no_route_tells_anything_of_another_tenant(place: Place) -> None:
             key_id=key_id,
             stage="s",
             delivery_id=an_id(),
+            action_id=an_id(),
+            mail_id=an_id(),
             address="bob@example.com",
         )
         body = EXAMPLES[kind] if method == "PUT" else None
-        if template.endswith(("/preview", "/test")):
+        if template.startswith("/api/v1/notification-rules/{name}/"):
             address = {} if template.endswith("/preview") else {"address": "finops@example.com"}
             body = {"run_id": run_id, **address}
+        if template.endswith(("/recover", "/replay")):
+            body = {"since": house.clock.now().isoformat()}
         answer = house.bearing(key).request(method, path, headers={"If-Match": "*"}, json=body)
         assert answer.status_code == 404, (method, path, answer.text)
         asked += 1

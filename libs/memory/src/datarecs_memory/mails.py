@@ -112,7 +112,7 @@ class MemoryMailChoices:
         return {pair for pair in self._rows.unsubscribed if pair[1] in scopes}
 
     def unsubscribe(self, recipient_hash: str, scopes: Collection[str]) -> None:
-        self._rows.unsubscribed |= {(recipient_hash, scope) for scope in scopes}
+        self._rows.unsubscribed.update((recipient_hash, scope) for scope in scopes)
 
     def suppressed(self, keys: Collection[str]) -> Collection[str]:
         return {key for key in keys if key in self._rows.suppressions}

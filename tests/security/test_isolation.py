@@ -175,7 +175,7 @@ def body_for(
         return {"name": "k", "scopes": ["read"]}
     if template.endswith(("/recover", "/replay")):
         return {"since": (NOON - timedelta(hours=1)).isoformat()}
-    if template.endswith("/webhook-deliveries/resend"):
+    if template.endswith("/webhook-resends"):
         return {"ids": [NOBODYS.delivery_id]}
     kind = PATHS[template.split("/")[3]]
     example = EXAMPLES[kind]
@@ -342,7 +342,7 @@ WANTED: Mapping[str, str] = {
     "POST /api/v1/webhook-endpoints/{name}/secret/rotate": "secret.write",
     "GET /api/v1/webhook-deliveries/{delivery_id}": "read",
     "POST /api/v1/webhook-deliveries/{delivery_id}/resend": "delivery.resend",
-    "POST /api/v1/webhook-deliveries/resend": "delivery.resend",
+    "POST /api/v1/webhook-resends": "delivery.resend",
     "GET /api/v1/webhook-actions/{action_id}": "read",
     "DELETE /api/v1/webhook-actions/{action_id}": "delivery.resend",
     "GET /api/v1/emails": "read",

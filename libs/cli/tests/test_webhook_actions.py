@@ -69,7 +69,7 @@ def test_a_test_that_fails_exits_with_3(
 def test_a_resend_names_its_deliveries(
     server: ScriptedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.on("POST", "/webhook-deliveries/resend", says({"count": 2}), says(ACTION, 202))
+    server.on("POST", "/webhook-resends", says({"count": 2}), says(ACTION, 202))
     assert run(["webhook", "resend", "d1", "d2", "--dry-run"]) == 0
     assert run(["webhook", "resend", "d1", "d2"]) == 0
     assert server.requests[0].url.params["dry_run"] == "true"

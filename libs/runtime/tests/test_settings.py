@@ -262,6 +262,6 @@ def test_the_names_of_the_deployment_page_exist() -> None:
 
 
 def test_every_section_class_stands_in_the_list_of_sections() -> None:
-    nested = {"RelayDatabase", "RelayKafka", "AllowedCidrs"}
+    nested = {"RelayDatabase", "RelayKafka", "AllowedCidrs", "MailPreview"}
     listed = {kind.__name__ for kind in SECTIONS.values()}
     assert {kind.__name__ for kind in Section.__subclasses__()} - nested == listed

@@ -79,7 +79,7 @@ def test_an_example_that_the_catalogue_lacks_is_refused(world: World) -> None:
 def test_deliveries_are_resent_by_id(world: World) -> None:
     ids = [one.delivery_id for one in world.service.deliveries(world.endpoint)]
     one = world.caller.post(f"/api/v1/webhook-deliveries/{ids[0]}/resend")
-    both = world.caller.post("/api/v1/webhook-deliveries/resend", json={"ids": list(map(str, ids))})
+    both = world.caller.post("/api/v1/webhook-resends", json={"ids": list(map(str, ids))})
     assert (one.status_code, both.status_code) == (202, 202)
     assert (one.json()["expected"], both.json()["expected"]) == (1, 2)
     world.service.expand()
@@ -96,7 +96,7 @@ def test_a_preview_counts_and_changes_nothing(world: World) -> None:
     }
     (first, second) = (one.delivery_id for one in world.service.deliveries(world.endpoint))
     body = {"ids": [str(first), str(second), str(first)]}
-    resend = world.caller.post("/api/v1/webhook-deliveries/resend?dry_run=true", json=body)
+    resend = world.caller.post("/api/v1/webhook-resends?dry_run=true", json=body)
     assert previews | {"resend": resend.json()["count"]} == {
         "replay": 2,
         "recover": 0,
@@ -154,7 +154,7 @@ def test_another_tenants_deliveries_and_actions_are_unknown(world: World) -> Non
     answers = [
         bob.get(f"/api/v1/webhook-deliveries/{delivery}"),
         bob.post(f"/api/v1/webhook-deliveries/{delivery}/resend"),
-        bob.post("/api/v1/webhook-deliveries/resend", json={"ids": [str(delivery)]}),
+        bob.post("/api/v1/webhook-resends", json={"ids": [str(delivery)]}),
         bob.get(f"/api/v1/webhook-actions/{action}"),
         bob.delete(f"/api/v1/webhook-actions/{action}"),
         bob.post(f"{world.place}/test"),
@@ -179,5 +179,5 @@ def test_one_request_resends_for_one_endpoint(world: World) -> None:
         other = tx.resources.get(Kind.WEBHOOK_ENDPOINT, "default", "other-hook")
     assert other is not None
     ids = [str(world.service.deliveries(one)[0].delivery_id) for one in (world.endpoint, other)]
-    answer = world.caller.post("/api/v1/webhook-deliveries/resend", json={"ids": ids})
+    answer = world.caller.post("/api/v1/webhook-resends", json={"ids": ids})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/ids")

@@ -94,7 +94,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ("trades.csv custodian.csv", "pg-ledger:public.trades exports/ --key id=TradeRef"), _ADMIN
     ),
     "webhook test": HelpPage(
-        ("--endpoint erp", "--endpoint erp --type io.datarecs.reconciliation.run.finalised"),
+        ("--endpoint erp", "--endpoint erp --type reconciliation.run.finalised"),
         _ADMIN,
     ),
     "webhook resend": HelpPage(("0188f0c8 --dry-run", "0188f0c8 0188f0c9"), _SERVER),

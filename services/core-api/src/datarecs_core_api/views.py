@@ -14,6 +14,7 @@ from datarecs_core.runs.model import Run, RunError
 from datarecs_core.values import RunId, TenantId, instant_text
 from datarecs_core.webhooks.actions import WebhookAction
 from datarecs_core.webhooks.delivery import NO_ACTION, Delivery
+from datarecs_core_api.mail_outputs import MailAttemptOut, MailOut, SuppressionOut
 from datarecs_core_api.outputs import (
     ActionOut,
     AppliedOut,
@@ -22,13 +23,10 @@ from datarecs_core_api.outputs import (
     DeliveryOut,
     ErrorOut,
     KeyOut,
-    MailAttemptOut,
-    MailOut,
     MetadataOut,
     ResourceOut,
     RunOut,
     SummaryOut,
-    SuppressionOut,
 )
 from datarecs_events.catalogue import BY_TYPE
 from datarecs_events.envelope import JSON_TYPE, SPECVERSION

@@ -62,7 +62,7 @@ def resend(
     invocation = current()
     with connect(invocation) as api:
         params = {"dry_run": "true"} if dry_run else {}
-        answer = post(api, "webhook-deliveries", "resend", params=params, body={"ids": ids})
+        answer = post(api, "webhook-resends", params=params, body={"ids": ids})
     _print_action(answer, invocation)
     return ExitCode.DONE
 

@@ -20,7 +20,7 @@ from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
 from datarecs_core_api.inputs import CanonicalUuid, In, JsonBody, Namespace, Sent
-from datarecs_core_api.outputs import HeldRuleOut, MailOut, PreviewRecipientOut, RulePreviewOut
+from datarecs_core_api.mail_outputs import HeldRuleOut, MailOut, PreviewRecipientOut, RulePreviewOut
 from datarecs_core_api.problems import ProblemError, input_fault, invalid
 from datarecs_core_api.published_types import ObjectName
 from datarecs_core_api.routes.runs import known_run

@@ -60,6 +60,9 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
+_GLOB_PATTERN = r"^(\*{1,2}|[a-z0-9_]+)(\.(\*{1,2}|[a-z0-9_]+))*$"
+
+
 def _glob(text: str) -> str:
     problem = glob_fault(text)
     if problem is not None:
@@ -73,12 +76,24 @@ def _published(text: str) -> str:
     return text
 
 
+EventGlob = Annotated[
+    ShortText, AfterValidator(_glob), Field(json_schema_extra={"pattern": _GLOB_PATTERN})
+]
+
+
 class EndpointTestIn(In):
     """Which event a test sends."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
-    example: Annotated[ShortText, AfterValidator(_published)] | None = None
+    example: (
+        Annotated[
+            ShortText,
+            AfterValidator(_published),
+            Field(json_schema_extra={"enum": sorted(BY_TYPE)}),
+        ]
+        | None
+    ) = None
     """A type whose published example is sent; a small test event without it."""
 
 
@@ -98,9 +113,7 @@ class ReplayIn(RecoverIn):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"since": "2026-11-20T12:00:00Z"}]})
 
-    types: Annotated[
-        list[Annotated[ShortText, AfterValidator(_glob)]], Field(max_length=MAX_GLOBS)
-    ] = Field(default_factory=list)
+    types: Annotated[list[EventGlob], Field(max_length=MAX_GLOBS)] = Field(default_factory=list)
     """Globs over event types that narrow the endpoint's filter."""
 
 
@@ -305,7 +318,7 @@ def _resend_plan(use: Ports, caller: Principal, ids: tuple[str, ...]) -> Plan:
 
 
 @router.post(
-    "/webhook-deliveries/resend",
+    "/webhook-resends",
     status_code=ACCEPTED,
     operation_id="resend_deliveries",
     responses={**ANSWERS, 404: {}},

@@ -100,7 +100,7 @@ def test_a_heap_that_is_too_small_is_one_line_that_names_the_setting(
             for number in range(WIDE_ROWS):
                 file.write(f"{number},{text[number:]}{text[:number]}\n")
     (tmp_path / "wide.yaml").write_text(WIDE)
-    with comparing(tmp_path, found_java, "wide.yaml", "--memory", "512MiB") as process:
+    with comparing(tmp_path, found_java, "wide.yaml", "--memory", "1GiB") as process:
         _, told = process.communicate(timeout=300)
     assert process.returncode == ExitCode.ERRORED
     ends_clearly(told.replace("Terminating due to java.lang.OutOfMemoryError", "Java"), "DR3016")

@@ -56,7 +56,7 @@ def test_the_oracle_and_spark_give_one_proof(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     proofs = []
     for engine in ("reference", "spark"):
-        asked = ["compare", "job.yaml", "--engine", engine, "--out", engine]
+        asked = ["compare", "job.yaml", "--engine", engine, "--out", engine, "--quiet"]
         ended = subprocess.run(
             [sys.executable, "-m", "datarecs_cli", *asked],
             cwd=tmp_path,

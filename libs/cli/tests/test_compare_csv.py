@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from datarecs_cli.main import run
+from datarecs_testing.command_line import run_command
 
 Shown = pytest.CaptureFixture[str]
 
@@ -71,7 +72,7 @@ spec:
 
 
 @pytest.mark.parametrize("engine", ["reference", pytest.param("spark", marks=pytest.mark.spark)])
-def test_a_custodians_file_is_compared_as_it_is(engine: str) -> None:
+def test_a_custodians_file_is_compared_as_it_is(engine: str, folder: Path) -> None:
     Path("ours.csv").write_text("id,amount\n1,1234.50\n2,\n3,30.00\n")
     Path("theirs.csv").write_bytes(
         '# St\u00fcck\nRef;Betrag\n1;1.234,50\n2;n/a\n3;30,00\n"Summe; \u20ac";1.264,50\n'.encode(
@@ -79,4 +80,5 @@ def test_a_custodians_file_is_compared_as_it_is(engine: str) -> None:
         )
     )
     Path("job.yaml").write_text(JOB)
-    assert run(["compare", "job.yaml", "--engine", engine]) == 0
+    ended = run_command(None, "compare", "job.yaml", "--engine", engine, cwd=folder)
+    assert ended.returncode == 0, ended.stderr

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datarecs_cli.main import run
+from datarecs_testing.command_line import run_command
 
 Shown = pytest.CaptureFixture[str]
 ENGINES = ["reference", pytest.param("spark", marks=pytest.mark.spark)]
@@ -70,7 +71,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def stages(engine: str) -> dict[str, dict[str, Any]]:
     """Measures by name, of each stage."""
-    assert run(["compare", "job.yaml", "--engine", engine, "--out", "out"]) == 1
+    words = ("compare", "job.yaml", "--engine", engine, "--out", "out")
+    ended = run_command(None, *words, cwd=Path.cwd())
+    assert ended.returncode == 1, ended.stderr
     proof = json.loads(Path("out/run.json").read_text())["proof"]
     return {
         stage["name"]: {each["name"]: each for each in stage["measures"]}

@@ -86,7 +86,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "whoami": HelpPage(("", "--context prod -o json"), _SERVER),
     "history": HelpPage(("orders", "orders --last 100 -o csv"), _SERVER),
     "key create": HelpPage(
-        ("--name ci --expires 30d", "--name ci --scope run.trigger --scope run.read"), _SERVER
+        ("--name ci --expires 30d", "--name ci --scope run.trigger --scope read"), _SERVER
     ),
     "key list": HelpPage(("", "--all -o csv"), _SERVER),
     "key revoke": HelpPage(("drk_aaaaaaaaaaaa", "drk_aaaaaaaaaaaa --context prod"), _SERVER),
@@ -139,7 +139,10 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "admin migrate": HelpPage(("", "--data-dir .datarecs"), _ADMIN),
     "admin topics apply": HelpPage(("", "--dry-run"), _ADMIN),
     "admin consumer create": HelpPage(
-        ("lake --topics datarecs.run.v1", "lake --topics datarecs.run.v1,datarecs.stage.v1"),
+        (
+            "lake --topics datarecs.run.platform",
+            "lake --topics datarecs.run.platform,datarecs.notifications",
+        ),
         _ADMIN,
     ),
     "admin consumer list": HelpPage(("", "-o csv"), _ADMIN),

@@ -357,7 +357,12 @@ _FIELDS: Mapping[str, Field] = {
         Field(name="where", shape=SQL, doc="condition over logical columns; docs/expressions.md"),
         Field(name="compare_to", shape=Word(words=CompareTo), doc="who is compared with whom"),
         Field(name="reference", shape=NAME_TEXT, doc="a source; the job's by default"),
-        Field(name="on_unmatched", shape=Word(words=OnUnmatched), doc="what follows"),
+        Field(
+            name="on_unmatched",
+            shape=Word(words=OnUnmatched),
+            doc="what follows a difference: continue with all rows, stop, or escalate, where the "
+            "next stage reads only the groups that differ",
+        ),
         Field(name="warn_at", shape=WARN_AT, doc="a warning above these"),
         Field(name="accept", shape=ACCEPT, doc="limits of acceptance, never of the verdict"),
         Field(name="scope", shape=SCOPE, doc="limited to an earlier stage's groups"),

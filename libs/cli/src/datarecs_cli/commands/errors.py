@@ -28,7 +28,7 @@ def catalogue() -> dict[str, ErrorCode]:
 
 def errors(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="DR1004 or UNKNOWN_MEASURE; all if none")
+        str | None, typer.Argument(metavar="CODE", help="DR1004 or UNKNOWN_COLUMN; all if none")
     ] = None,
 ) -> ExitCode:
     """Say what an error code means, what causes it and what to do."""

@@ -21,11 +21,11 @@ class ClientCode(ErrorCode):
     )
     NO_SERVER_KNOWN = Entry(
         docs_id="DR4102",
-        meaning="It is not known which server is meant, or no API key for it is at hand.",
+        meaning="No server is configured, or there is no API key for it.",
         causes="No `.datarecs/credentials.toml` here or above, an unknown --context, or a --server"
         " for which neither a context nor DATARECS_API_KEY holds a key.",
-        remedy="Start the local platform with `datarecs up`, or pass --server and set"
-        " DATARECS_API_KEY.",
+        remedy="Start the local platform with `datarecs up`, log in to a server with `datarecs"
+        " login`, or pass --server and set DATARECS_API_KEY.",
     )
     SERVER_NOT_TRUSTED = Entry(
         docs_id="DR4103",

@@ -95,9 +95,6 @@ TELLS: Mapping[Service, frozenset[str]] = {
 }
 """The column "emits" of the table of services; a name that ends in a dot stands for its family."""
 
-LATER: set[str] = set()
-"""Events that are published and that no code writes yet."""
-
 
 def heard(subscription: Subscription, service: Service) -> frozenset[str]:
     """The types that a line of wiring asks for; None asks for all that is granted."""
@@ -191,4 +188,4 @@ def test_every_emitter_knows_its_events() -> None:
         }
         if not any(event_class.__name__ in named_in(module) for module in modules_of(service))
     }
-    assert unknown == LATER
+    assert unknown == set()

@@ -528,7 +528,6 @@ class TestScriptedClient(WebhookClientConformance):
         return "https://a.example.com/"
 
 
-@pytest.mark.case("W31")
 def test_an_endpoint_that_fails_for_five_days_is_disabled_once_and_shows_it() -> None:
     house = House(answer=lambda _: answered(500))
     spec = WebhookEndpoint(url="https://a.example.com/", filter=Filter(operational=True))

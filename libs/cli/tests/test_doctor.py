@@ -71,7 +71,6 @@ def test_a_missing_file_fails_at_its_step_and_the_next_source_is_tried(capsys: S
 
 
 @pytest.mark.integration
-@pytest.mark.case("U21")
 def test_a_closed_port_fails_with_a_fix_and_without_the_secret(capsys: Shown) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -1,5 +1,6 @@
 """`datarecs init A B`: a job that runs as it was written, and never a stack trace."""
 
+import csv
 import gzip
 import random
 from decimal import Decimal
@@ -270,3 +271,16 @@ def test_names_that_yaml_would_read_as_something_else_are_quoted() -> None:
         Path(name).write_text("\n".join([header, *rows, ""]))
     assert run(["init", "a.csv", "b.csv"]) == 0
     assert run(["compare", "a-vs-b.recon.yaml"]) == 0
+
+
+@pytest.mark.parametrize("name", ["", "x" * 300, "two\nlines", "a\tb", "nel\u0085x"], ids=ascii)
+def test_a_column_that_no_job_can_name_is_left_out(name: str, capsys: Shown) -> None:
+    """A header that ends in a delimiter has such a one."""
+    for path in ("one.csv", "two.csv"):
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "amount", name])
+            writer.writerows([at, at * 3, f"v{at}"] for at in range(20))
+    assert run(["init", "one.csv", "two.csv", "--out", "job.yaml"]) == 0
+    assert "left out" in capsys.readouterr().out
+    assert run(["compare", "job.yaml"]) == 0

@@ -196,7 +196,6 @@ def test_what_a_disabled_endpoint_missed_is_counted_when_it_is_enabled(world: Wo
     assert again.json()["count"] == 0
 
 
-@pytest.mark.case("W13")
 def test_an_endpoint_that_is_gone_is_enabled_without_a_change_of_its_spec(world: World) -> None:
     world.service.answer = lambda _: AttemptEnd(outcome=Outcome.HTTP_410, status=410)
     world.service.publish()

@@ -55,9 +55,11 @@ def count_window(tx: Transaction, endpoint: EndpointFacts, window: Window) -> in
     Raises:
         TooManyMessagesError: more than one action may make.
     """
-    count = sum(len(chosen) for chosen, _ in _chunks(tx, endpoint, window, after=None))
-    if count > MAX_MESSAGES:
-        raise TooManyMessagesError(most=MAX_MESSAGES)
+    count = 0
+    for chosen, _ in _chunks(tx, endpoint, window, after=None):
+        count += len(chosen)
+        if count > MAX_MESSAGES:  # The rest of two weeks would be read for nothing.
+            raise TooManyMessagesError(most=MAX_MESSAGES)
     return count
 
 

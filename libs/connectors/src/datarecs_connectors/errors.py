@@ -67,6 +67,8 @@ class SnapshotLostError(SourceError):
 
 class CorruptSourceError(SourceError):
     code = RunDetail.CORRUPT_SOURCE
+    encoding: str | None = None
+    """Which one the file has, where that is what has to be declared."""
 
 
 class SourceLimitError(SourceError):

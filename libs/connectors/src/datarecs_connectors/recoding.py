@@ -56,7 +56,9 @@ def encoding_of(head: bytes, declared: Encoding, fail: Fail) -> Encoding:
             f"{_declare('utf-16le')} or {_declare('utf-16be')}"
         )
     if declared not in _WIDE and (wide := _unmarked_wide(head)) is not None:
-        raise fail(f"is encoded in UTF-16 without a byte order mark; declare {_declare(wide)}")
+        error = fail(f"is encoded in UTF-16 without a byte order mark; declare {_declare(wide)}")
+        error.encoding = wide
+        raise error
     return declared
 
 

@@ -221,7 +221,6 @@ def test_our_own_faults_and_rate_limits_do_not_open_the_circuit() -> None:
     assert state.circuit_openings == 0
 
 
-@pytest.mark.case("W31")
 def test_an_endpoint_that_fails_for_too_long_is_disabled_once() -> None:
     limit = timedelta(hours=120)
     failing = ended(STATE, *[FAILED] * 10, limit=limit)
@@ -239,7 +238,6 @@ def test_an_endpoint_that_fails_for_too_long_is_disabled_once() -> None:
     assert again.events == ()
 
 
-@pytest.mark.case("W31")
 def test_few_failures_a_success_or_the_wish_of_its_spec_keep_an_endpoint_enabled() -> None:
     limit, late = timedelta(hours=120), NOON + timedelta(days=9)
     few = ended(ended(STATE, *[FAILED] * 3, limit=limit), FAILED, at=late, limit=limit)

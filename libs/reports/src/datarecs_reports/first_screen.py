@@ -1,7 +1,7 @@
 """The facts that a reader wants first: how much is wrong, where, which rows, and why.
 
-One pure function of a stored result, without markup, for the report, the mail, the terminal and
-the page of runs, so that they state the same amounts. Only measures that add up have amounts, and
+One pure function of a stored result, without markup, for the report and the page of runs,
+so that both state the same amounts. Only measures that add up have amounts, and
 amounts of two currencies are never added.
 """
 
@@ -67,7 +67,7 @@ class FirstScreen:
     outside: int
     """Groups that every source has, with some measure outside tolerance."""
     unmatched: int
-    """Groups that some source lacks."""
+    """Groups that are missing in some source."""
     missing: tuple[MissingLine, ...]
     amounts: tuple[AmountLine, ...]
     """Measures that add up and differ; the largest outside first, units by name."""

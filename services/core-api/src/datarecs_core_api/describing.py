@@ -12,11 +12,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from datarecs_core.errors.base import ErrorCode
+from datarecs_core_api.inputs import NoFieldsIn
 from datarecs_core_api.outputs import ProblemOut
 from datarecs_core_api.problems import MEDIA_TYPE, STATUS
 from datarecs_core_api.published_headers import HEADERS, IDEMPOTENCY_KEY, IF_MATCH, references
 from datarecs_core_api.request_examples import EXAMPLES
-from datarecs_core_api.routes.endpoint_verbs import NoFieldsIn, RotateIn
+from datarecs_core_api.routes.endpoint_verbs import RotateIn
 from datarecs_core_api.routes.events import TicketIn
 from datarecs_core_api.routes.keys import KeyIn
 from datarecs_core_api.routes.previews import PreviewIn, TestIn
@@ -26,7 +27,6 @@ from datarecs_core_api.routes.webhook_actions import (
     RecoverIn,
     ReplayIn,
     ResendIn,
-    ResendOneIn,
 )
 from datarecs_core_api.triggering import TriggerIn
 from datarecs_specs.json_schema import json_schema
@@ -35,7 +35,7 @@ from datarecs_specs.kinds import KINDS
 Json = dict[str, Any]
 BODIES = (
     *(TriggerIn, CancelIn, KeyIn, TicketIn, PreviewIn, TestIn),
-    *(EndpointTestIn, RecoverIn, ReplayIn, ResendIn, ResendOneIn, RotateIn, NoFieldsIn),
+    *(EndpointTestIn, RecoverIn, ReplayIn, ResendIn, RotateIn, NoFieldsIn),
 )
 _REF = "#/components/schemas/{model}"
 NOT_MODIFIED = "304"

@@ -34,6 +34,12 @@ class In(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
+class NoFieldsIn(In):
+    """Nothing: the path says everything."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}]})
+
+
 def is_name(text: str) -> bool:
     """Whether anything can be called so: a DNS-1123 label of at most 63 characters."""
     return _NAME.fullmatch(text) is not None

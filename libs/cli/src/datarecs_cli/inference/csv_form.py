@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from datarecs_core.comparison.values.forms import read_date, read_moment, read_number
 from datarecs_core.comparison.values.value_formats import DateFormat, NumberFormat
+from datarecs_specs.shapes import IDENT
 
 MARKS = ("\t", "|", ";", ",")
 _FOOTER = re.compile(
@@ -68,6 +69,11 @@ class CsvForm:
         return words if isinstance(words, (list, tuple)) else ()
 
 
+def can_name(column: str) -> bool:
+    """Whether a job can name a column so; a header that ends in a delimiter has an empty name."""
+    return IDENT.broken(column) is None
+
+
 def csv_form_of(lines: Sequence[str], *, is_whole: bool) -> CsvForm:
     """The form of a file by its first lines.
 
@@ -86,7 +92,7 @@ def csv_form_of(lines: Sequence[str], *, is_whole: bool) -> CsvForm:
     if is_whole:
         rows = _without_footers(form, rows, width)
     _name_columns(form, rows)
-    if any("\n" in value or "\r" in value for row in form.rows for value in row):
+    if any("\n" in value or "\r" in value for row in (form.names, *form.rows) for value in row):
         form.choose("multiline", value=True, reason="a field in quotes holds a line break")
     _choose_numbers(form)
     _choose_null_words(form)
@@ -236,7 +242,7 @@ def _choose_dates(form: CsvForm) -> None:
     reasons = []
     for at, name in enumerate(form.names):
         texts = form.texts(at)
-        if not texts or read_date(texts[0]) or read_moment(texts[0]):
+        if not can_name(name) or not texts or read_date(texts[0]) or read_moment(texts[0]):
             continue
         fitting = _fitting(texts)
         if fitting:

@@ -1,10 +1,12 @@
 """From two places to a proposed job: read samples, pair columns, choose a key, judge measures."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from datarecs_cli.inference.csv_form import can_name
 from datarecs_cli.inference.measures import measure_of
 from datarecs_cli.inference.pairing import (
     Key,
@@ -28,7 +30,6 @@ class Request:
     places: tuple[str, str]
     keys: tuple[tuple[str, str], ...] = ()
     """Columns of either side that name a row, where the user knows them."""
-    name: str | None = None
     target: Path | None = None
     connections: Path | None = None
 
@@ -124,7 +125,7 @@ def _proposal(
     documents = dict.fromkeys(each.document for each in tables if each is not None)
     names = [each.source.name for each in samples]
     return Proposal(
-        name=request.name or "-vs-".join(names),
+        name="-vs-".join(names),
         command=f"datarecs init {' '.join(map(shown, request.places))}",
         samples=samples,
         paths=(_path(request, 0), _path(request, 1)),
@@ -145,7 +146,9 @@ def _path(request: Request, at: int) -> str:
 
 
 def _alone(sample: Sample, used: set[str]) -> tuple[str, ...]:
-    return (*(each.name for each in sample.columns if each.name not in used), *sample.left_out)
+    unused = (each.name for each in sample.columns if each.name not in used)
+    # What no job can name may hold letters that no YAML can hold.
+    return (*unused, *(each if can_name(each) else json.dumps(each) for each in sample.left_out))
 
 
 def _no_key(pairs: Sequence[Pair], left: Sample, right: Sample) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from datarecs_application.ports.comparing import Connector
-from datarecs_cli.inference.csv_form import CsvForm, csv_form_of
+from datarecs_cli.inference.csv_form import CsvForm, can_name, csv_form_of
 from datarecs_cli.invocation import UsageFault
 from datarecs_cli.local.places import kind_of, located
 from datarecs_connectors.column_inference import ColumnInference
@@ -67,7 +67,7 @@ class Sample:
     files: int = 1
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = field(default=())
-    """Columns whose type cannot be compared, or whose name stands twice."""
+    """Columns whose type cannot be compared, or whose name stands twice or in no job."""
 
 
 def sample_of(
@@ -115,7 +115,8 @@ def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
         single = [each for each in schema.columns if names.count(each.name) == 1]
         repeated = {each for each in names if names.count(each) > 1}
         undelivered = {name for name, _ in schema.undelivered}
-        columns = [each for each in single if each.name not in undelivered]
+        unnamed = {each for each in names if not can_name(each)}
+        columns = [each for each in single if each.name not in undelivered | unnamed]
         if not columns:
             raise UsageFault(f"{place}: it has no column that can be compared")
         scan = Scan(
@@ -143,7 +144,7 @@ def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
         ),
         rows=min(len(rows), MAX_ROWS),
         is_whole=len(rows) <= MAX_ROWS,
-        left_out=tuple(sorted(repeated | undelivered)),
+        left_out=tuple(sorted(repeated | undelivered | unnamed)),
     )
 
 
@@ -196,10 +197,11 @@ def _of_csv(place: str, source: Source) -> Sample:
     values = {
         name: [row[at] if at < len(row) else "" for row in form.rows]
         for at, name in enumerate(names)
-        if names.count(name) == 1
+        if names.count(name) == 1 and can_name(name)
     }
     if not values:
-        raise UsageFault(f"{place}: every column has the same name; correct the header")
+        fault = "every column has the same name" if any(map(can_name, names)) else "no usable name"
+        raise UsageFault(f"{place}: {fault}; correct the header")
     options = CsvOptions.model_validate(form.options)
     return Sample(
         source=source,
@@ -208,7 +210,7 @@ def _of_csv(place: str, source: Source) -> Sample:
         is_whole=is_all and not more,
         form=form,
         files=1 + len(more),
-        left_out=tuple(sorted({name for name in names if names.count(name) > 1})),
+        left_out=tuple(sorted(set(names) - set(values))),
     )
 
 
@@ -264,11 +266,10 @@ def _bytes(tree: FileTree, file: PinnedFile) -> tuple[Encoding, bytes, bool]:
     try:
         text = open_text(tree, file, UnpackedBytes(limit=_LIMIT))
     except CorruptSourceError as error:
-        wide = (Encoding.UTF_16_LE, Encoding.UTF_16_BE)
-        found = next((each for each in wide if f"encoding: {each}" in str(error)), None)
-        if found is None:
+        if error.encoding is None:
             raise
-        encoding, text = found, open_text(tree, file, UnpackedBytes(limit=_LIMIT), found)
+        encoding = Encoding(error.encoding)
+        text = open_text(tree, file, UnpackedBytes(limit=_LIMIT), encoding)
     with text:
         raw = text.read(MAX_BYTES + 1)
     return encoding, raw[:MAX_BYTES], len(raw) <= MAX_BYTES

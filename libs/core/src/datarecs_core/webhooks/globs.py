@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 _FAMILY = ["io", "datarecs"]
 """The first two segments of every type of ours, which a glob may leave out."""
-_SEGMENT = re.compile(r"[a-z0-9_]+")
+GLOB = re.compile(r"(\*{1,2}|[a-z0-9_]+)(\.(\*{1,2}|[a-z0-9_]+))*")
+"""What one may look like, as schemas publish it."""
 
 
 def glob_fault(glob: str) -> str | None:
     """What is wrong with the glob, or None."""
-    for segment in glob.split("."):
-        if segment not in {"*", "**"} and not _SEGMENT.fullmatch(segment):
-            return "segments of a-z, 0-9 and _ joined by dots; * is one segment, ** one or more"
-    return None
+    if GLOB.fullmatch(glob):
+        return None
+    return "segments of a-z, 0-9 and _ joined by dots; * is one segment, ** one or more"
 
 
 def glob_matches(glob: str, event_type: str) -> bool:

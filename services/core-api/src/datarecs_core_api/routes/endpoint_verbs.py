@@ -32,7 +32,7 @@ from datarecs_core_api.auth import needs
 from datarecs_core_api.dependencies import Ports, Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
-from datarecs_core_api.inputs import In, JsonBody, Namespace, Sent
+from datarecs_core_api.inputs import In, JsonBody, Namespace, NoFieldsIn, Sent
 from datarecs_core_api.outputs import (
     EnabledOut,
     ResourceOut,
@@ -48,12 +48,6 @@ from datarecs_specs.kinds import KINDS, canonical_spec, spec_hash
 
 router = APIRouter(prefix="/api/v1", tags=["webhooks"], route_class=GuardedRoute)
 ENDPOINT = KINDS[Kind.WEBHOOK_ENDPOINT]
-
-
-class NoFieldsIn(In):
-    """Nothing: the path says everything."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
 
 def _grace(text: str) -> str:

@@ -17,13 +17,12 @@ from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.dependencies import Using
 from datarecs_core_api.guarded import GuardedRoute
 from datarecs_core_api.idempotency import Answer, once
-from datarecs_core_api.inputs import CanonicalUuid, JsonBody, Sent, canonical_uuid
+from datarecs_core_api.inputs import CanonicalUuid, JsonBody, NoFieldsIn, Sent, canonical_uuid
 from datarecs_core_api.mail_outputs import MailAttemptOut, MailOut, SuppressionOut
 from datarecs_core_api.outputs import Page, RunOut
 from datarecs_core_api.pagination import Cursor, Position, next_link
 from datarecs_core_api.problems import ProblemError, not_found
 from datarecs_core_api.published_types import RunIdPath
-from datarecs_core_api.routes.endpoint_verbs import NoFieldsIn
 from datarecs_core_api.routes.runs import known_run
 from datarecs_core_api.views import mail_attempt_view, mail_view, run_view, suppression_view
 

@@ -19,7 +19,7 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 from datarecs_core.webhooks.actions import MAX_RESENT, WebhookAction, Window
 from datarecs_core.webhooks.delivery import Origin
 from datarecs_core.webhooks.endpoint import MAX_GLOBS, WebhookEndpoint
-from datarecs_core.webhooks.globs import glob_fault
+from datarecs_core.webhooks.globs import GLOB, glob_fault
 from datarecs_core.webhooks.matching import EndpointFacts
 from datarecs_core.webhooks.refusals import window_fault
 from datarecs_core_api.addressing import found_resource
@@ -35,6 +35,7 @@ from datarecs_core_api.inputs import (
     Instant,
     JsonBody,
     Namespace,
+    NoFieldsIn,
     Sent,
     ShortText,
     canonical_uuid,
@@ -60,9 +61,6 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-_GLOB_PATTERN = r"^(\*{1,2}|[a-z0-9_]+)(\.(\*{1,2}|[a-z0-9_]+))*$"
-
-
 def _glob(text: str) -> str:
     problem = glob_fault(text)
     if problem is not None:
@@ -77,7 +75,7 @@ def _published(text: str) -> str:
 
 
 EventGlob = Annotated[
-    ShortText, AfterValidator(_glob), Field(json_schema_extra={"pattern": _GLOB_PATTERN})
+    ShortText, AfterValidator(_glob), Field(json_schema_extra={"pattern": f"^{GLOB.pattern}$"})
 ]
 
 
@@ -126,12 +124,6 @@ class ResendIn(In):
 
     ids: Annotated[list[CanonicalUuid], Field(min_length=1, max_length=MAX_RESENT)]
     """Deliveries of one endpoint."""
-
-
-class ResendOneIn(In):
-    """Nothing: the path names the delivery."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
 
 Plan = Callable[[Transaction], tuple[Resource, WebhookAction]]
@@ -346,7 +338,7 @@ def resend_one(
     delivery_id: DeliveryIdPath,
     caller: Sender,
     request: Request,
-    body: Annotated[Sent[ResendOneIn], Depends(JsonBody(ResendOneIn))],
+    body: Annotated[Sent[NoFieldsIn], Depends(JsonBody(NoFieldsIn))],
     use: Using,
     *,
     dry_run: bool = False,

@@ -19,14 +19,14 @@ OPEN = frozenset({"PENDING", "LEASED"})
 
 def post(api: Api, *parts: str, params: Mapping[str, str] | None = None, body: Json) -> Json:
     """The answer to a POST that is made once, however often it is sent."""
-    ask = Ask(
+    request = Ask(
         method="POST",
         path=path_of(*parts),
         params=params or {},
         headers={"Idempotency-Key": str(UuidV7Ids().new())},
         body=body,
     )
-    return api.ask(ask).json()
+    return api.ask(request).json()
 
 
 def instant_of(text: str, *, now: datetime) -> str | None:

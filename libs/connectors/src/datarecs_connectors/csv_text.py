@@ -108,14 +108,14 @@ class CsvText:
             reader = self._reader(file, text, delimiter, limit=_NO_LIMIT)
             if self.options.header:
                 next(reader, None)
-            begins, number, found = reader.line_num + 1, 0, dict[int, int]()
+            begins, number, lines = reader.line_num + 1, 0, dict[int, int]()
             for row in reader:
                 if row or width == 1:
                     if number in rows:
-                        found[number] = self.line(file, begins)
+                        lines[number] = self.line(file, begins)
                     number += 1
-                if len(found) == len(rows):
-                    return found
+                if len(lines) == len(rows):
+                    return lines
                 begins = reader.line_num + 1
         return {}
 

@@ -193,7 +193,7 @@ def _lines_of(
     places: Sequence[Place], starts: Sequence[int], reading: CsvReading
 ) -> dict[int, str]:
     """Words for the line of each row; starts are the first rows of the files."""
-    found: dict[int, str] = {}
+    named: dict[int, str] = {}
     ends = [*starts[1:], max((place.row for place in places), default=0) + 1]
     for file, start, end in zip(reading.files, starts, ends, strict=True):
         rows = {place.row - start for place in places if start <= place.row < end}
@@ -203,5 +203,5 @@ def _lines_of(
         of = f" of {file.path}" if len(reading.files) > 1 else ""
         for row in rows:
             place = f"line {lines[row]}" if row in lines else f"row {row + 1}"
-            found[start + row] = f"{place}{of}"
-    return found
+            named[start + row] = f"{place}{of}"
+    return named

@@ -123,10 +123,10 @@ def _resolved(document: Json, part: Json) -> Json:
     reference = part.get("$ref")
     if not isinstance(reference, str):
         return part
-    found: Any = document
+    target: Any = document
     for name in reference.removeprefix("#/").split("/"):
-        found = found[name]
-    resolved: Json = found
+        target = target[name]
+    resolved: Json = target
     return resolved
 
 

@@ -86,11 +86,11 @@ def next_words(before: "Sequence[str]") -> "Iterator[str]":
     if not names:
         yield from by_name
     elif names[0] in by_name:
-        found = program_of(by_name[names[0]])
+        command = program_of(by_name[names[0]])
         for name in names[1:]:
-            found = getattr(found, "commands", {}).get(name, found)
-        yield from getattr(found, "commands", {})
-        for parameter in found.params:
+            command = getattr(command, "commands", {}).get(name, command)
+        yield from getattr(command, "commands", {})
+        for parameter in command.params:
             if not getattr(parameter, "hidden", False):
                 yield from (one for one in parameter.opts if one.startswith("--"))
     for left, _ in HELP:

@@ -53,8 +53,8 @@ def preview(
     invocation, where = current(), {"namespace": namespace}
     with connect(invocation) as api:
         path = path_of(RULES, rule, "preview")
-        asked = Ask(method="POST", path=path, params=where, body={"run_id": run})
-        made = api.ask(asked).json()
+        request = Ask(method="POST", path=path, params=where, body={"run_id": run})
+        made = api.ask(request).json()
         if send_to is not None:
             body: dict[str, object] = {"run_id": run, "address": send_to}
             path = path_of(RULES, rule, "test")
@@ -73,8 +73,8 @@ def preview(
 
 
 def _report_recipients(made: "Json", invocation: Invocation) -> None:
-    for held in _objects(made["held"]):
-        invocation.say(f"nobody is mailed: {held['reason']}")
+    for rule in _objects(made["held"]):
+        invocation.say(f"nobody is mailed: {rule['reason']}")
     for recipient in _objects(made["recipients"]):
         skipped = recipient["skipped"]
         due = recipient["due_at"]

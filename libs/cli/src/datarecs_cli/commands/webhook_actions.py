@@ -115,8 +115,8 @@ def cancel(
 
     invocation = current()
     with connect(invocation) as api:
-        ask = Ask(method="DELETE", path=path_of("webhook-actions", action))
-        _print_action(api.ask(ask).json(), invocation)
+        request = Ask(method="DELETE", path=path_of("webhook-actions", action))
+        _print_action(api.ask(request).json(), invocation)
     return ExitCode.DONE
 
 
@@ -206,10 +206,10 @@ def _instant(option: str, text: str) -> str:
     from datarecs_cli.endpoint_actions import instant_of
     from datarecs_runtime.clock import SystemClock
 
-    found = instant_of(text, now=SystemClock().now())
-    if found is None:
+    instant = instant_of(text, now=SystemClock().now())
+    if instant is None:
         raise UsageFault(f"{option} {text}: a time such as 2026-01-31T12:00:00Z, or PT2H")
-    return found
+    return instant
 
 
 def _print_action(answer: "Json", invocation: Invocation) -> None:

@@ -125,12 +125,12 @@ def _width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _without_comments(form: CsvForm, lines: Sequence[str]) -> list[str]:
-    kept = [line for line in lines if not line.startswith(_COMMENT)]
-    if kept and len(kept) < len(lines):
-        count = len(lines) - len(kept)
+    lines_of_rows = [line for line in lines if not line.startswith(_COMMENT)]
+    if lines_of_rows and len(lines_of_rows) < len(lines):
+        count = len(lines) - len(lines_of_rows)
         form.options["skip"] = {"prefixes": [_COMMENT]}
         form.reasons["skip"] = f"lines that begin with {_COMMENT}: {count}"
-    return kept or list(lines)
+    return lines_of_rows or list(lines)
 
 
 def _skip(form: CsvForm, name: str, count: int, reason: str) -> None:
@@ -211,13 +211,13 @@ def _is_number(text: str, numbers: NumberFormat) -> bool:
 
 def _example(form: CsvForm, numbers: NumberFormat) -> str:
     """The longest number, which shows most marks."""
-    found = [
+    numbers_written = [
         text
         for at in range(len(form.names))
         for text in form.texts(at)[:_TRIED]
         if _is_number(text, numbers) and not text.isdigit()
     ]
-    return max(found, key=len, default="")
+    return max(numbers_written, key=len, default="")
 
 
 def _choose_null_words(form: CsvForm) -> None:
@@ -255,8 +255,8 @@ def _choose_dates(form: CsvForm) -> None:
 
 def _fitting(texts: Sequence[str]) -> list[str]:
     """Formats that every value has; several where no day of the sample is above 12."""
-    found = [each for each in _FORMATS if all(_fits(each, text) for text in texts[:_TRIED])]
-    return [each for each in found if all(_fits(each, text) for text in texts[_TRIED:])]
+    candidates = [each for each in _FORMATS if all(_fits(each, text) for text in texts[:_TRIED])]
+    return [each for each in candidates if all(_fits(each, text) for text in texts[_TRIED:])]
 
 
 def _fits(written: str, text: str) -> bool:

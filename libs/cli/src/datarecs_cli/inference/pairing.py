@@ -11,10 +11,11 @@ from decimal import Decimal
 from difflib import SequenceMatcher
 from itertools import combinations
 
-from datarecs_cli.inference.samples import Sample, SampleColumn
+from datarecs_cli.inference.samples import Sample, SampleColumn, hashable
 from datarecs_core.jobs.types import CanonicalType, TypeKind, comparable
 
 _ALIKE, _OVERLAP, _AGREEMENT = 0.72, 0.5, 0.5
+_FEW_ROWS = 200
 _LEAST_DISTINCT = 4
 _MOST_KEY_COLUMNS = 12
 _NEARLY_UNIQUE = Decimal("0.98")
@@ -57,18 +58,18 @@ def pairs_by_names(left: Sample, right: Sample) -> list[Pair]:
             score, reason = _score(one, other)
             if reason:
                 scored.append((-score, at, other_at, reason))
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     taken: tuple[set[int], set[int]] = (set(), set())
     for _, at, other_at, reason in sorted(scored):
         if at not in taken[0] and other_at not in taken[1]:
             taken[0].add(at)
             taken[1].add(other_at)
-            found.append(Pair(left=left.columns[at], right=right.columns[other_at], reason=reason))
-    return sorted(found, key=lambda each: left.columns.index(each.left))
+            pairs.append(Pair(left=left.columns[at], right=right.columns[other_at], reason=reason))
+    return sorted(pairs, key=lambda each: left.columns.index(each.left))
 
 
 def _score(one: SampleColumn, other: SampleColumn) -> tuple[float, str]:
-    shared = overlap(one.filled, other.filled)
+    shared = overlap(one.distinct_values, other.distinct_values)
     alike = likeness(one.name, other.name)
     if one.name == other.name:
         return 4 + shared, "same name"
@@ -114,22 +115,10 @@ def likeness(one: str, other: str) -> float:
     return SequenceMatcher(None, plain[0], plain[1]).ratio()
 
 
-def overlap(one: Iterable[object], other: Iterable[object]) -> float:
+def overlap(one: frozenset[object], other: frozenset[object]) -> float:
     """Share of the smaller set that the other has as well."""
-    sets = ({_plain(each) for each in one}, {_plain(each) for each in other})
-    smaller = min(map(len, sets))
-    return len(sets[0] & sets[1]) / smaller if smaller else 0.0
-
-
-def _plain(value: object) -> object:
-    """Equal numbers of any type are one; nested values by their text."""
-    if isinstance(value, bool):
-        return ("bool", value)
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
+    smaller = min(len(one), len(other))
+    return len(one & other) / smaller if smaller else 0.0
 
 
 def key_of(pairs: Sequence[Pair]) -> Key | None:
@@ -153,8 +142,8 @@ def _may_be_key(pair: Pair) -> bool:
 
 
 def _ranked(candidates: Sequence[tuple[Pair, ...]]) -> list[Key]:
-    found = [key for each in candidates if (key := _judged(each)) is not None]
-    return sorted(found, key=_rank)
+    keys = [key for each in candidates if (key := _judged(each)) is not None]
+    return sorted(keys, key=_rank)
 
 
 def _judged(pairs: tuple[Pair, ...]) -> Key | None:
@@ -172,7 +161,9 @@ def _judged(pairs: tuple[Pair, ...]) -> Key | None:
 
 def key_values(columns: Sequence[SampleColumn]) -> list[tuple[object, ...]]:
     """By row."""
-    return list(zip(*([_plain(each) for each in column.values] for column in columns), strict=True))
+    return list(
+        zip(*([hashable(each) for each in column.values] for column in columns), strict=True)
+    )
 
 
 def _rank(key: Key) -> tuple[object, ...]:
@@ -203,6 +194,10 @@ class Meeting:
     def values(self, left: SampleColumn, right: SampleColumn) -> list[tuple[object, object]]:
         return [(left.values[one], right.values[other]) for one, other in self.places]
 
+    def thinned(self) -> "Meeting":
+        """A few rows, evenly spaced: wide samples have more pairs of columns than time for all."""
+        return Meeting(places=self.places[:: max(1, len(self.places) // _FEW_ROWS)])
+
 
 def meeting_of(key: Key) -> Meeting:
     """The first row of each key of either side."""
@@ -225,6 +220,12 @@ def agreement(pairs: Iterable[tuple[object, object]]) -> float:
     return sum(_is_close(one, other) for one, other in rows) / len(rows)
 
 
+def _may_agree(pairs: Iterable[tuple[object, object]]) -> bool:
+    """Whether a few rows leave it open that most of all rows agree; such as hold only NULL do."""
+    rows = [each for each in pairs if each != (None, None)]
+    return not rows or agreement(rows) >= _AGREEMENT / 2
+
+
 def _is_close(one: object, other: object) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
@@ -244,21 +245,21 @@ def pairs_by_rows(
         {each.left.name for each in paired},
         {each.right.name for each in paired},
     )
-    scored = []
-    for one in (each for each in left.columns if each.name not in taken[0]):
+    scored, few = [], meeting.thinned()
+    for one in (each for each in left.columns if each.name not in taken[0] and each.distinct > 1):
         for other in (each for each in right.columns if each.name not in taken[1]):
-            if comparable(one.type, other.type) and one.distinct > 1:
+            if comparable(one.type, other.type) and _may_agree(few.values(one, other)):
                 share = agreement(meeting.values(one, other))
                 if share >= _AGREEMENT:
                     scored.append((share + likeness(one.name, other.name), one, other, share))
-    found: dict[str, Pair] = {}
+    pairs: dict[str, Pair] = {}
     used: set[str] = set()
     for _, one, other, share in sorted(scored, key=lambda each: -each[0]):
-        if one.name not in found and other.name not in used:
+        if one.name not in pairs and other.name not in used:
             used.add(other.name)
             reason = f"{_share(share)} of rows with the same key agree"
-            found[one.name] = Pair(left=one, right=other, reason=reason)
-    return list(found.values())
+            pairs[one.name] = Pair(left=one, right=other, reason=reason)
+    return list(pairs.values())
 
 
 def renamed(pairs: Sequence[Pair]) -> Mapping[str, str]:

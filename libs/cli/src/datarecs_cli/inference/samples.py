@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -39,8 +40,10 @@ _LIMIT = 2**40
 _STATEMENT = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SampleColumn:
+    """One column; what is made of its values is made once, since every pair of columns asks."""
+
     name: str
     type: CanonicalType
     values: tuple[object, ...]
@@ -48,11 +51,27 @@ class SampleColumn:
 
     @property
     def distinct(self) -> int:
-        return len(set(self.filled))
+        return len(self.distinct_values)
 
-    @property
+    @cached_property
+    def distinct_values(self) -> frozenset[object]:
+        """Without NULL; equal numbers of any type are one, nested values are their text."""
+        return frozenset(map(hashable, self.filled))
+
+    @cached_property
     def filled(self) -> list[object]:
         return [each for each in self.values if each is not None]
+
+
+def hashable(value: object) -> object:
+    """Nested values by their text, booleans apart from the numbers that they equal."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +127,9 @@ def _surroundings(root: Path) -> Surroundings:
 
 
 def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
-    held = connector.pin(source)
-    with closing(held):
-        schema = connector.describe(source, held.pin)
+    pinned = connector.pin(source)
+    with closing(pinned):
+        schema = connector.describe(source, pinned.pin)
         names = [each.name for each in schema.columns]
         single = [each for each in schema.columns if names.count(each.name) == 1]
         repeated = {each for each in names if names.count(each) > 1}
@@ -130,7 +149,7 @@ def _of_connector(source: Source, connector: Connector, place: str) -> Sample:
                 ScanColumn(name=each.name, physical=each.name, type=each.type) for each in columns
             ),
             schema=schema,
-            pin=held.pin,
+            pin=pinned.pin,
             limits=source.limits,
         )
         rows = list(islice(connector.rows(scan), MAX_ROWS + 1))
@@ -164,14 +183,14 @@ def _of_json(place: str, source: Source) -> Sample:
         copy.flush()
         one = Source(name=source.name, kind=source.kind, path=copy.name)
         connector = open_connector(one, None, {}, surroundings=_surroundings(Path("/")))
-        found = _of_connector(one, connector, place)
+        sample = _of_connector(one, connector, place)
     return Sample(
         source=source,
-        columns=found.columns,
-        rows=found.rows,
-        is_whole=is_whole and found.is_whole,
+        columns=sample.columns,
+        rows=sample.rows,
+        is_whole=is_whole and sample.is_whole,
         files=1 + len(more),
-        left_out=found.left_out,
+        left_out=sample.left_out,
     )
 
 

@@ -68,10 +68,10 @@ class DateFormat:
 
     def strict(self, text: str) -> str | None:
         """The value in ISO 8601, or None when it does not have this format."""
-        found = self.pattern.fullmatch(text)
-        if found is None:
+        match = self.pattern.fullmatch(text)
+        if match is None:
             return None
-        part = found.groupdict()
+        part = match.groupdict()
         day = _day(part) if self.kind.kind is not TypeKind.TIME else ""
         clock = _clock(part) if self.kind.kind is not TypeKind.DATE else ""
         if day is None or clock is None:
@@ -149,10 +149,10 @@ class NumberFormat:
         """The number with a point and without other marks, or None when it is none."""
         if self.is_plain:
             return text
-        found = self._pattern.fullmatch(text)
-        if found is None:
+        match = self._pattern.fullmatch(text)
+        if match is None:
             return None
-        sign, whole, fraction = found.groups()
+        sign, whole, fraction = match.groups()
         whole = whole.replace(self.thousands, "") if self.thousands else whole
         return f"{sign}{whole}" + (f".{fraction}" if fraction is not None else "")
 

@@ -206,4 +206,7 @@ class Processes:
             "DATARECS_MAIL__SECURITY": "none",
             "DATARECS_MAIL__FROM": "datarecs@demo.localhost",
             "DATARECS_MAIL__RECIPIENT_DOMAINS": json.dumps({str(self.tenant): ["demo.localhost"]}),
+            # One house serves every case of a session: above the rates its mails become digests.
+            "DATARECS_MAIL__RECIPIENT_RATE": "100000",
+            "DATARECS_MAIL__TENANT_RATE": "100000",
         }

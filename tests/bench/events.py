@@ -164,7 +164,7 @@ def whole_runs(stage: Stage) -> None:
             count=count,
         )
     settled(stage.database, "run.finalised", since=since, count=count)
-    ((seconds,),) = stage.database.ask(
+    ((seconds,),) = stage.database.query(
         "SELECT extract(epoch FROM max(created_at) - min(created_at))::float8 FROM datarecs.outbox"
         " WHERE type LIKE '%%.run.finalised' AND created_at >= %s",
         (since,),
@@ -208,7 +208,7 @@ class DeadWorkers:
         clock = SystemClock()
         deadline = clock.monotonic() + 120
         while True:
-            rows = self.stage.database.ask(
+            rows = self.stage.database.query(
                 "SELECT extract(epoch FROM e.time - r.started_at)::float8"
                 " FROM datarecs.run_event e JOIN datarecs.run r USING (tenant_id, run_id)"
                 " WHERE e.type = 'attempt_lost' AND r.created_at >= %s",
@@ -243,7 +243,7 @@ def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, st
         passwords = running.broker.apply_catalogue()
         relayed = [relay_rate(running, running.broker) for _ in range(rounds)]
         database = running.database()
-        database.ask("UPDATE datarecs.tenant SET running_limit = 100000")
+        database.query("UPDATE datarecs.tenant SET running_limit = 100000")
         path = RealPath(
             database=database,
             broker=running.broker,
@@ -261,7 +261,7 @@ def figures(rounds: int, seconds: int) -> tuple[list[Figure], list[tuple[str, st
         for _ in range(rounds):
             closing(stage)
         stage.found["dead"] = dead.noticed()
-        database.ask("DELETE FROM datarecs.run_lease")
+        database.query("DELETE FROM datarecs.run_lease")
         path.work(slots=4)
         for _ in range(rounds):
             whole_runs(stage)

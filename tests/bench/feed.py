@@ -111,7 +111,7 @@ def one_round(database: PreparedDatabase, api: Running, seconds: int) -> Round:
         committed = written(database, runs, seconds)
         used = cpu_s(api.service.process.pid) - before
         SystemClock().wait(SETTLE)
-        told = clients.told()
+        told = clients.receipts()
     late: dict[str, list[float]] = {"run": [], "tenant": []}
     for event_id, at, wide in told:
         if event_id in committed:

@@ -136,7 +136,7 @@ class OurDeliveries:
                     )
                     for _ in range(500)
                 )
-        self.database.ask("ANALYZE datarecs.webhook_delivery")
+        self.database.query("ANALYZE datarecs.webhook_delivery")
 
 
 @dataclass(kw_only=True)

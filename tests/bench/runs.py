@@ -22,7 +22,7 @@ from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection
 from datarecs_runtime.clock import SystemClock
 from datarecs_spark.session import SparkRuntime
-from datarecs_testing.telling import SilentTold
+from datarecs_testing.silent_reporter import SilentReporter
 from tests.bench.compare import counts_of, rows_stage
 from tests.bench.data import Case, Counts
 
@@ -75,7 +75,7 @@ class WholeRun:
             extracts=str(self.case.out / "extracts"),
         )
         question = Question(job=job, job_uid=UUID(int=7), spec_hash=spec_hash(job))
-        (stage,) = answer(question, means, SilentTold()).outcome.stages
+        (stage,) = answer(question, means, SilentReporter()).outcome.stages
         if stage.results is None:
             raise RuntimeError(f"the stage was skipped: {stage.skipped}")
         return counts_of(stage.results)

@@ -119,7 +119,7 @@ def measured(database: PreparedDatabase, port: int, minutes: float) -> dict[str,
         for one in work.pending:
             one.result()
         SystemClock().wait(SETTLE)
-        told = clients.told()
+        told = clients.receipts()
     login.close()
     browser = [
         max(at - work.committed[event_id], 0.0) * MS
@@ -130,7 +130,7 @@ def measured(database: PreparedDatabase, port: int, minutes: float) -> dict[str,
         raise RuntimeError(f"{count} events were told {len(browser)} times")
     ended = len(work.pending) - count
     settled(database, "run.finalised", since=since, count=ended)
-    acks = database.ask(
+    acks = database.query(
         "SELECT extract(epoch FROM sent_at - created_at)::float8 FROM datarecs.outbox"
         " WHERE created_at >= %s AND sent_at IS NOT NULL",
         (since,),
@@ -150,7 +150,7 @@ def figures(minutes: float) -> tuple[list[Figure], list[tuple[str, str]]]:
         if running.broker is None:
             raise RuntimeError("no broker was asked for")
         database = running.database()
-        database.ask("UPDATE datarecs.tenant SET running_limit = 100000")
+        database.query("UPDATE datarecs.tenant SET running_limit = 100000")
         path = RealPath(
             database=database,
             broker=running.broker,

@@ -78,7 +78,7 @@ CHANGES_NO_NUMBER: Mapping[str, tuple[Probe, Effect]] = {
     "spec.description": (Probe(value="of orders"), shown_by_the_api),
     "spec.owner": (Probe(value="team-a"), shown_by_the_api),
     "spec.parameters.*.description": (
-        Probe(value="a day", given={"parameters.amount.type": "text"}),
+        Probe(value="a day", other_fields={"parameters.amount.type": "text"}),
         shown_by_the_api,
     ),
     "spec.results.reports": (

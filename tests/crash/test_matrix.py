@@ -98,14 +98,14 @@ def provoked(house: House, point: CrashPoint) -> list[str]:
 
 def timers_are_over(house: House) -> bool:
     waits.end_pauses(house.database)
-    return not house.database.ask("SELECT 1 FROM datarecs.run_timer WHERE due_at <= now()")
+    return not house.database.query("SELECT 1 FROM datarecs.run_timer WHERE due_at <= now()")
 
 
 def settled(house: House) -> tuple[str, ...]:
     """Faults of the ledger over everything so far; each is told by one test alone."""
     faults = house.settle().faults
-    news = tuple(one for one in faults if one not in house.told)
-    house.told.update(news)
+    news = tuple(one for one in faults if one not in house.reported_faults)
+    house.reported_faults.update(news)
     return news
 
 
@@ -127,7 +127,7 @@ def test_whoever_dies_there_each_run_ends_once_and_is_told_once(
     house: House, point: CrashPoint, hit: int
 ) -> None:
     before = len(house.deaths)
-    orders = [house.orders.give(process, point, hit=hit) for process in processes(point)]
+    orders = [house.orders.place(process, point, hit=hit) for process in processes(point)]
     runs = provoked(house, point)
     house.settle()
     house.until(lambda: all(map(house.orders.obeyed, orders)), patience_s=30)
@@ -146,11 +146,11 @@ def test_whoever_dies_there_each_run_ends_once_and_is_told_once(
 def test_a_run_whose_worker_is_killed_in_three_attempts_ends_crashed(house: House) -> None:
     run = house.trigger(ends=frozenset({"ERRORED"}))
     for _ in range(3):
-        order = house.orders.give(WORKER, CrashPoint.CHILD_STARTED, hit=1)
+        order = house.orders.place(WORKER, CrashPoint.CHILD_STARTED, hit=1)
         house.until(partial(ended, house, order))
     assert settled(house) == ()
     assert house.outcome(run) == ("ERRORED", "CRASHED", "LEASE_EXPIRED")
-    told = house.database.ask(
+    told = house.database.query(
         "SELECT count(*) FROM datarecs.outbox WHERE partition_key = %s AND type LIKE %s",
         (run, "%run.errored"),
     )
@@ -167,7 +167,7 @@ def test_child_and_supervisor_killed_in_every_phase_leave_the_proof_of_an_undist
     runs = [house.trigger("patient")]
     for phase in PHASES:
         orders = [
-            house.orders.give(process, point, hit=1)
+            house.orders.place(process, point, hit=1)
             for process, point in zip((PROCESS, WORKER), phase, strict=True)
         ]
         runs.append(house.trigger("patient"))

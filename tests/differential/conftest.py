@@ -17,7 +17,7 @@ from datarecs_core.jobs.vocabulary import Strategy
 from datarecs_memory.engine import MemoryEngine
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.clock import ManualClock
-from datarecs_testing.telling import SilentTold
+from datarecs_testing.silent_reporter import SilentReporter
 
 
 @pytest.fixture
@@ -51,6 +51,6 @@ def by(spark_runtime: SparkRuntime, tmp_path: Path) -> Callable[..., Answer]:
             extracts=str(tmp_path / f"extracts-{strategy}"),
         )
         question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
-        return answer(question, means, SilentTold())
+        return answer(question, means, SilentReporter())
 
     return answered

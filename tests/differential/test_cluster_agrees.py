@@ -29,8 +29,8 @@ from datarecs_core.resources.connection import Connection, ConnectionType, Files
 from datarecs_core.runs.result_file import NAME
 from datarecs_kernel.stored import read_differences
 from datarecs_reconciliation_worker.child import tools_of
+from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.settings import Settings
-from datarecs_reconciliation_worker.telling import FrameTold
 from datarecs_reconciliation_worker.wiring import CHILD, INHERITED, hello_frame
 from datarecs_reconciliation_worker.work import read_assignment, work
 from datarecs_runtime.child import SpawnedChild
@@ -243,7 +243,7 @@ def test_a_cluster_proves_what_one_machine_proves_even_when_it_loses_a_node(
 def _on_this_machine(place: Place, runtime: SparkRuntime, spec: Mapping[str, Any]) -> Left:
     hello = place.hello(runtime.settings, Spark(master="local[2]"))
     frame = place.frame("-".join(spec["execution"]), spec)
-    told = FrameTold(SupervisorChannel(BytesIO(), BytesIO()))
+    told = FrameReporter(SupervisorChannel(BytesIO(), BytesIO()))
     work(read_assignment(frame), tools_of(Reader(hello), runtime, Stopping()), told)
     return place.left(frame)
 

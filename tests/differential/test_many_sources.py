@@ -29,7 +29,7 @@ from datarecs_memory.engine import MemoryEngine
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, digest_by, rows_by
-from datarecs_testing.telling import SilentTold
+from datarecs_testing.silent_reporter import SilentReporter
 
 pytestmark = pytest.mark.spark
 
@@ -105,7 +105,7 @@ def proof(
     means = Means(
         connect=reads.connect, engine=engine, clock=ManualClock(), extracts=str(folder / "extract")
     )
-    found = answer(question, means, SilentTold())
+    found = answer(question, means, SilentReporter())
     return proof_document(found.plan, found.outcome, Sealing(versions={}, key_id="k1"))
 
 

@@ -55,8 +55,8 @@ from datarecs_core.resources.connection import (
 from datarecs_memory.engine import MemoryEngine
 from datarecs_spark.session import SparkRuntime
 from datarecs_testing.clock import ManualClock
+from datarecs_testing.silent_reporter import SilentReporter
 from datarecs_testing.stack import PostgresServer
-from datarecs_testing.telling import SilentTold
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
@@ -127,7 +127,7 @@ class House:
                 pin.close()
 
 
-class Brought(SilentTold):
+class Brought(SilentReporter):
     """Remembers how many rows every read brought."""
 
     def __init__(self) -> None:

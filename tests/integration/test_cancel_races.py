@@ -18,7 +18,7 @@ import pytest
 from datarecs_application.errors import StoreBusyError
 from datarecs_application.ports.state import LeasedRun, Transaction, UnitOfWork
 from datarecs_application.runs import (
-    Heard,
+    EventRecord,
     launch_run,
     record_end,
     request_cancel,
@@ -128,7 +128,7 @@ class Parties:
         wire = DataRecsEventType.RUN_COMPLETED if completed else DataRecsEventType.RUN_ERRORED
         history = self.queries.run_events(A_TENANT, run.run_id, after=0, limit=100)
         (entry,) = (one for one in history if one.type == wire)
-        heard = Heard(
+        heard = EventRecord(
             event_id=entry.event_id,
             type=entry.type,
             source=entry.source,

@@ -24,7 +24,7 @@ def test_a_controller_that_is_killed_again_and_again_ends_each_run_once(
             path.broker.forget_members("run-controller")
             victim = path.controller(f"after-{len(heard)}")
     assert sorted(set(heard)) == sorted(run.run_id for run in runs)
-    ends = path.database.ask(
+    ends = path.database.query(
         "SELECT count(*), count(DISTINCT run_id) FROM datarecs.outbox o"
         " JOIN datarecs.run_event e USING (tenant_id, event_id)"
         " WHERE o.type LIKE '%%run.finalised' OR o.type LIKE '%%run.cancelled'"

@@ -119,7 +119,7 @@ def leave_alone(_child: int) -> None:
 
 
 @pytest.fixture
-def ended(tmp_path: Path, found_java: Java) -> Callable[..., Run]:
+def ended(tmp_path: Path, java_runtime: Java) -> Callable[..., Run]:
     for name in ("ledger", "exports"):
         rows = (f"{number},{number}.10\n" for number in range(2000))
         (tmp_path / f"{name}.csv").write_text("id,amount\n" + "".join(rows))
@@ -143,7 +143,7 @@ def ended(tmp_path: Path, found_java: Java) -> Callable[..., Run]:
         )
         slot.child = WarmChild(
             make=lambda: WatchedChild(module, event, next(acts, leave_alone)),
-            hello=canonical_json(hello(tmp_path, found_java, owner=str(here.tenant))),
+            hello=canonical_json(hello(tmp_path, java_runtime, owner=str(here.tenant))),
             clock=SystemClock(),
         )
         run = here.trigger()

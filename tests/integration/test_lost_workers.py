@@ -162,7 +162,7 @@ class Controller:
 
     def due(self, run: Run, reason: LiteralString) -> None:
         """The timer's time has come, and no other's."""
-        self.database.ask(
+        self.database.query(
             "UPDATE datarecs.run_timer SET due_at = now() WHERE run_id = %s AND reason = %s",
             (run.run_id, reason),
         )
@@ -247,8 +247,8 @@ def test_a_worker_with_a_wrong_clock_keeps_its_lease_and_no_other_takes_the_run(
     )
     with worker.at_work() as working:
         controller.until(worker.asking)
-        ((granted,),) = controller.database.ask("SELECT lease_until FROM datarecs.run_lease")
-        controller.until(lambda: bool(controller.database.ask(until_renewed, (granted,))))
+        ((granted,),) = controller.database.query("SELECT lease_until FROM datarecs.run_lease")
+        controller.until(lambda: bool(controller.database.query(until_renewed, (granted,))))
         assert controller.finder.lease_run("another/0") is None
         assert controller.told(run) == ["triggered", "queued"]
         worker.stop.set()
@@ -358,7 +358,7 @@ class Worker:
 
     def asking(self) -> bool:
         """The source works on the question."""
-        rows = self.controller.database.ask(
+        rows = self.controller.database.query(
             "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(3600)%%'"
             " AND pid <> pg_backend_pid() AND state = 'active'"
         )
@@ -382,11 +382,11 @@ def test_the_deadline_covers_all_attempts_and_leaves_no_query_and_no_process(
     run, first = controller.leased(deadline_seconds=60)
     assert first.remaining > timedelta(seconds=59)
     controller.database.pass_time(timedelta(seconds=52))
-    controller.database.ask("UPDATE datarecs.run_lease SET lease_until = now() - interval '6 s'")
+    controller.database.query("UPDATE datarecs.run_lease SET lease_until = now() - interval '6 s'")
     controller.until(lambda: controller.told(run)[-1] == "attempt_lost")
     worker = Worker(controller=controller, folder=tmp_path, signals=Blocked("never"))
     worker.signals.go_on.set()
-    controller.database.ask("UPDATE datarecs.run_lease SET due_at = now()")
+    controller.database.query("UPDATE datarecs.run_lease SET due_at = now()")
     with worker.at_work() as working:
         controller.until(worker.asking)
         working.join(40)
@@ -453,7 +453,7 @@ def test_a_drain_beyond_its_limit_gives_the_run_back_with_its_attempt(
         controller.until(lambda: not worker.asking(), seconds=10)
     assert children() == []
     assert controller.now(run).status is RunStatus.RUNNING
-    controller.database.ask("UPDATE datarecs.run_lease SET due_at = now()")
+    controller.database.query("UPDATE datarecs.run_lease SET due_at = now()")
     again = controller.finder.lease_run("next/0")
     assert again is not None
     assert (again.run_id, again.attempt) == (run.run_id, 1)

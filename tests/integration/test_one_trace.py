@@ -72,7 +72,7 @@ class Told:
 
     def events(self, run: Run) -> list[tuple[str, dict[str, str], str]]:
         """Short type, headers and id of everything on the wire about the run, mails included."""
-        rows = self.path.database.ask(
+        rows = self.path.database.query(
             "SELECT type, headers, event_id FROM datarecs.outbox WHERE partition_key = %s"
             " ORDER BY position",
             (str(run.run_id),),
@@ -169,7 +169,7 @@ def _add_rule(path: RealPath) -> None:
 
 def _sent(path: RealPath) -> bool:
     return bool(
-        path.database.ask(
+        path.database.query(
             "SELECT 1 FROM datarecs.outbox"
             " WHERE type LIKE '%%notification.email.sent' AND sent_at IS NOT NULL"
         )

@@ -53,7 +53,7 @@ def test_runs_are_taken_while_the_broker_is_away_and_told_when_it_is_back(
         for _ in range(15):
             answered(house)
         house.until(lambda: unsent(house) >= 15)
-        house.database.ask(
+        house.database.query(
             "UPDATE datarecs.outbox SET created_at = created_at - interval '2 minutes'"
             " WHERE sent_at IS NULL"
         )
@@ -84,7 +84,7 @@ def answered(house: House) -> None:
 
 
 def unsent(house: House) -> int:
-    ((count,),) = house.database.ask(
+    ((count,),) = house.database.query(
         "SELECT count(*) FROM datarecs.outbox WHERE sent_at IS NULL AND tenant_id = %s",
         (house.tenant,),
     )
@@ -120,11 +120,11 @@ def test_every_service_ends_in_its_grace_under_load_with_its_offsets_committed(
     assert {one.returncode for one in gone} == {0}, f"after {monotonic() - began:.1f} s: {gone}"
     assert heard_beyond_the_offsets(house) == []
     assert faults(house) == ()
-    assert house.database.ask("SELECT max(attempt) FROM datarecs.run") == [(1,)]
+    assert house.database.query("SELECT max(attempt) FROM datarecs.run") == [(1,)]
 
 
 def marks(house: House) -> int:
-    ((count,),) = house.database.ask(
+    ((count,),) = house.database.query(
         "SELECT count(*) FROM datarecs.inbox WHERE tenant_id = %s", (house.tenant,)
     )
     return int(count)
@@ -137,7 +137,7 @@ def heard_beyond_the_offsets(house: House) -> list[str]:
         offsets = admin.list_group_offsets(list(GROUPS.values()))
     heard = {
         (str(group), str(event_id))
-        for group, event_id in house.database.ask(
+        for group, event_id in house.database.query(
             "SELECT consumer, event_id FROM datarecs.inbox WHERE tenant_id = %s", (house.tenant,)
         )
     }

@@ -229,9 +229,9 @@ def test_a_database_that_is_away_pauses_everything_and_moves_nothing(
         assert hold.arrived.wait(60)
         server.kill()
         hold.go_on.set()
-        delivery.until(lambda: paused(consumer) == 9, told="every partition waits")
+        delivery.until(lambda: paused(consumer) == 9, condition="every partition waits")
         before, seen = delivery.committed(TOPICS), tries(consumer)
-        delivery.until(lambda: tries(consumer) >= seen + 3, told="it is tried again")
+        delivery.until(lambda: tries(consumer) >= seen + 3, condition="it is tried again")
         assert delivery.committed(TOPICS) == before
         server.restart()
         delivery.until(lambda: delivery.closed() == len(runs))

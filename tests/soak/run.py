@@ -12,7 +12,7 @@ from pathlib import Path
 from datarecs_cli.stack import classes
 from datarecs_runtime.clock import SystemClock
 from datarecs_testing.crashes.house import crash_house
-from datarecs_testing.crashes.serving import Servers, own_servers
+from datarecs_testing.crashes.serving import Servers, temporary_servers
 from datarecs_testing.crashes.soak import Soak, SoakPlan, SoakReport
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/soak.md"
@@ -32,7 +32,7 @@ def main() -> int:
         runs=asked.runs, minutes=asked.minutes, seed=asked.seed, on_spark=not asked.no_spark
     )
     say(f"seed {plan.seed}: {plan.runs} runs, {plan.minutes:g} minutes of kills")
-    with own_servers() as servers:
+    with temporary_servers() as servers:
         try:
             report = soaked(servers, plan)
         finally:

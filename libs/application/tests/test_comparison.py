@@ -53,7 +53,7 @@ STOP = object()
 
 
 class Teller:
-    """Port Told that writes down names, in order."""
+    """Port ProgressReporter that writes down names, in order."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -347,7 +347,7 @@ def test_a_row_that_lands_between_the_pins_is_in_flight_and_a_break_stays(
     told = stage.results.confirmed
     assert told is not None
     counts = stage.results.counts
-    assert (told.in_flight_resolved, len(told.looks)) == (1, 3)
+    assert (told.in_flight_resolved, len(told.rechecks)) == (1, 3)
     assert (told.first.rows_unmatched, told.first.source_row_counts) == (2, (3, 2))
     assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
     assert counts.rows_matched == 2  # key 1 agreed at first: nobody has read it again

@@ -483,7 +483,7 @@ def test_a_mail_and_what_is_told_of_it_stand_in_the_trace_of_its_run() -> None:
     loop = house.loop()
     loop.tracing = traced = RecordedTracing()
     house.drain(loop)
-    (span,) = traced.told_spans
+    (span,) = traced.spans
     assert (span.name, span.parent, span.attributes["run_id"]) == (
         *("mail.send", trace),
         str(run.run_id),

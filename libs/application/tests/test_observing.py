@@ -14,7 +14,7 @@ from structlog.typing import EventDict
 from datarecs_application.child_frames import FINISHED, READY, event_frame
 from datarecs_application.ports.execution import Accepted, Launcher, Rejected, Unavailable
 from datarecs_application.ports.state import HeldLease, Transaction
-from datarecs_application.runs import Heard, record_end
+from datarecs_application.runs import EventRecord, record_end
 from datarecs_application.tracing import trace_id_of
 from datarecs_core.runs.events import RunEnd
 from datarecs_core.runs.model import Run, RunStatus
@@ -94,7 +94,9 @@ def running(here: RunPlatform) -> Run:
 
 
 def reported(here: RunPlatform, run: Run, end: RunEnd) -> None:
-    heard = Heard(event_id=EventId(an_id()), type="x", source="/x", time=here.clock.now(), data={})
+    heard = EventRecord(
+        event_id=EventId(an_id()), type="x", source="/x", time=here.clock.now(), data={}
+    )
     with here.unit.begin(here.tenant, feed=8) as tx:
         record_end(tx, end, heard)
     assert here.now(run).status.is_terminal
@@ -140,7 +142,9 @@ class TestMetrics:
         here = platform()
         run = running(here)
         with suppress(ZeroDivisionError), here.unit.begin(here.tenant, feed=8) as tx:
-            heard = Heard(event_id=EventId(an_id()), type="x", source="/x", time=None, data={})
+            heard = EventRecord(
+                event_id=EventId(an_id()), type="x", source="/x", time=None, data={}
+            )
             record_end(tx, a_completion(run), heard)
             raise ZeroDivisionError
         assert here.now(run).status is RunStatus.RUNNING
@@ -353,13 +357,13 @@ class TestTrace:
         here.launching.step()
         here.supervise()
         here.close_ended(run)
-        spans = {span.name: span for span in here.tracing.told_spans}
+        spans = {span.name: span for span in here.tracing.spans}
         assert list(spans) == ["run.trigger", "run.submit", "run.attempt", "run.close"]
         assert {span.trace_id for span in spans.values()} == {TRACE}
-        assert (spans["run.trigger"].own, spans["run.trigger"].parent) == (PARENT, None)
+        assert (spans["run.trigger"].traceparent, spans["run.trigger"].parent) == (PARENT, None)
         assert spans["run.close"].attributes["result"] == "MATCHED"
         (frame,) = script.frames
-        assert frame["traceparent"] == spans["run.attempt"].own
+        assert frame["traceparent"] == spans["run.attempt"].traceparent
         assert trace_id_of(str(frame["traceparent"])) == TRACE
 
     @pytest.mark.case("L44")
@@ -369,7 +373,7 @@ class TestTrace:
         here.cancel(run)
         here.launching.step()
         assert here.tracing.names() == ["run.trigger", "run.close"]
-        assert {span.trace_id for span in here.tracing.told_spans} == {TRACE}
+        assert {span.trace_id for span in here.tracing.spans} == {TRACE}
 
     def test_without_a_trace_nothing_breaks(self, platform: Make) -> None:
         here = platform()

@@ -24,14 +24,14 @@ SHAPE = Stage(name="shape", type=StageType.SCHEMA)
 class Source:
     """A connector that writes down what it is asked for, and refuses some of it."""
 
-    asked: list[tuple[str, bool, bool]] = field(default_factory=list)
+    read_stage: list[tuple[str, bool, bool]] = field(default_factory=list)
     """Folder, whether groups and whether keys were asked for."""
     refuses: bool = False
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
         less = scan.groups is not None or scan.only is not None
-        self.asked.append((directory, scan.groups is not None, scan.only is not None))
-        progress(Read(rows=len(self.asked), decoded_bytes=0))
+        self.read_stage.append((directory, scan.groups is not None, scan.only is not None))
+        progress(Read(rows=len(self.read_stage), decoded_bytes=0))
         if less and self.refuses:
             raise NotPushedError("it holds NaN")
         return replace(scan, extract=Extract(root="/", files=(), rows=1, decoded_bytes=1))
@@ -56,7 +56,7 @@ class House:
 
     def _extract(self, scan: Scan, folder: str, stage: str | None) -> Scan:
         self.told.append((scan.index, stage))
-        return self.reading.ask(self.source, scan, folder)  # type: ignore[arg-type]  # half a connector
+        return self.reading.query_connector(self.source, scan, folder)  # type: ignore[arg-type]  # half a connector
 
 
 def planned(*, pushed: bool = True) -> ComparisonPlan:
@@ -72,13 +72,13 @@ def planned(*, pushed: bool = True) -> ComparisonPlan:
 
 
 def asked(house: House, stage: StagePlan, engine: Any = None) -> StagePlan:  # noqa: ANN401  half an engine
-    return house.reading.asked(stage, engine)
+    return house.reading.read_stage(stage, engine)
 
 
 def test_whoever_asks_hears_how_far_a_read_is_of_either_answer() -> None:
     house, heard = House(Source(refuses=True)), list[Read]()
     scan = replace(planned().scans[0], groups=GROUPS)
-    house.reading.ask(house.source, scan, "0", progress=heard.append)  # type: ignore[arg-type]  # half a connector
+    house.reading.query_connector(house.source, scan, "0", progress=heard.append)  # type: ignore[arg-type]  # half a connector
     assert [each.rows for each in heard] == [1, 2]
 
 
@@ -88,7 +88,7 @@ def test_rows_that_some_stage_needs_are_read_first_and_once() -> None:
     assert house.told == [(0, None), (1, None)]
     for stage in plan.stages:
         assert asked(house, stage, Engine()).scans == plan.scans
-    assert house.source.asked == [("0", False, False), ("1", False, False)]
+    assert house.source.read_stage == [("0", False, False), ("1", False, False)]
 
 
 def test_groups_are_asked_by_their_stage_and_rows_by_the_keys_that_differ() -> None:
@@ -103,7 +103,7 @@ def test_groups_are_asked_by_their_stage_and_rows_by_the_keys_that_differ() -> N
     assert found.scans[1].only.keys is not None
     assert found.scans[1].only.keys.values == KEYS
     assert house.told == [(0, None), (1, None), (0, "rows"), (1, "rows")]
-    assert house.source.asked[2:] == [("1-0", False, True), ("1-1", False, True)]
+    assert house.source.read_stage[2:] == [("1-0", False, True), ("1-1", False, True)]
 
 
 def test_too_many_keys_bring_all_rows() -> None:
@@ -111,7 +111,7 @@ def test_too_many_keys_bring_all_rows() -> None:
     plan = house.reading.brought(planned())
     found = asked(house, plan.stages[1], Engine(keys=None))
     assert [scan.only for scan in found.scans] == [None, None]
-    assert house.source.asked == [("0", False, False), ("1", False, False)]
+    assert house.source.read_stage == [("0", False, False), ("1", False, False)]
     assert asked(house, plan.stages[1], Engine()).scans == found.scans
 
 
@@ -124,7 +124,7 @@ def test_a_source_that_may_not_answer_gives_its_rows_and_says_why() -> None:
         Strategy.PUSHDOWN,
         "one gives rows, it holds NaN; two gives rows, it holds NaN",
     )
-    assert house.source.asked[:2] == [("0-0", True, False), ("0-0-rows", False, False)]
+    assert house.source.read_stage[:2] == [("0-0", True, False), ("0-0-rows", False, False)]
     assert asked(house, plan.stages[1], Engine()).scans == found.scans
 
 

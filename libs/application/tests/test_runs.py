@@ -94,7 +94,7 @@ def test_a_run_is_triggered_queued_leased_completed_and_finalised(platform: Make
     here.close_ended(run)
     closed = here.now(run)
     assert (closed.status, closed.result) == (RunStatus.COMPLETED, RunResult.UNMATCHED)
-    assert here.told(run) == [
+    assert here.event_names(run) == [
         "run.triggered",
         "run.queued",
         "run.stage.started",
@@ -113,7 +113,7 @@ def test_a_completion_handled_again_announces_nothing_more(platform: Make) -> No
     here.supervise()
     here.close_ended(run)
     here.close_ended(run)
-    assert here.told(run).count("run.finalised") == 1
+    assert here.event_names(run).count("run.finalised") == 1
 
 
 @pytest.mark.case("L21")
@@ -123,7 +123,7 @@ def test_a_cancel_before_submission_ends_the_run_and_no_execution_exists(platfor
     here.cancel(run)
     here.launching.step()
     assert here.now(run).status is RunStatus.CANCELLED
-    assert here.told(run) == ["run.triggered", "run.cancel_requested", "run.cancelled"]
+    assert here.event_names(run) == ["run.triggered", "run.cancel_requested", "run.cancelled"]
     assert not here.supervise()
 
 
@@ -136,7 +136,7 @@ def test_a_cancelled_queued_run_cannot_be_leased(platform: Make) -> None:
     assert not here.supervise()
     here.launching.step()
     assert here.now(run).status is RunStatus.CANCELLED
-    assert here.told(run)[-1] == "run.cancelled"
+    assert here.event_names(run)[-1] == "run.cancelled"
 
 
 @pytest.mark.case("L23")
@@ -160,7 +160,7 @@ def test_a_cancel_while_running_stops_the_child_and_the_error_becomes_cancelled(
     closed = here.now(run)
     assert closed.status is RunStatus.CANCELLED
     assert closed.raw_error is not None
-    assert "run.finalised" not in here.told(run)
+    assert "run.finalised" not in here.event_names(run)
     ended = [entry for entry in here.history(run) if entry.type.endswith("run.errored")]
     assert closed.terminal_fact_id == ended[0].event_id
 
@@ -175,7 +175,7 @@ def test_a_completion_that_was_first_wins_over_the_cancel(platform: Make) -> Non
     here.close_ended(run)
     closed = here.now(run)
     assert (closed.status, closed.cancel_stale) == (RunStatus.COMPLETED, True)
-    assert "run.cancelled" not in here.told(run)
+    assert "run.cancelled" not in here.event_names(run)
 
 
 class Answering(QueueLauncher):
@@ -194,7 +194,7 @@ def test_a_rejected_submission_is_announced_and_finalised_in_one_commit(platform
     here.launching.step()
     closed = here.now(run)
     assert closed.status is RunStatus.QUEUE_ERRORED
-    assert here.told(run) == [
+    assert here.event_names(run) == [
         "run.triggered",
         "submit_rejected",
         "run.queue_errored",
@@ -324,7 +324,7 @@ def test_numbers_that_contradict_each_other_are_never_emitted(platform: Make) ->
     error = here.now(run).error
     assert error is not None
     assert (error.code, error.detail_code) == ("UNKNOWN", "INCONSISTENT_COUNTS")
-    assert "run.comparison.completed" not in here.told(run)
+    assert "run.comparison.completed" not in here.event_names(run)
 
 
 def test_a_lost_lease_gives_the_run_another_attempt_and_then_ends_it(platform: Make) -> None:
@@ -342,8 +342,8 @@ def test_a_lost_lease_gives_the_run_another_attempt_and_then_ends_it(platform: M
     assert closed.status is RunStatus.ERRORED
     assert closed.error is not None
     assert (closed.error.code, closed.error.detail_code) == ("CRASHED", "LEASE_EXPIRED")
-    assert "run.errored" not in here.told(run)
-    assert here.told(run)[-1] == "run.finalised"
+    assert "run.errored" not in here.event_names(run)
+    assert here.event_names(run)[-1] == "run.finalised"
 
 
 @pytest.mark.case("X74")
@@ -357,9 +357,9 @@ def test_a_supervisor_whose_epoch_is_stale_writes_nothing(platform: Make) -> Non
     here = platform(serving(overtaken))
     run = here.trigger()
     here.launching.step()
-    before = here.told(run)
+    before = here.event_names(run)
     here.supervise()
-    assert here.told(run) == before
+    assert here.event_names(run) == before
     assert here.now(run).status is RunStatus.RUNNING
 
 
@@ -373,7 +373,7 @@ def test_a_declared_retry_gives_the_run_back_instead_of_reporting(platform: Make
     here.launching.step()
     here.supervise()
     assert here.now(run).status is RunStatus.RUNNING
-    assert here.told(run)[-1] == "attempt_lost"
+    assert here.event_names(run)[-1] == "attempt_lost"
     here.clock.advance(timedelta(seconds=15))
     here.script = serving(matched)
     assert here.supervise()
@@ -408,7 +408,7 @@ def test_an_end_that_no_consumer_handled_is_repaired_from_the_record(platform: M
     here.clock.advance(timedelta(seconds=200))
     here.timing.step()
     assert here.now(run).status is RunStatus.COMPLETED
-    assert here.told(run).count("run.finalised") == 1
+    assert here.event_names(run).count("run.finalised") == 1
 
 
 def test_a_deadline_that_nobody_kept_ends_the_run_timed_out(platform: Make) -> None:

@@ -96,7 +96,7 @@ def test_a_child_that_never_becomes_ready_ends_the_run_clearly_after_its_attempt
     assert run.error is not None
     assert "did not start" in run.error.message
     assert "exit code 1" in run.error.message
-    assert here.told(run).count("attempt_lost") == ATTEMPTS - 1
+    assert here.event_names(run).count("attempt_lost") == ATTEMPTS - 1
 
 
 def test_a_cancel_between_children_that_do_not_start_ends_the_run(made: Made) -> None:

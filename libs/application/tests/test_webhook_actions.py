@@ -109,7 +109,7 @@ def test_a_disabled_endpoint_gets_one_test_and_stays_disabled() -> None:
     assert [one.reason for one in house.attempts(delivery)] == ["test"]
     action = stored(house, action_id)
     assert (action.state, action.first_delivery) == (ActionState.DONE, delivery.delivery_id)
-    assert house.told() == ["webhook.endpoint.test_requested"]
+    assert house.event_types() == ["webhook.endpoint.test_requested"]
 
 
 @pytest.mark.case("W37")
@@ -146,7 +146,7 @@ def test_a_resend_makes_a_new_delivery_of_the_same_bytes() -> None:
     assert old == dead
     assert (new.origin, new.action_id, new.run_id) == (Origin.RESEND, action_id, dead.run_id)
     assert new.received_on == dead.received_on + 3 * DAY
-    assert house.told("webhook.delivery.re") == [
+    assert house.event_types("webhook.delivery.re") == [
         "webhook.delivery.resend_requested",
         "webhook.delivery.retried",
     ]
@@ -170,7 +170,7 @@ def test_recover_sends_what_was_missed_while_disabled_and_once() -> None:
     assert stored(house, action_id).made == 40
     with again.begin(A_TENANT, read_only=True) as tx:
         assert count(tx, enabled, window(house, Origin.RECOVER)) == 0
-    assert house.told("webhook.delivery.replayed") == ["webhook.delivery.replayed"]
+    assert house.event_types("webhook.delivery.replayed") == ["webhook.delivery.replayed"]
 
 
 @pytest.mark.case("W35")
@@ -219,7 +219,7 @@ def test_an_event_about_the_endpoint_is_never_replayed_to_it() -> None:
         event, type="io.datarecs.webhook.delivery.failed", partitionkey=str(endpoint.uid)
     )
     with house.unit.begin(A_TENANT) as tx:
-        tx.deliveries.keep(event, message)
+        tx.deliveries.store_event(event, message)
         assert count(tx, endpoint, window(house, Origin.REPLAY)) == 0
         elsewhere = replace(endpoint, uid=ResourceUid(an_id()))
         assert count(tx, elsewhere, window(house, Origin.REPLAY)) == 1

@@ -106,7 +106,7 @@ def test_always_500_is_ten_attempts_one_warning_and_one_dead_letter() -> None:
     (delivery,) = house.deliveries(endpoint)
     assert delivery.reason is DeliveryReason.EXHAUSTED
     assert len(house.client.sent) == 10
-    assert house.told() == ["webhook.delivery.failed", "webhook.delivery.dead_lettered"]
+    assert house.event_types() == ["webhook.delivery.failed", "webhook.delivery.dead_lettered"]
     assert house.clock.now() - NOON == timedelta(seconds=272_105)
 
 
@@ -121,7 +121,7 @@ def test_failures_of_an_operational_endpoint_feed_no_loop() -> None:
     house.publish(type_="io.datarecs.webhook.delivery.failed", about=ResourceUid(an_id()))
     house.play_until_quiet(house.sending(), endpoint)
     assert len(house.client.sent) == 10
-    assert house.told() == []
+    assert house.event_types() == []
 
 
 @pytest.mark.case("W11")
@@ -221,7 +221,7 @@ def test_a_410_disables_at_once_tells_it_and_keeps_what_waits() -> None:
     assert len(house.client.sent) == 1
     states = sorted(one.state for one in house.deliveries(endpoint))
     assert states == [DeliveryState.DEAD_LETTERED, DeliveryState.PENDING]
-    assert "webhook.endpoint.auto_disabled" in house.told()
+    assert "webhook.endpoint.auto_disabled" in house.event_types()
     house.publish()
     assert len(house.deliveries(endpoint)) == 2
     with house.unit.begin(A_TENANT, feed=1) as tx:
@@ -248,7 +248,7 @@ def test_the_resource_shows_when_its_endpoint_fails_is_disabled_and_is_well_agai
         assert resource is not None
         shown.append("disabled" in resource.status)
     assert shown == [False, True]
-    assert house.told("resource.") == ["resource.webhookendpoint.status_updated"] * 3
+    assert house.event_types("resource.") == ["resource.webhookendpoint.status_updated"] * 3
 
 
 def test_an_endpoint_that_cannot_be_read_harms_no_other() -> None:
@@ -390,7 +390,7 @@ def test_a_deleted_endpoint_discards_what_waits() -> None:
         DeliveryState.DISCARDED,
         DeliveryReason.ENDPOINT_DELETED,
     )
-    assert house.told() == []
+    assert house.event_types() == []
 
 
 @pytest.mark.case("W24")
@@ -538,7 +538,7 @@ def test_an_endpoint_that_fails_for_five_days_is_disabled_once_and_shows_it() ->
         house.run(loop, turns=1)
         house.clock.advance(timedelta(minutes=30))
         house.publish()
-    assert house.told("webhook.endpoint") == ["webhook.endpoint.auto_disabled"]
+    assert house.event_types("webhook.endpoint") == ["webhook.endpoint.auto_disabled"]
     stored = house.store.committed(A_TENANT).resources[endpoint.uid]
     assert isinstance(stored.status["disabled"], dict)
     assert stored.status["disabled"]["by"] == "auto"
@@ -573,7 +573,7 @@ def test_an_outage_of_our_own_network_disables_nobody() -> None:
         house.publish()
         house.run(loop, turns=2)
         house.clock.advance(timedelta(hours=2))
-    assert house.told("webhook.endpoint") == []
+    assert house.event_types("webhook.endpoint") == []
     assert house.metrics.last("webhook_egress_suspect") == 1
     rows = house.store.committed(A_TENANT).delivery.endpoints
     assert {rows[one.uid].disabled for one in endpoints} == {None}

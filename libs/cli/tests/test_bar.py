@@ -8,7 +8,7 @@ import pytest
 
 from datarecs_cli.invocation import Invocation, Output
 from datarecs_cli.local.bar import Bar, Shown
-from datarecs_cli.local.telling import LocalTold
+from datarecs_cli.local.terminal_reporter import TerminalReporter
 from datarecs_cli.screen import Screen
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.comparisons import a_measure, rows_by
@@ -62,12 +62,12 @@ class Terminal:
 
     def __post_init__(self) -> None:
         screen = Screen(quiet=False, moves=True)
-        self.told = LocalTold(screen, self.bar, self.clock, verbose=False)
-        self.told.pinned({}, PLAN)
+        self.reporter = TerminalReporter(screen, self.bar, self.clock, verbose=False)
+        self.reporter.pinned({}, PLAN)
 
-    def after(self, seconds: float) -> LocalTold:
+    def after(self, seconds: float) -> TerminalReporter:
         self.clock.advance(timedelta(seconds=seconds))
-        return self.told
+        return self.reporter
 
 
 def drawn(shell: Shell) -> list[str]:
@@ -80,12 +80,12 @@ def test_a_stage_moves_as_a_bar_that_is_gone_at_its_end(
     monkeypatch.setenv("COLUMNS", "100")
     terminal = Terminal()
     for index in range(2):
-        terminal.told.extraction_completed(index, 5000)
-    terminal.told.comparison_started(STAGE, 2)
+        terminal.reporter.extraction_completed(index, 5000)
+    terminal.reporter.comparison_started(STAGE, 2)
     terminal.after(0.5).rows_processed(STAGE, 1000, 0)
     terminal.after(1).rows_processed(STAGE, 3000, 0)
     terminal.after(2).rows_processed(STAGE, 10_000, 0)
-    terminal.told.done()
+    terminal.reporter.done()
     shown = drawn(capsys)
     assert shown[-3] == f"{STAGE}: 1,000 rows compared"  # too soon for a bar
     assert shown[-2].endswith("30 %  3,000 of 10,000 rows  2,000 rows/s")
@@ -94,14 +94,14 @@ def test_a_stage_moves_as_a_bar_that_is_gone_at_its_end(
 
 def test_reading_a_source_moves_as_well(capsys: Shell) -> None:
     terminal = Terminal()
-    terminal.told.extraction_started(0, "csv")
+    terminal.reporter.extraction_started(0, "csv")
     terminal.after(4).extraction_progressed(0, 2000)
     assert drawn(capsys)[-1].endswith("2,000 rows  500 rows/s")
 
 
 def test_without_a_bar_words_move(capsys: Shell) -> None:
     terminal = Terminal(bar=None)
-    terminal.told.comparison_started(STAGE, 2)
+    terminal.reporter.comparison_started(STAGE, 2)
     terminal.after(4).rows_processed(STAGE, 2000, 0)
     terminal.after(4).extraction_progressed(1, 2000, STAGE)
     *_, compared, read = drawn(capsys)
@@ -132,7 +132,7 @@ def test_a_bar_is_for_people_at_a_terminal_alone(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
     clock = ManualClock()
-    told = LocalTold.of(invocation, environment, clock)
+    told = TerminalReporter.of(invocation, environment, clock)
     told.pinned({}, PLAN)
     told.extraction_started(0, "csv")
     clock.advance(timedelta(seconds=2))
@@ -143,7 +143,7 @@ def test_a_bar_is_for_people_at_a_terminal_alone(
 def in_plain(capsys: Shell, *, quiet: bool = False) -> str:
     """Progress where nothing moves: reading twice for 12 s, then comparing."""
     clock = ManualClock()
-    told = LocalTold(Screen(quiet=quiet, moves=False), None, clock, verbose=False)
+    told = TerminalReporter(Screen(quiet=quiet, moves=False), None, clock, verbose=False)
     told.pinned({}, PLAN)
     told.extraction_started(0, "parquet")
     for rows in (100, 200):

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from datarecs_cli.client import Answer, Api, Ask, path_of
+from datarecs_cli.client import Answer, Api, ApiRequest, path_of
 from datarecs_cli.config import Access
 from datarecs_cli.error_text import as_text
 from datarecs_cli.exit_codes import ExitCode, exit_code_of
@@ -23,9 +23,11 @@ from datarecs_testing.scripted_api import (
     says,
 )
 
-READ = Ask(method="GET", path=path_of("runs"))
-WITH_KEY = Ask(method="POST", path=path_of("runs"), headers={"Idempotency-Key": "k"}, body={})
-WITHOUT_KEY = Ask(method="POST", path=path_of("runs"), body={})
+READ = ApiRequest(method="GET", path=path_of("runs"))
+WITH_KEY = ApiRequest(
+    method="POST", path=path_of("runs"), headers={"Idempotency-Key": "k"}, body={}
+)
+WITHOUT_KEY = ApiRequest(method="POST", path=path_of("runs"), body={})
 BUSY = refuses(429, ApiCode.TOO_MANY_REQUESTS, retry_after_s=2)
 
 
@@ -39,19 +41,19 @@ class Client:
         access = Access(server=SERVER, api_key=API_KEY)
         self.api = Api(access, clock=self.clock, transport=self.server.transport)
 
-    def ask(self, ask: Ask) -> Answer:
+    def send(self, ask: ApiRequest) -> Answer:
         with self.api:
-            return self.api.ask(ask)
+            return self.api.send(ask)
 
-    def refusal(self, ask: Ask) -> DatarecsError:
+    def refusal(self, ask: ApiRequest) -> DatarecsError:
         with pytest.raises(DatarecsError) as refused:
-            self.ask(ask)
+            self.send(ask)
         return refused.value
 
 
 def test_every_call_carries_the_key_and_says_who_it_is() -> None:
     client = Client(says({}))
-    client.ask(READ)
+    client.send(READ)
     headers = client.server.requests[0].headers
     assert headers["authorization"] == f"Bearer {API_KEY}"
     assert headers["user-agent"].startswith("datarecs-cli/")
@@ -64,7 +66,7 @@ def test_names_are_quoted_into_the_path() -> None:
 @pytest.mark.case("U10")
 def test_a_busy_server_is_asked_again_after_its_own_time() -> None:
     client = Client(BUSY, BUSY, says({"items": []}))
-    assert client.ask(READ).status == 200
+    assert client.send(READ).status == 200
     assert client.clock.monotonic() == 4
 
 
@@ -114,7 +116,7 @@ def test_a_post_without_a_key_is_sent_once() -> None:
 def test_a_key_that_another_request_holds_is_tried_again() -> None:
     busy_key = refuses(409, ApiCode.IDEMPOTENCY_KEY_BUSY, retry_after_s=1)
     client = Client(busy_key, says({"run_id": "x"}, 202))
-    assert client.ask(WITH_KEY).json() == {"run_id": "x"}
+    assert client.send(WITH_KEY).json() == {"run_id": "x"}
     assert {one.headers["idempotency-key"] for one in client.server.requests} == {"k"}
 
 
@@ -201,12 +203,12 @@ def test_codes_of_declarations_keep_their_own_page() -> None:
 )
 def test_an_answer_of_somebody_else_is_no_traceback(answer: httpx.Response) -> None:
     with pytest.raises(UnexpectedAnswerError, match="GET /api/v1/runs answered"):
-        Client(lambda _request: answer).ask(READ).json()
+        Client(lambda _request: answer).send(READ).json()
 
 
 def test_numbers_keep_their_digits() -> None:
     body = b'{"value": 0.100000000000000000000000000001}'
-    answer = Client(lambda _request: httpx.Response(200, content=body)).ask(READ)
+    answer = Client(lambda _request: httpx.Response(200, content=body)).send(READ)
     assert str(answer.json()["value"]) == "0.100000000000000000000000000001"
 
 

@@ -64,12 +64,12 @@ def ends_clearly(told: str, code: str) -> None:
 
 @pytest.mark.parametrize("moment", [is_starting, is_comparing])
 def test_a_killed_java_is_one_line_with_its_code(
-    tmp_path: Path, found_java: Java, moment: Callable[[psutil.Process], bool]
+    tmp_path: Path, java_runtime: Java, moment: Callable[[psutil.Process], bool]
 ) -> None:
     rows = "".join(f"{number},{number}.10\n" for number in range(ROWS))
     for name in ("one.csv", "two.csv"):
         (tmp_path / name).write_text("id,amount\n" + rows)
-    with comparing(tmp_path, found_java, "one.csv", "two.csv", "--key", "id") as process:
+    with comparing(tmp_path, java_runtime, "one.csv", "two.csv", "--key", "id") as process:
         kill_java(process, moment)
         _, told = process.communicate(timeout=120)
     assert process.returncode == ExitCode.ERRORED
@@ -90,7 +90,7 @@ def kill_java(process: subprocess.Popen[str], moment: Callable[[psutil.Process],
 
 
 def test_a_heap_that_is_too_small_is_one_line_that_names_the_setting(
-    tmp_path: Path, found_java: Java
+    tmp_path: Path, java_runtime: Java
 ) -> None:
     """A few thousand long texts, of which Java reads hundreds of megabytes at once."""
     text = "".join(map(chr, Random(1).choices(range(97, 123), k=WIDTH)))  # noqa: S311  no secret
@@ -100,7 +100,7 @@ def test_a_heap_that_is_too_small_is_one_line_that_names_the_setting(
             for number in range(WIDE_ROWS):
                 file.write(f"{number},{text[number:]}{text[:number]}\n")
     (tmp_path / "wide.yaml").write_text(WIDE)
-    with comparing(tmp_path, found_java, "wide.yaml", "--memory", "1GiB") as process:
+    with comparing(tmp_path, java_runtime, "wide.yaml", "--memory", "1GiB") as process:
         _, told = process.communicate(timeout=300)
     assert process.returncode == ExitCode.ERRORED
     ends_clearly(told.replace("Terminating due to java.lang.OutOfMemoryError", "Java"), "DR3016")

@@ -22,9 +22,9 @@ from datarecs_cli.local.deadline import ended_by_sigterm, ends_after
 from datarecs_cli.local.engines import EngineChoice
 from datarecs_cli.local.faults import DeadlineExceededError
 from datarecs_cli.local.folder import OutFolder
-from datarecs_cli.local.question import Flags, asked
+from datarecs_cli.local.question import Flags, prepare_question
 from datarecs_cli.local.running import Local, compare_locally
-from datarecs_cli.local.telling import LocalTold
+from datarecs_cli.local.terminal_reporter import TerminalReporter
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.environment import process_environment
 from datarecs_testing.stack import PostgresServer
@@ -141,7 +141,7 @@ def ended_at_its_deadline(place: Path, declared: str) -> None:
     """With its own code, exit 3 and a page that says so, and without scratch or a verdict."""
     Path("job.yaml").write_text(declared)
     invocation, clock = Invocation(), SystemClock()
-    found = asked(
+    found = prepare_question(
         Flags(sources=("job.yaml",)), now=datetime(2026, 1, 31, tzinfo=UTC), invocation=invocation
     )
     assert found is not None
@@ -151,7 +151,7 @@ def ended_at_its_deadline(place: Path, declared: str) -> None:
         run_id="0188f0c8-0000-7000-8000-000000000001",
         out=OutFolder(place / "out"),
         engine=EngineChoice.REFERENCE,
-        told=LocalTold.of(invocation, {}, clock),
+        reporter=TerminalReporter.of(invocation, {}, clock),
         clock=clock,
     )
     with pytest.raises(DeadlineExceededError) as ended:

@@ -196,7 +196,7 @@ def test_the_reader_may_read_the_ledger_and_nothing_else(postgres_server: Postgr
         user=place.user,
         password="pass-word_1",
     )
-    assert reader.ask("select count(*) from demo.ledger", database="demo").text == "1000"
+    assert reader.query("select count(*) from demo.ledger", database="demo").text == "1000"
     for statement in (
         "delete from demo.ledger",
         "create table demo.x ()",
@@ -204,7 +204,7 @@ def test_the_reader_may_read_the_ledger_and_nothing_else(postgres_server: Postgr
         "create role x",
         "copy demo.ledger to program 'true'",
     ):
-        assert reader.ask(statement, database="demo").refused
+        assert reader.query(statement, database="demo").refused
 
 
 def test_a_wish_that_cannot_be_meant_starts_nothing(

@@ -61,7 +61,7 @@ class Following:
         return [one.sequence for one in self.seen() if isinstance(one, Happened)]
 
     def resumed_after(self) -> list[str | None]:
-        return [one.headers.get("last-event-id") for one in self.server.asked("GET", EVENTS)]
+        return [one.headers.get("last-event-id") for one in self.server.requests_to("GET", EVENTS)]
 
 
 def test_the_whole_history_then_the_end() -> None:

@@ -9,7 +9,7 @@ from datarecs_cli.stack.failures import JavaMissingError
 from datarecs_cli.stack.jars import read_lock
 from datarecs_cli.stack.java import Java
 
-JAVA = Java(home=Path("/opt/java"), version="21.0.8", found_by="PATH")
+JAVA = Java(home=Path("/opt/java"), version="21.0.8", origin="PATH")
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_an_archive_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(installing, "_compare", write)
     monkeypatch.setattr(installing, "_run_broker", write)
     for _ in range(2):
-        installing.keep_classes(JAVA, {})
+        installing.store_classes(JAVA, {})
     assert len(made) == 2
     assert sorted(one.suffix for one in folder.iterdir()) == [".jsa", ".jsa"]
 

@@ -9,7 +9,7 @@ from datarecs_cli.stack.java import Java, Places, find_java
 from datarecs_cli.stack.lock_jars import LOCK_FILE, rewritten
 from datarecs_runtime.environment import process_environment
 
-NO_JAVA = Java(home=Path("/nonexistent"), version="21", found_by="test")
+NO_JAVA = Java(home=Path("/nonexistent"), version="21", origin="test")
 CONTENT = {"clients": b"the clients", "server": b"the server"}
 
 

@@ -76,7 +76,7 @@ def test_the_path_wins_among_those_that_are_new_enough(machine: Machine) -> None
     machine.on_path("21.0.8")
     machine.install("java-25", "25.0.3")
     found = find_java(machine.environ, shim_home=machine.root / "shim", places=machine.places())
-    assert found.found_by == "PATH"
+    assert found.origin == "PATH"
 
 
 @pytest.mark.case("K09")
@@ -89,7 +89,7 @@ def test_an_explicit_home_wins(machine: Machine, name: str) -> None:
         shim_home=machine.root / "shim",
         places=machine.places(),
     )
-    assert (found.home, found.found_by) == (home, name)
+    assert (found.home, found.origin) == (home, name)
 
 
 @pytest.mark.case("K50")

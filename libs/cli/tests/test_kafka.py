@@ -17,7 +17,7 @@ NODE = KafkaNode(
     controller_port=29_093,
     cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
     password="the stack's own",
-    java=Java(home=Path("/java"), version="21", found_by="test"),
+    java=Java(home=Path("/java"), version="21", origin="test"),
     classpath=(Path("/jars/a.jar"), Path("/jars/b.jar")),
     broker_main="kafka.Kafka",
     storage_main="kafka.tools.StorageTool",

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from datarecs_cli.stack.logs import KEPT, rotate
+from datarecs_cli.stack.logs import MOST_FILES, rotate
 
 
 def test_a_log_over_the_limit_is_shifted_and_cut(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_five_files_are_kept_and_the_oldest_goes(tmp_path: Path) -> None:
         log.write_text(f"turn {turn}")
         rotate(log, limit_bytes=1)
     kept = {one.name: one.read_text() for one in tmp_path.iterdir()}
-    assert len(kept) == KEPT
+    assert len(kept) == MOST_FILES
     assert kept["kafka.log.4"] == "turn 4"
 
 

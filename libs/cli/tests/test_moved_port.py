@@ -30,7 +30,7 @@ def test_the_connection_gets_the_port_and_keeps_everything_else() -> None:
     server.on("GET", PATH, lambda _: stored(host="127.0.0.1", port=54_329, database="demo"))
     server.on("PUT", PATH, lambda _: httpx.Response(200, json={"outcome": "configured"}))
     assert corrected(server, 54_330)
-    (put,) = server.asked("PUT", PATH)
+    (put,) = server.requests_to("PUT", PATH)
     spec = json.loads(put.content)["spec"]
     assert spec["config"] == {"host": "127.0.0.1", "port": 54_330, "database": "demo"}
     assert spec["auth"] == {"password": "file:/x"}
@@ -53,4 +53,4 @@ def test_nothing_is_written_where_nothing_moved(answer: httpx.Response) -> None:
     server = ScriptedApi()
     server.on("GET", PATH, lambda _: answer)
     assert not corrected(server, 54_330)
-    assert server.asked("PUT") == []
+    assert server.requests_to("PUT") == []

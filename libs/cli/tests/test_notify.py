@@ -62,7 +62,7 @@ def test_a_preview_can_be_sent_to_a_recipient(
     server.on("POST", f"{RULE}/test", says(MAIL))
     words = ["notify", "preview", "finance", "--run", RUN_ID, "--send-to", "ana@example.com"]
     assert run(words) == 0
-    (sent,) = server.asked("POST", f"{RULE}/test")
+    (sent,) = server.requests_to("POST", f"{RULE}/test")
     assert json.loads(sent.content) == {"run_id": RUN_ID, "address": "ana@example.com"}
     assert "test mail queued for ana@example.com" in capsys.readouterr().err
 
@@ -80,7 +80,7 @@ def test_a_mute_is_added_and_ended_ones_are_removed(server: ScriptedApi) -> None
     server.on("PUT", RULE, says(stored))
     words = ["notify", "mute", "finance", "--until", "2999-02-01T08:00:00+01:00"]
     assert run([*words, "--reason", "audit", "--job", "trades"]) == 0
-    (put,) = server.asked("PUT", RULE)
+    (put,) = server.requests_to("PUT", RULE)
     assert put.headers["If-Match"] == '"u:3"'
     sent = json.loads(put.content)
     assert set(sent) == {"apiVersion", "kind", "metadata", "spec"}

@@ -99,8 +99,8 @@ def test_the_one_way_in_is_tcp_with_the_right_password(node: PostgresNode) -> No
     log = node.directory / "server.log"
     running = start_ready(postgres.part(node, environment={}, log=log))
     try:
-        assert node.login.ask("select 1").text == "1"
-        wrong = replace(node.login, password="wrong").ask("select 1")
+        assert node.login.query("select 1").text == "1"
+        wrong = replace(node.login, password="wrong").query("select 1")
         assert wrong.refused
         assert "password authentication failed" in wrong.text
         assert sockets_below(node.directory) == []

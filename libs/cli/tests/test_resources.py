@@ -119,7 +119,7 @@ def test_a_refused_object_does_not_hold_up_the_rest(
 def test_what_stops_one_object_for_all_stops_all(server: ScriptedApi, reply: Reply) -> None:
     server.on("PUT", PATHS[0], reply)
     assert run(["apply", "-f", "all.yaml"]) == 5
-    assert server.asked("PUT", PATHS[1]) == []
+    assert server.requests_to("PUT", PATHS[1]) == []
 
 
 def test_a_new_signing_secret_is_shown_once_and_not_as_data(
@@ -170,7 +170,7 @@ def test_a_dry_run_against_the_server_shows_each_change_and_writes_nothing(
     shown = capsys.readouterr().out
     assert "notification-rule/finance configured" in shown
     assert '~ spec.to[0].address: "old@example.com" -> "finops@example.com"' in shown
-    assert server.asked("PUT") == []
+    assert server.requests_to("PUT") == []
 
 
 def test_a_dry_run_of_the_client_asks_nobody(server: ScriptedApi) -> None:

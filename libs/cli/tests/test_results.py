@@ -120,7 +120,7 @@ def test_rows_can_be_sorted_by_key(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_filters_are_the_servers(server: ScriptedApi) -> None:
     run(["diff", RUN_ID, "--only", "missing:exports", "--measure", "m", "--limit", "7"])
-    (asked,) = server.asked("GET", f"{RUN}/mismatches")
+    (asked,) = server.requests_to("GET", f"{RUN}/mismatches")
     assert dict(asked.url.params) == {"limit": "7", "only": "missing:exports", "measure": "m"}
 
 

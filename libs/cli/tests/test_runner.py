@@ -12,7 +12,7 @@ import pytest
 
 from datarecs_cli.stack import health
 from datarecs_cli.stack.credentials import read_credentials
-from datarecs_cli.stack.failures import PartKeepsDyingError
+from datarecs_cli.stack.failures import CrashLoopError
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.observe import view
 from datarecs_cli.stack.options import Options, Report
@@ -100,7 +100,7 @@ def watch_while(platform: Platform, act: Callable[[], bool]) -> None:
                 outcome.append(True)
                 break
             patience.wait(0.05)
-        platform.supervisor.ask_stop()
+        platform.supervisor.request_stop()
 
     other = threading.Thread(target=asking)
     other.start()
@@ -160,7 +160,7 @@ def test_services_are_asked_before_the_database_goes(bench: Bench) -> None:
 @pytest.mark.case("K19")
 def test_a_service_that_exits_at_start_stops_the_platform_cleanly(bench: Bench) -> None:
     platform = bench.platform(a_service("good"), a_service("bad", EARLY_DEATH="yes"))
-    with pytest.raises(PartKeepsDyingError) as stopped:
+    with pytest.raises(CrashLoopError) as stopped:
         platform.bring_up()
     assert (stopped.value.part, stopped.value.died_with) == ("bad", 7)
     assert stopped.value.log_tail.count("cannot start: the test says so") == 5
@@ -182,7 +182,7 @@ def test_with_a_database_url_no_server_is_started(bench: Bench, server_directory
         platform.bring_up()
         assert list(load(bench.layout.state_file).parts) == ["one"]
         platform.bring_down()
-        tenants = given.login.ask("select name from datarecs.tenant", database="elsewhere")
+        tenants = given.login.query("select name from datarecs.tenant", database="elsewhere")
         assert tenants.text == "default"
     finally:
         given.process.stop()

@@ -135,7 +135,7 @@ def test_what_is_typed_reaches_the_trigger(server: ScriptedApi) -> None:
     ends(server, "COMPLETED", "MATCHED")
     typed = ["--param", "day=2026-01-31", "--param", "ccy=EUR", "--param", "ccy=USD"]
     run(["run", "orders", *typed, "--reason", "closing"])
-    (asked,) = server.asked("POST")
+    (asked,) = server.requests_to("POST")
     assert json.loads(asked.content) == {
         "parameters": {"day": "2026-01-31", "ccy": ["EUR", "USD"]},
         "reason": "closing",
@@ -146,7 +146,7 @@ def test_what_is_typed_reaches_the_trigger(server: ScriptedApi) -> None:
 def test_each_trigger_has_a_key_of_its_own_unless_one_is_given(server: ScriptedApi) -> None:
     for key in ([], [], ["--idempotency-key", "night-7"]):
         run(["run", "orders", "--detach", *key])
-    keys = [one.headers["idempotency-key"] for one in server.asked("POST")]
+    keys = [one.headers["idempotency-key"] for one in server.requests_to("POST")]
     assert len(set(keys)) == 3
     assert keys[2] == "night-7"
 
@@ -158,7 +158,7 @@ def test_detached_the_id_alone_is_printed(
     shown = capsys.readouterr()
     assert shown.out == f"{RUN_ID}\n"
     assert f"datarecs watch {RUN_ID}" in shown.err
-    assert server.asked("GET") == []
+    assert server.requests_to("GET") == []
 
 
 def stored(outcome: str) -> Reply:
@@ -193,7 +193,7 @@ def test_a_file_with_a_fault_sends_nothing(
 def test_a_file_may_be_left_unapplied(server: ScriptedApi, tmp_path: Path) -> None:
     (tmp_path / "orders.yaml").write_text(FILE, encoding="utf-8")
     assert run(["run", "orders.yaml", "--no-apply", "--detach"]) == 0
-    assert server.asked("PUT") == []
+    assert server.requests_to("PUT") == []
 
 
 def test_a_file_of_two_jobs_names_none(server: ScriptedApi, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_without_a_working_server_the_exit_code_is_5_and_the_next_step_is_told(
     server.on("POST", "/jobs/orders/runs", reply)
     assert run(["run", "orders"]) == 5
     assert said in capsys.readouterr().err
-    assert 1 <= len(server.asked("POST")) <= 4
+    assert 1 <= len(server.requests_to("POST")) <= 4
 
 
 @pytest.mark.case("U14")
@@ -263,7 +263,7 @@ def test_a_cancel_that_was_accepted_is_told(
     server.on("POST", CANCEL, says(a_run_view(cancel_requested=True), 202))
     assert run(["cancel", RUN_ID, "--reason", "wrong month"]) == 0
     assert capsys.readouterr().out == f"{RUN_ID} cancel requested\n"
-    assert json.loads(server.asked("POST")[0].content) == {"reason": "wrong month"}
+    assert json.loads(server.requests_to("POST")[0].content) == {"reason": "wrong month"}
 
 
 @pytest.mark.case("U08")
@@ -303,7 +303,7 @@ def test_a_run_is_named_by_its_beginning_or_its_place(server: ScriptedApi) -> No
     ):
         server.on("GET", "/runs", listed(RUN_ID))
         assert run(["watch", name]) == 0
-        assert dict(server.asked("GET", "/runs")[-1].url.params) == query
+        assert dict(server.requests_to("GET", "/runs")[-1].url.params) == query
 
 
 def test_the_run_before_the_newest_has_a_name_too(server: ScriptedApi) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_cli.stack.failures import PartKeepsDyingError, PartNotReadyError
+from datarecs_cli.stack.failures import CrashLoopError, PartNotReadyError
 from datarecs_cli.stack.part import Part, tail
 from datarecs_cli.stack.process import Command, Identity
 from datarecs_cli.stack.restarts import Restart, RestartPolicy
@@ -66,7 +66,7 @@ class Place:
             except BaseException as failure:  # noqa: BLE001  raised again below
                 failures.append(failure)
             finally:
-                self.supervisor.ask_stop()
+                self.supervisor.request_stop()
 
         actor = threading.Thread(target=acting)
         actor.start()
@@ -135,7 +135,7 @@ def test_a_part_that_exits_at_start_is_tried_five_times(place: Place) -> None:
     place.supervisor.start([place.part("database")])
     place.supervisor.until_ready()
     place.supervisor.start([place.part("service", "echo cannot find the key; exit 7")])
-    with pytest.raises(PartKeepsDyingError) as stopped:
+    with pytest.raises(CrashLoopError) as stopped:
         place.supervisor.until_ready()
     assert (stopped.value.part, stopped.value.died_with) == ("service", 7)
     assert stopped.value.log_tail == "cannot find the key\n" * 5
@@ -174,7 +174,7 @@ def test_what_does_not_stop_in_time_is_killed_and_named(place: Place) -> None:
 
 def test_a_stop_during_the_start_up_ends_the_waiting(place: Place) -> None:
     place.supervisor.start([place.part("slow", "sleep 60")])
-    place.supervisor.ask_stop()
+    place.supervisor.request_stop()
     with pytest.raises(KeyboardInterrupt):
         place.supervisor.until_ready()
 
@@ -217,7 +217,7 @@ def test_the_log_tail_of_a_failure_is_of_this_start_alone(place: Place) -> None:
 def test_the_log_tail_of_a_part_that_keeps_dying_is_of_this_start_alone(place: Place) -> None:
     place.log("service").write_text("a fault of yesterday\n")
     place.supervisor.start([place.part("service", "echo no key; exit 7")])
-    with pytest.raises(PartKeepsDyingError) as stopped:
+    with pytest.raises(CrashLoopError) as stopped:
         place.supervisor.until_ready()
     assert "yesterday" not in stopped.value.log_tail
     assert [one.number for one in place.restarts] == [1, 2, 3, 4]

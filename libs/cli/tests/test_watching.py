@@ -16,7 +16,7 @@ from datarecs_cli.config import Access
 from datarecs_cli.output import ASCII
 from datarecs_cli.refusals import WaitedTooLongError
 from datarecs_cli.screen import Screen
-from datarecs_cli.watching import Telling, cancel, wait_for_end
+from datarecs_cli.watching import ProgressView, cancel, wait_for_end
 from datarecs_core.errors.api import ApiCode
 from datarecs_runtime.clock import SystemClock
 from datarecs_testing.clock import ManualClock
@@ -38,7 +38,7 @@ EVENTS, RUN, CANCEL = f"/runs/{RUN_ID}/events", f"/runs/{RUN_ID}", f"/runs/{RUN_
 MATCHED = a_run_view(status="COMPLETED", result="MATCHED", last_sequence=1)
 CANCELLED = a_run_view(status="CANCELLED", last_sequence=1)
 WHOLE = a_whole_stream(an_entry(1, "run.triggered", triggered_by="admin"), run=MATCHED)
-LOG = Telling(screen=Screen(quiet=False, moves=False), words=ASCII)
+LOG = ProgressView(screen=Screen(quiet=False, moves=False), words=ASCII)
 
 
 class Impatient(SystemClock):
@@ -94,13 +94,13 @@ def test_one_ctrl_c_leaves_the_run_alone(capsys: pytest.CaptureFixture[str]) -> 
     opened, told = threading.Event(), threading.Event()
     server, clock = ScriptedApi(), Impatient(interrupts=False)
     server.on("GET", EVENTS, interrupted_until(opened, told))
-    telling = replace(LOG, happened=lambda _entry: told.set())
+    view = replace(LOG, happened=lambda _entry: told.set())
     with api_of(server, clock) as api, pytest.raises(KeyboardInterrupt):
-        wait_for_end(api, RUN_ID, telling)
+        wait_for_end(api, RUN_ID, view)
     opened.set()
     assert f"run continues; watch it with: datarecs watch {RUN_ID}" in capsys.readouterr().err
     assert clock.waited == timedelta(seconds=3)
-    assert server.asked("POST") == []
+    assert server.requests_to("POST") == []
 
 
 @pytest.mark.case("U11")
@@ -115,10 +115,10 @@ def test_a_second_ctrl_c_asks_the_run_to_stop_and_waits_for_its_end() -> None:
     server.on("GET", EVENTS, interrupted_until(opened, told))
     server.on("POST", CANCEL, stopping)
     server.on("GET", RUN, says(CANCELLED))
-    telling = replace(LOG, happened=lambda _entry: told.set())
+    view = replace(LOG, happened=lambda _entry: told.set())
     with api_of(server, Impatient(interrupts=True)) as api:
-        assert wait_for_end(api, RUN_ID, telling)["status"] == "CANCELLED"
-    assert len(server.asked("POST", CANCEL)) == 1
+        assert wait_for_end(api, RUN_ID, view)["status"] == "CANCELLED"
+    assert len(server.requests_to("POST", CANCEL)) == 1
 
 
 def silent(opened: threading.Event) -> Reply:
@@ -138,7 +138,7 @@ def test_a_limit_ends_the_waiting_and_not_the_run() -> None:
     with api_of(server) as api, pytest.raises(WaitedTooLongError, match="not ended after"):
         wait_for_end(api, RUN_ID, LOG, limit_s=0.2)
     opened.set()
-    assert server.asked("POST") == []
+    assert server.requests_to("POST") == []
 
 
 def test_a_log_shows_a_sign_of_life_every_ten_seconds(
@@ -159,9 +159,9 @@ def test_events_can_be_taken_instead_of_lines(capsys: pytest.CaptureFixture[str]
     server.on("GET", EVENTS, WHOLE)
     server.on("GET", RUN, says(MATCHED))
     taken: list[Json] = []
-    telling = Telling(screen=LOG.screen, words=ASCII, happened=taken.append)
+    view = ProgressView(screen=LOG.screen, words=ASCII, happened=taken.append)
     with api_of(server) as api:
-        wait_for_end(api, RUN_ID, telling)
+        wait_for_end(api, RUN_ID, view)
     assert [one["type"] for one in taken] == ["io.datarecs.reconciliation.run.triggered"]
     assert capsys.readouterr().err == ""
 

@@ -55,7 +55,7 @@ from datarecs_core.comparison.values.translating import canonical
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Snapshot, Source
 from datarecs_core.jobs.vocabulary import SourceKind
-from datarecs_testing.conformance.connector import Told, scan_of
+from datarecs_testing.conformance.connector import RecordedReads, scan_of
 from datarecs_testing.lake import (
     Lake,
     a_lake,
@@ -197,7 +197,7 @@ def test_every_type_arrives_exactly(lake: Lake, tmp_path: Path) -> None:
     both: Rows = [told, nothing]
     assert rows(lake) == sorted(both, key=str)
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
-    connector.extract(scan, str(tmp_path / "out"), Told())
+    connector.extract(scan, str(tmp_path / "out"), RecordedReads())
     stored = pq.read_table(tmp_path / "out")
     assert stored.column("uid").to_pylist() == [told["uid"], None]
     assert stored.column("money").type == pa.decimal128(38, 10)
@@ -239,7 +239,7 @@ def test_nanoseconds_are_read_to_the_last_digit(lake: Lake, tmp_path: Path) -> N
     assert rows(lake)[0] == {"id": "1", "at": f"{text}Z", "local": text}
     assert ids(lake, filter="at > TIMESTAMP '2026-01-31T12:00:00.123456Z'") == [1]
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
-    brought = connector.extract(scan, str(tmp_path / "out"), Told())
+    brought = connector.extract(scan, str(tmp_path / "out"), RecordedReads())
     assert brought.extract is not None
     assert sorted(extracted_rows(brought, brought.extract)) == sorted(connector.rows(scan))
 
@@ -282,7 +282,7 @@ def test_nested_columns_are_told_with_their_types_and_brought_by_no_row(
     scan = nested.scan(pin_of(lake), frozenset(nested.columns))
     assert read(lake, scan) == [{"id": "1"}, {"id": "3"}]
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
-    connector.extract(scan, str(tmp_path / "out"), Told())
+    connector.extract(scan, str(tmp_path / "out"), RecordedReads())
     found = pq.read_table(tmp_path / "out")
     assert (found.column_names, found.num_rows) == (["id", "$invalid.id"], 2)
 
@@ -296,7 +296,7 @@ def test_a_query_takes_the_plain_columns_of_a_table_with_nested_ones(
         pin = connector.pin(asked).pin
         described = logical_source(asked, 0, connector.describe(asked, pin))
         scan = described.scan(pin, frozenset(described.columns))
-        connector.extract(scan, str(tmp_path / "out"), Told())
+        connector.extract(scan, str(tmp_path / "out"), RecordedReads())
         return list(pq.read_table(tmp_path / "out").column("n").to_pylist())
 
     assert answered("SELECT count(*) AS n FROM lake") == [2]
@@ -319,7 +319,7 @@ def test_text_that_is_no_utf8_is_invalid_and_not_replaced(lake: Lake, tmp_path: 
     pq.write_table(written.set_column(1, written.schema.field(1), broken), path_of(file))
     scan = scanned(lake)
     connector = open_connector(SOURCE, lake.connection, {}, surroundings=lake.surroundings)
-    brought = connector.extract(scan, str(tmp_path / "out"), Told())
+    brought = connector.extract(scan, str(tmp_path / "out"), RecordedReads())
     assert brought.extract is not None
     assert brought.extract.invalid_columns == ("word",)
     found = {row["id"]: row for row in pq.read_table(tmp_path / "out").to_pylist()}

@@ -110,7 +110,7 @@ class TestRest(TableConnectorConformance):
     ) -> None:
         assert table.name() == ("books", "words")
         self.connect(lake, SOURCE).pin(SOURCE)
-        assert self.server.asked == [
+        assert self.server.requested_paths == [
             "/cat/v1/oauth/tokens",
             "/cat/v1/config?warehouse=main",
             f"/cat/v1/{PREFIX}/namespaces/books/tables/words",
@@ -136,11 +136,11 @@ class TestRest(TableConnectorConformance):
         opened = open_connector(SOURCE, connection, self.secrets, surroundings=lake.surroundings)
         if field == "warehouse":
             opened.pin(SOURCE)
-            assert "/cat/v1/config?warehouse=second" in self.server.asked
+            assert "/cat/v1/config?warehouse=second" in self.server.requested_paths
         else:
             with pytest.raises(DatarecsError, match="401"):
                 opened.pin(SOURCE)
-        assert self.server.asked[-1] == last
+        assert self.server.requested_paths[-1] == last
 
     @pytest.mark.parametrize("secrets", [{}, {"token": "stale"}, {"credential": "reader:wrong"}])
     def test_a_catalog_that_refuses_is_told_without_the_secret(
@@ -170,7 +170,7 @@ class TestRest(TableConnectorConformance):
         with pytest.raises(DatarecsError) as caught:
             self.connect(lake, SOURCE).pin(SOURCE)
         assert caught.value.code.name == code
-        assert not any(path.endswith("elsewhere") for path in self.server.asked)
+        assert not any(path.endswith("elsewhere") for path in self.server.requested_paths)
 
     @pytest.mark.parametrize(("host", "trusted"), [("localhost", True), ("other.example", False)])
     def test_tls_is_verified_for_the_name(
@@ -196,7 +196,7 @@ class TestRest(TableConnectorConformance):
                 return
             with pytest.raises(DatarecsError, match="TLS failed") as caught:
                 connector.pin(SOURCE)
-        assert (caught.value.code.name, server.asked) == ("CONNECTION_FAILED", [])
+        assert (caught.value.code.name, server.requested_paths) == ("CONNECTION_FAILED", [])
 
     def test_an_address_outside_the_policy_is_not_dialled(self, lake: Lake) -> None:
         policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.SERVER)
@@ -209,7 +209,7 @@ class TestRest(TableConnectorConformance):
             with pytest.raises(DatarecsError, match=why) as caught:
                 connector.pin(SOURCE)
             assert caught.value.code.name == "CONNECTION_FAILED"
-        assert self.server.asked == []
+        assert self.server.requested_paths == []
 
 
 def rest(url: str) -> Connection:

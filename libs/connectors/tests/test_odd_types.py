@@ -16,8 +16,8 @@ from datarecs_memory.engine import MemoryEngine
 from datarecs_testing.clock import ManualClock
 from datarecs_testing.odd_types.case import OddCase, differences_of, job_of_case, write_files
 from datarecs_testing.odd_types.table import cases
+from datarecs_testing.silent_reporter import SilentReporter
 from datarecs_testing.tables import NOON
-from datarecs_testing.telling import SilentTold
 
 
 class Oracle:
@@ -38,7 +38,7 @@ class Oracle:
         )
         job = job_of_case(case)
         question = Question(job=job, job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
-        return answer(question, means, SilentTold())
+        return answer(question, means, SilentReporter())
 
     def _connect(self, source: Source) -> Connector:
         policy = Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL)

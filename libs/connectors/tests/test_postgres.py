@@ -58,8 +58,8 @@ from datarecs_core.resources.connection import (
 )
 from datarecs_memory.engine import MemoryEngine
 from datarecs_testing.clock import ManualClock
+from datarecs_testing.silent_reporter import SilentReporter
 from datarecs_testing.stack import PostgresServer
-from datarecs_testing.telling import SilentTold
 
 pytestmark = pytest.mark.integration
 TABLE: LiteralString = """
@@ -306,7 +306,7 @@ def test_what_was_in_flight_between_two_tables_has_arrived_at_the_second_cut(
     assert told.in_flight_resolved == 2  # keys 2 and 3; 4 still differs, and nobody saw the update
     assert (told.first.rows_unmatched, told.first.source_row_counts) == (3, (3, 2))
     assert (counts.rows_unmatched, counts.source_row_counts) == (1, (3, 3))
-    first, second = (found.pins["ledger"], told.looks[0].pins[0])
+    first, second = (found.pins["ledger"], told.rechecks[0].pins[0])
     assert isinstance(first, ExportedSnapshot)
     assert isinstance(second, ExportedSnapshot)
     assert first.snapshot != second.snapshot
@@ -365,7 +365,7 @@ def test_a_snapshot_is_let_go_once_nothing_is_read_in_it_any_more(
             clock=ManualClock(),
             extracts=str(tmp_path / "extract"),
         ),
-        SilentTold(),
+        SilentReporter(),
     )
     assert found.outcome.verdict is Verdict.MATCHED
     assert seen == held
@@ -413,16 +413,16 @@ def test_a_second_look_keeps_to_the_connections_of_its_source(
             clock=ManualClock(by_itself=True),
             extracts=str(tmp_path / "extract"),
         ),
-        SilentTold(),
+        SilentReporter(),
     )
     results = found.outcome.stages[0].results
     assert results is not None
     assert results.confirmed is not None
-    assert len(results.confirmed.looks) == 2
+    assert len(results.confirmed.rechecks) == 2
 
 
-class _Heard(SilentTold):
-    """Port Told that keeps how many rows were read again, by source."""
+class _Heard(SilentReporter):
+    """Port ProgressReporter that keeps how many rows were read again, by source."""
 
     def __init__(self) -> None:
         self.again: list[tuple[int, int]] = []
@@ -687,7 +687,7 @@ def test_a_look_at_the_server_ends_in_time_when_nothing_comes_from_it_any_more(
         closing(_Line(server.config.port, words=b"AS seven")) as line,
         pytest.raises(StatementTimeoutError, match="statement_timeout"),
     ):
-        server.open(port=line.port).look_up("SELECT 7 AS seven", {})
+        server.open(port=line.port).fetch_rows("SELECT 7 AS seven", {})
 
 
 def test_the_probe_stops_at_the_step_that_fails(server: Server) -> None:

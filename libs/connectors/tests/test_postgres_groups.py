@@ -24,7 +24,7 @@ from datarecs_core.resources.connection import (
     PostgresConfig,
     SslMode,
 )
-from datarecs_testing.exact_conditions import EXACT, ROWS, kept
+from datarecs_testing.exact_conditions import EXACT, ROWS, matching_ids
 from datarecs_testing.stack import PostgresServer
 
 pytestmark = pytest.mark.integration
@@ -131,8 +131,8 @@ def test_the_server_keeps_the_rows_that_the_oracle_keeps_and_counts_the_others(
 ) -> None:
     found = ask("rows", only=Only(where=condition))
     assert found.extract is not None
-    assert sorted(row["id"] for row in stored(found)) == kept(condition)
-    assert (found.extract.all_rows, found.extract.rows) == (len(ROWS), len(kept(condition)))
+    assert sorted(row["id"] for row in stored(found)) == matching_ids(condition)
+    assert (found.extract.all_rows, found.extract.rows) == (len(ROWS), len(matching_ids(condition)))
 
 
 def test_a_condition_never_leaves_out_what_has_no_canonical_form(ask: Ask) -> None:

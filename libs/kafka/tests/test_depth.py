@@ -8,7 +8,7 @@ from kafka.admin import KafkaAdminClient
 
 from datarecs_kafka.access import BrokerAccess
 from datarecs_kafka.client import KafkaLogClient
-from datarecs_kafka.depth import dead_letters_waiting, tell_depth
+from datarecs_kafka.depth import dead_letters_waiting, report_depth
 from datarecs_testing.metrics import RecordedMetrics
 
 pytestmark = pytest.mark.integration
@@ -35,7 +35,7 @@ def test_what_the_redrive_has_not_come_to_waits(
         sent.wait(timedelta(seconds=35))
     producer.close()
     metrics = RecordedMetrics()
-    tell_depth(access, group, metrics)
+    report_depth(access, group, metrics)
     assert metrics.last("dlq_depth", group=group) == 5
     redrive = log_client.consumer(group=f"{group}.redrive", topics=[topic])
     while not redrive.assignment():
@@ -50,5 +50,5 @@ def test_what_the_redrive_has_not_come_to_waits(
 
 def test_a_topic_that_is_not_there_is_no_reason_to_fail(access: BrokerAccess) -> None:
     metrics = RecordedMetrics()
-    tell_depth(access, "nobody", metrics)
+    report_depth(access, "nobody", metrics)
     assert metrics.last("dlq_depth", group="nobody") is None

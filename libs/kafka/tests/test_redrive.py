@@ -112,7 +112,7 @@ def test_a_redrive_takes_only_what_is_meant_and_keeps_the_rest(world: World) -> 
     wanted, other = world.publish(), world.publish()
     world.consume(broken)
     report = a_redrive(world, world.remember).run(RedriveWish(event_id=str(wanted)))
-    assert (report.handled, report.kept) == (1, 1)
+    assert (report.handled, report.skipped) == (1, 1)
     assert a_redrive(world, world.remember).run(RedriveWish(reason="RUN_EXISTS")).handled == 1
     assert world.handled == [wanted, other]
 

@@ -300,7 +300,7 @@ def test_the_way_from_commit_to_ack_is_timed_and_traced(office: Office) -> None:
     relay.tracing = traced
     relay.turn()
     assert office.metrics.values("outbox_publish_seconds") == [2]
-    (span,) = traced.told_spans
+    (span,) = traced.spans
     assert (span.name, span.attributes["topic"]) == ("relay.publish", "one")
 
 

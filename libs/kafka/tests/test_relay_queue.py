@@ -87,7 +87,7 @@ def test_rows_of_a_lost_shard_are_forgotten_except_in_flight() -> None:
     queue.offer(0, [a_row(1, "a"), a_row(2, "a")], now=0.0)
     queue.offer(1, [a_row(3, "b")], now=0.0)
     first, *_ = queue.next_rows()
-    queue.keep_shards({1})
+    queue.retain_shards({1})
     assert queue.settle(first) is None
     assert queue.unsettled() == {1: 1}
 

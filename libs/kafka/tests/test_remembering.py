@@ -11,7 +11,7 @@ from datarecs_testing.consuming import GROUP
 
 
 def days(*, outbox: int, inbox: int) -> EventMemory:
-    return EventMemory(outbox=timedelta(days=outbox), inbox=timedelta(days=inbox), heard=True)
+    return EventMemory(outbox=timedelta(days=outbox), inbox=timedelta(days=inbox), has_marks=True)
 
 
 @pytest.mark.parametrize(("outbox", "inbox"), [(30, 45), (38, 45), (1, 37)])

@@ -106,8 +106,8 @@ def test_an_event_is_handled_in_its_own_trace_alone_or_with_others(
     consumer._handling.tracing = spans  # noqa: SLF001  as given at construction
     with captured() as lines:
         consumer.run(world.after(5))
-    assert [span.name for span in spans.told_spans] == ["event.handle"] * 2
-    assert {span.parent for span in spans.told_spans} == {PARENT}
-    seen = [span.attributes["event_id"] for span in spans.told_spans]
+    assert [span.name for span in spans.spans] == ["event.handle"] * 2
+    assert {span.parent for span in spans.spans} == {PARENT}
+    seen = [span.attributes["event_id"] for span in spans.spans]
     assert seen == [one.attributes["id"] for one in encoded]
     assert [line["event_id"] for line in lines if line["event"] == "speaks"] == seen

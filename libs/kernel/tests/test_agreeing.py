@@ -132,7 +132,7 @@ def test_whole_units_and_decimals_agree_on_everything(
         decimals = [cell(form, *value) for value in place]
         oracle = judge_measure(measure, [[Cell(one, one) for one in decimals]], reference)
         tolerance_within = tuple(bool(each[at]) for each in judged.tolerance_within)
-        assert (judged.within[at], tolerance_within) == (oracle.within, oracle.own_within)
+        assert (judged.within[at], tolerance_within) == (oracle.within, oracle.alone_within)
         assert judged.has_size[at] == (oracle.largest_delta is not None)
         if oracle.largest_delta is not None:
             largest.append(size_key_of(oracle.largest_delta))

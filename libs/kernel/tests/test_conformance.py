@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from datarecs_testing.comparisons import EngineBench, LookingBench
+from datarecs_testing.comparisons import EngineBench, RecheckBench
 from datarecs_testing.conformance.engine import DerivedConformance, EngineConformance
-from datarecs_testing.conformance.engine_looks import LookConformance
 from datarecs_testing.conformance.engine_policies import PolicyConformance
+from datarecs_testing.conformance.engine_rechecks import RecheckConformance
 from datarecs_testing.conformance.engine_rules import RuleConformance
 from datarecs_testing.conformance.engine_unknowns import UnknownTotalsConformance
 from datarecs_testing.kernel_bench import KernelBench
@@ -25,7 +25,7 @@ class TestKernel(
         return KernelBench(tmp_path)
 
 
-class TestLooks(LookConformance):
+class TestRechecks(RecheckConformance):
     @pytest.fixture
-    def bench(self, tmp_path: Path) -> LookingBench:
+    def bench(self, tmp_path: Path) -> RecheckBench:
         return KernelBench(tmp_path)

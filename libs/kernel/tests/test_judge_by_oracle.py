@@ -300,7 +300,7 @@ def by_the_oracle(stage: StagePlan, group: int, row: Difference) -> Written:
 def by_the_kernel(groups: JudgedGroups) -> list[Written]:
     names = groups.keys.column("k0").to_pylist()
     written = []
-    for each in groups.found:
+    for each in groups.differences:
         # Backwards, for places are chosen in any order.
         at = np.arange(len(each))[::-1]
         texts, sizes = each.written(at), each.sizes.take(pa.array(at)).to_pylist()
@@ -411,7 +411,9 @@ def counted_by_the_oracle(judged: Sequence[GroupJudgement]) -> dict[int, Measure
 def count(tally: MeasureTally, each: MeasureJudgement) -> None:
     kind = each.difference_class or DifferenceClass.OUTSIDE
     tally.see(
-        [int(not holds) for holds in each.own_within], outside=int(not each.within), kinds={kind: 1}
+        [int(not holds) for holds in each.alone_within],
+        outside=int(not each.within),
+        kinds={kind: 1},
     )
     tally.reach(None if each.largest_delta is None else size_key_of(each.largest_delta))
 

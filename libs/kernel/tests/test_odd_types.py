@@ -25,8 +25,8 @@ from datarecs_testing.clock import ManualClock
 from datarecs_testing.kernel_bench import KernelEngine
 from datarecs_testing.odd_types.case import OddCase, differences_of, job_of_case, write_files
 from datarecs_testing.odd_types.table import cases
+from datarecs_testing.silent_reporter import SilentReporter
 from datarecs_testing.tables import NOON
-from datarecs_testing.telling import SilentTold
 
 ANSWERED = [case for case in cases() if case.refused is None]
 
@@ -76,7 +76,7 @@ def test_the_kernel_answers_what_a_case_says(case: OddCase, tmp_path: Path) -> N
         extracts=str(tmp_path / "extracts"),
     )
     asked = Question(job=job_of_case(case), job_uid=UUID(int=1), spec_hash="sha256:" + 64 * "0")
-    found = answer(asked, means, SilentTold())
+    found = answer(asked, means, SilentReporter())
 
     def stored(stage: str) -> Sequence[Difference]:
         (only,) = (each for each in found.outcome.stages if each.plan.name == stage)

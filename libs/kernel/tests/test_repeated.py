@@ -44,7 +44,7 @@ def judged(
     assert judge.add(pa.RecordBatch.from_pydict(columns)) is None or rows == 0
     groups = judge.finish()
     assert groups is not None
-    return list(groups.found), counted
+    return list(groups.differences), counted
 
 
 @pytest.mark.case("P26")
@@ -122,7 +122,8 @@ def test_of_rows_that_are_equal_after_rules_the_last_by_their_texts_is_left() ->
     groups = judge.finish()
     assert groups is not None
     raw = {
-        each.measure: each.written(np.array([0])).raw[0].texts.to_pylist() for each in groups.found
+        each.measure: each.written(np.array([0])).raw[0].texts.to_pylist()
+        for each in groups.differences
     }
     assert raw == {"a": ["a "], "b": [" b"]}
 
@@ -141,4 +142,4 @@ def test_a_nan_of_any_measure_keeps_its_row_from_cancelling() -> None:
         judge.add(pa.RecordBatch.from_pydict(columns))
         groups = judge.finish()
         assert groups is not None
-        assert [each.measure for each in groups.found] == [measure]
+        assert [each.measure for each in groups.differences] == [measure]

@@ -38,7 +38,7 @@ def test_sums_by_mask_tell_the_same_steps_as_the_groups(
                 if mask != 0b111:
                     alone[at, mask] = EXACT.add(alone.get((at, mask), D(0)), amount)
     gaps = [EXACT.subtract(total, totals[reference]) for total in totals]
-    told = one_by_one.told(gaps)
+    told = one_by_one.by_source(gaps)
     assert waterfalls(PLAN, alone, totals, reference) == told
     assert [None if steps is None else steps.gap for steps in told] == gaps
 

@@ -18,7 +18,7 @@ from datarecs_core.comparison.results.results import Difference
 from datarecs_core.jobs.definition import Stage
 from datarecs_memory.engine import MemoryEngine
 from datarecs_testing.comparisons import (
-    LookingBench,
+    RecheckBench,
     a_measure,
     counting,
     rows_by,
@@ -28,7 +28,7 @@ from datarecs_testing.conformance.engine import (
     EngineConformance,
     RelaxationConformance,
 )
-from datarecs_testing.conformance.engine_looks import LookSpellingConformance
+from datarecs_testing.conformance.engine_rechecks import RecheckSpellingConformance
 from datarecs_testing.finished_runs import MemoryBench
 from datarecs_testing.tables import Table, a_job, pair, plan_of
 
@@ -120,8 +120,8 @@ def test_a_plan_is_explained_in_words() -> None:
 
 
 class TestMemoryEngine(
-    EngineConformance, RelaxationConformance, DerivedConformance, LookSpellingConformance
+    EngineConformance, RelaxationConformance, DerivedConformance, RecheckSpellingConformance
 ):
     @pytest.fixture
-    def bench(self) -> LookingBench:
+    def bench(self) -> RecheckBench:
         return MemoryBench()

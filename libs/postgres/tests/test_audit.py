@@ -65,12 +65,12 @@ def test_what_was_written_is_sound(chained: PreparedDatabase) -> None:
 def test_a_changed_chain_names_its_first_broken_row(
     chained: PreparedDatabase, tampering: LiteralString, named: int
 ) -> None:
-    chained.ask(tampering)
+    chained.query(tampering)
     assert broken_chains(chained.url(MIGRATE))[A_TENANT] == named
 
 
 def test_a_lost_head_is_noticed(chained: PreparedDatabase) -> None:
-    chained.ask("DELETE FROM datarecs.audit_head WHERE tenant_id = %s", (B_TENANT,))
+    chained.query("DELETE FROM datarecs.audit_head WHERE tenant_id = %s", (B_TENANT,))
     assert broken_chains(chained.url(MIGRATE)) == {B_TENANT: 2}
 
 
@@ -83,5 +83,5 @@ def test_concurrent_deeds_make_one_chain(
                 lambda _: carry_out(unit, A_TENANT, lambda tx: tx.audit.append(ENTRY)), range(20)
             )
         )
-    assert database.ask("SELECT max(seq), count(*) FROM datarecs.audit_event") == [(20, 20)]
+    assert database.query("SELECT max(seq), count(*) FROM datarecs.audit_event") == [(20, 20)]
     assert broken_chains(database.url(MIGRATE)) == {}

@@ -47,7 +47,7 @@ def test_open_runs_of_all_tenants_are_counted_by_status(
 ) -> None:
     for run in (stores.triggered(), stores.queued(), stores.queued(tenant_id=B_TENANT)):
         _watched(stores, run)
-    backlog.tell_runs(controller, metrics)
+    backlog.report_run_gauges(controller, metrics)
     counts = {
         status: metrics.last("runs_active", status=status)
         for status in ("TRIGGERED", "QUEUED", "RUNNING")
@@ -66,10 +66,10 @@ def test_a_run_that_nobody_closes_after_its_deadline_is_overdue(
     _watched(stores, stores.queued())
     stores.worker.finder.lease_run("worker-1")
     stores.pass_time(timedelta(hours=1, seconds=90))
-    backlog.tell_runs(controller, metrics)
+    backlog.report_run_gauges(controller, metrics)
     assert metrics.last("runs_overdue") == 0
     stores.pass_time(timedelta(seconds=60))
-    backlog.tell_runs(controller, metrics)
+    backlog.report_run_gauges(controller, metrics)
     assert metrics.last("runs_overdue") == 1
     assert metrics.last("runs_active", status="RUNNING") == 1
 
@@ -82,11 +82,11 @@ def test_unsent_and_parked_events_are_counted_and_the_oldest_is_aged(
 ) -> None:
     for _ in range(3):
         stores.triggered()
-    ids = [row[0] for row in database.ask("SELECT event_id FROM datarecs.outbox")]
+    ids = [row[0] for row in database.query("SELECT event_id FROM datarecs.outbox")]
     reader.mark_sent([ids[0]])
     reader.mark_failed(ids[1], "too large", park=True)
-    database.ask("UPDATE datarecs.outbox SET created_at = created_at - interval '90 seconds'")
-    backlog.tell_outbox(reader, metrics)
+    database.query("UPDATE datarecs.outbox SET created_at = created_at - interval '90 seconds'")
+    backlog.report_outbox_gauges(reader, metrics)
     oldest = metrics.last("outbox_oldest_unsent_seconds")
     assert oldest is not None
     assert 90 <= oldest < 150
@@ -99,5 +99,5 @@ def test_a_relay_is_not_ready_while_an_event_waits_for_more_than_a_minute(
 ) -> None:
     stores.triggered()
     assert backlog.sending(reader) is None
-    database.ask("UPDATE datarecs.outbox SET created_at = created_at - interval '61 seconds'")
+    database.query("UPDATE datarecs.outbox SET created_at = created_at - interval '61 seconds'")
     assert backlog.sending(reader) == "the oldest event waits for 61 s"

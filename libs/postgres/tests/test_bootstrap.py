@@ -30,7 +30,7 @@ def test_a_missing_database_is_made(postgres_server: PostgresServer) -> None:
 def test_every_role_of_the_list_exists_and_the_owner_cannot_log_in(
     database: PreparedDatabase,
 ) -> None:
-    rows = database.ask(
+    rows = database.query(
         "SELECT rolname, rolcanlogin FROM pg_roles WHERE rolname LIKE 'datarecs!_%%' ESCAPE '!'",
     )
     assert dict(rows) == {OWNER: False} | dict.fromkeys(LOGINS, True)
@@ -55,7 +55,7 @@ def test_a_new_password_replaces_the_old_one(database: PreparedDatabase) -> None
 
 
 def test_the_server_receives_verifiers_and_no_passwords(database: PreparedDatabase) -> None:
-    stored = database.ask("SELECT rolpassword FROM pg_authid WHERE rolname = ANY (%s)", ([API],))
+    stored = database.query("SELECT rolpassword FROM pg_authid WHERE rolname = ANY (%s)", ([API],))
     assert str(stored[0][0]).startswith("SCRAM-SHA-256$")
 
 
@@ -65,7 +65,7 @@ def test_support_reads_have_a_time_limit(database: PreparedDatabase) -> None:
 
 
 def test_the_map_of_roles_is_in_the_database_too(database: PreparedDatabase) -> None:
-    assert dict(database.ask("SELECT role, service FROM datarecs.service_role")) == SERVICE_OF
+    assert dict(database.query("SELECT role, service FROM datarecs.service_role")) == SERVICE_OF
     with database.connect(API) as connection:
         named = connection.execute("SELECT datarecs.service_name()").fetchone()
     with database.connect(RELAY) as connection:

@@ -19,7 +19,7 @@ from datarecs_postgres.work_finder import PostgresWorkFinder
 from datarecs_testing.builders import A_TENANT, a_run, an_id
 from datarecs_testing.clock import FixedIds
 from datarecs_testing.conformance.resources import stored
-from datarecs_testing.conformance.stores import Stores, carry_out, found, triggered
+from datarecs_testing.conformance.stores import Stores, carry_out, require_run, triggered
 from datarecs_testing.database import PreparedDatabase
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ class TestIdempotency:
 
         with closing(own), ThreadPoolExecutor(10) as pool:
             answers = set(pool.map(trigger, range(50)))
-        rows = database.ask("SELECT count(*), count(DISTINCT run_id) FROM datarecs.run")
+        rows = database.query("SELECT count(*), count(DISTINCT run_id) FROM datarecs.run")
         assert len(answers) == 1
         assert rows == [(1, 1)]
         assert len(stores.unsent()) == 1
@@ -91,14 +91,14 @@ class TestLeases:
     def test_the_limit_of_a_tenant_holds_under_concurrent_leases(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
-        database.ask("UPDATE datarecs.tenant SET running_limit = 2")
+        database.query("UPDATE datarecs.tenant SET running_limit = 2")
         for _ in range(6):
             stores.queued()
         own = Database(database.url(WORKER_RUN), limits=Limits(pool_size=6))
         finder = PostgresWorkFinder(own)
         with closing(own), ThreadPoolExecutor(6) as pool:
             leased = list(pool.map(lambda n: finder.lease_run(f"w{n}"), range(6)))
-        database.ask("UPDATE datarecs.tenant SET running_limit = 10")
+        database.query("UPDATE datarecs.tenant SET running_limit = 10")
         assert sum(one is not None for one in leased) == 2
 
     @pytest.mark.case("L25")
@@ -112,7 +112,7 @@ class TestLeases:
             def cancel(run_id: RunId = run.run_id, gate: threading.Barrier = together) -> None:
                 gate.wait()
                 with stores.api.unit.begin(A_TENANT) as tx:
-                    locked = found(tx.runs.for_update(run_id))
+                    locked = require_run(tx.runs.for_update(run_id))
                     tx.runs.save(replace(locked, cancel_requested=True))
 
             def lease(gate: threading.Barrier = together) -> object:
@@ -126,7 +126,7 @@ class TestLeases:
             assert (stores.stored(run.run_id).attempt == 1) == started
             with stores.controller.unit.begin(A_TENANT) as tx:
                 tx.leases.end(run.run_id)
-        rows = database.ask(
+        rows = database.query(
             "SELECT count(*) FROM datarecs.run WHERE NOT cancel_requested OR status = 'RUNNING'"
             " AND attempt = 0"
         )

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 def cut(database: PreparedDatabase) -> None:
     """End every connection of core-api, as a failing network would; they have ended on return."""
-    ended = database.ask(
+    ended = database.query(
         "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE usename = %s", (API,)
     )
     assert all(is_ended for (is_ended,) in ended)
@@ -92,7 +92,7 @@ class TestTenantScope:
             *(func.current_setting(name) for name in names),
         )
         with closing(Database(database.url(API), limits=limits)) as own:
-            seen = [tuple(own.ask(tenant, shown)[0]) for tenant in (A_TENANT, B_TENANT, None)]
+            seen = [tuple(own.query(tenant, shown)[0]) for tenant in (A_TENANT, B_TENANT, None)]
             plain = tuple(own.call(shown)[0])
             with own._engine.connect() as bare:  # noqa: SLF001  what is left on the connection
                 left = bare.execute(shown).one()
@@ -109,7 +109,7 @@ class TestTenantScope:
             closing(Database(database.url(API))) as own,
             pytest.raises(Exception, match="read-only"),
         ):
-            own.ask(A_TENANT, text("UPDATE datarecs.run SET wish = 'STOP' RETURNING run_id"))
+            own.query(A_TENANT, text("UPDATE datarecs.run SET wish = 'STOP' RETURNING run_id"))
 
     def test_a_reading_transaction_sees_one_moment(
         self, stores: Stores, database: PreparedDatabase
@@ -158,7 +158,7 @@ class TestFailures:
             unit = PostgresUnitOfWork(own, FixedIds())
             for use in (
                 lambda: carry_out(unit, A_TENANT, lambda tx: tx.tenant_id),
-                lambda: own.ask(A_TENANT, select(func.current_setting("app.tenant_id")))[0][0],
+                lambda: own.query(A_TENANT, select(func.current_setting("app.tenant_id")))[0][0],
                 lambda: own.call(text("SELECT 1"))[0][0],
             ):
                 with own.transaction(A_TENANT), own.transaction(A_TENANT):
@@ -249,10 +249,10 @@ class TestBeginning:
         self, database: PreparedDatabase
     ) -> None:
         with closing(Database(database.url(READ))) as own, own.transaction(A_TENANT) as session:
-            before = database.ask(self.OPEN, (READ,))
-            ((later,),) = database.ask("SELECT clock_timestamp()")
+            before = database.query(self.OPEN, (READ,))
+            ((later,),) = database.query("SELECT clock_timestamp()")
             asked = session.answer(self.NOW, {}).fetchone()
-            begun = database.ask(self.OPEN, (READ,))
+            begun = database.query(self.OPEN, (READ,))
         assert (before, begun) == ([(0,)], [(1,)])
         assert asked == (session.now,)
         assert session.now > later
@@ -275,16 +275,16 @@ class TestBeginning:
                 )
                 cut(database)
         assert len(set(pids)) == 2
-        timers = database.ask("SELECT count(*) FROM datarecs.run_timer WHERE reason = 'late'")
+        timers = database.query("SELECT count(*) FROM datarecs.run_timer WHERE reason = 'late'")
         assert timers == [(1,)]
 
     def test_one_that_could_not_begin_never_commits(self, database: PreparedDatabase) -> None:
         def ask_and_go_on(tx: Transaction) -> None:
             cut(database)
-            database.ask("ALTER ROLE datarecs_api NOLOGIN")
+            database.query("ALTER ROLE datarecs_api NOLOGIN")
             with suppress(DBAPIError):
                 tx.runs.get(a_run().run_id)
-            database.ask("ALTER ROLE datarecs_api LOGIN")
+            database.query("ALTER ROLE datarecs_api LOGIN")
 
         with (
             closing(Database(database.url(API), limits=Limits(pool_size=1))) as own,
@@ -313,13 +313,13 @@ class TestWhatTravelsTogether:
             session.answer(text("SELECT 1"), {})
 
     def timers(self, database: PreparedDatabase) -> set[str]:
-        return {reason for (reason,) in database.ask("SELECT reason FROM datarecs.run_timer")}
+        return {reason for (reason,) in database.query("SELECT reason FROM datarecs.run_timer")}
 
     def test_the_next_question_sees_it_whoever_asks(
         self, stores: Stores, database: PreparedDatabase
     ) -> None:
         run, count = stores.triggered(), text("SELECT count(*) FROM datarecs.run_timer")
-        database.ask("DELETE FROM datarecs.run_timer")
+        database.query("DELETE FROM datarecs.run_timer")
         with (
             closing(Database(database.url(CONTROLLER))) as own,
             own.transaction(A_TENANT) as session,
@@ -414,7 +414,7 @@ class TestStart:
     def test_a_login_that_bypasses_row_security_is_refused(
         self, database: PreparedDatabase
     ) -> None:
-        database.ask("ALTER ROLE datarecs_read BYPASSRLS")
+        database.query("ALTER ROLE datarecs_read BYPASSRLS")
         try:
             with (
                 closing(Database(database.url(READ))) as own,
@@ -422,7 +422,7 @@ class TestStart:
             ):
                 own.refuse_unsafe_login()
         finally:
-            database.ask("ALTER ROLE datarecs_read NOBYPASSRLS")
+            database.query("ALTER ROLE datarecs_read NOBYPASSRLS")
 
     def test_every_login_can_ask_whether_the_schema_is_ready(
         self, database: PreparedDatabase
@@ -441,7 +441,7 @@ class TestStart:
     def test_a_schema_behind_this_release_is_not_ready(
         self, private_database: PreparedDatabase
     ) -> None:
-        private_database.ask("DELETE FROM datarecs.schema_compat")
+        private_database.query("DELETE FROM datarecs.schema_compat")
         with closing(Database(private_database.url(CONTROLLER))) as own:
             assert "lacks migration" in (own.ready() or "")
 
@@ -449,7 +449,7 @@ class TestStart:
     def test_a_schema_ahead_is_ready_while_it_carries_this_release(
         self, private_database: PreparedDatabase, oldest: str, ready: bool
     ) -> None:
-        private_database.ask("INSERT INTO datarecs.schema_compat VALUES ('9999', %s)", (oldest,))
+        private_database.query("INSERT INTO datarecs.schema_compat VALUES ('9999', %s)", (oldest,))
         with closing(Database(private_database.url(CONTROLLER))) as own:
             assert (own.ready() is None) == ready
 

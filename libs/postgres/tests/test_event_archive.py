@@ -56,4 +56,4 @@ def test_an_older_schema_is_told_as_what_it_is(private_database: PreparedDatabas
         with pytest.raises(StoreUnavailableError, match="admin migrate"):
             PostgresEventArchive(own).memory("run-controller")
         upgrade(url)
-        assert not PostgresEventArchive(own).memory("run-controller").heard
+        assert not PostgresEventArchive(own).memory("run-controller").has_marks

@@ -102,7 +102,7 @@ class TestDrawing:
                 first.execute(DRAW)
                 second.execute("SET lock_timeout = '1s'")
                 second.execute(DRAW)
-            held = database.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+            held = database.query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
         assert held == [(0,)]
 
     @pytest.mark.case("R14")
@@ -175,7 +175,7 @@ class TestReading:
             list(pool.map(lambda run: write(database, run, transactions=313), runs))
             done.set()
             read = reader.result(timeout=30)
-        written = database.ask("SELECT rv FROM datarecs.run_event WHERE rv > %s", (cursor,))
+        written = database.query("SELECT rv FROM datarecs.run_event WHERE rv > %s", (cursor,))
         assert len(read) == 8 * 313 * 4
         assert read == sorted(rv for (rv,) in written)
         assert len(plain.result(timeout=30)) < len(read)

@@ -53,7 +53,7 @@ def test_a_broken_connection_is_made_again_and_says_so(
 ) -> None:
     for _ in range(2):
         heard.get(timeout=SOON)
-    database.ask(
+    database.query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE usename = %s AND query LIKE 'LISTEN%%'",
         (API,),

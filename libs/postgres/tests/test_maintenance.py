@@ -9,7 +9,7 @@ import pytest
 from datarecs_application.errors import StoreBusyError
 from datarecs_postgres.database import Database
 from datarecs_postgres.event_archive import PostgresEventArchive
-from datarecs_postgres.maintenance import divide_outbox, keep_outbox, maintain_partitions
+from datarecs_postgres.maintenance import divide_outbox, maintain_partitions, set_outbox_retention
 from datarecs_postgres.outbox import hash_of
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.roles import CONTROLLER, RELAY
@@ -46,23 +46,23 @@ def insert(database: PreparedDatabase, statement: str, age: str) -> None:
 def test_the_coming_days_are_made_again_and_nothing_twice(
     private_database: PreparedDatabase, controller: Database
 ) -> None:
-    before = private_database.ask(PARTITIONS)
-    private_database.ask("DROP TABLE datarecs.outbox_" + str(before[-1][0]))
+    before = private_database.query(PARTITIONS)
+    private_database.query("DROP TABLE datarecs.outbox_" + str(before[-1][0]))
     assert maintain_partitions(controller)["outbox"] == 0
-    assert private_database.ask(PARTITIONS) == before
+    assert private_database.query(PARTITIONS) == before
     maintain_partitions(controller)
-    assert private_database.ask(PARTITIONS) == before
+    assert private_database.query(PARTITIONS) == before
 
 
 def test_a_row_of_a_missing_day_is_kept_and_moved_when_the_day_is_made(
     private_database: PreparedDatabase, controller: Database
 ) -> None:
     insert(private_database, UNSENT, "20 days")
-    assert private_database.ask("SELECT count(*) FROM datarecs.outbox_default") == [(1,)]
+    assert private_database.query("SELECT count(*) FROM datarecs.outbox_default") == [(1,)]
     left = maintain_partitions(controller)
     assert left["outbox"] == 0
-    assert private_database.ask("SELECT count(*) FROM datarecs.outbox") == [(1,)]
-    assert len(private_database.ask(PARTITIONS)) == 9
+    assert private_database.query("SELECT count(*) FROM datarecs.outbox") == [(1,)]
+    assert len(private_database.query(PARTITIONS)) == 9
 
 
 def test_a_day_past_its_time_is_dropped_only_when_all_of_it_is_sent(
@@ -73,7 +73,7 @@ def test_a_day_past_its_time_is_dropped_only_when_all_of_it_is_sent(
     insert(private_database, SENT, "-5 days")
     maintain_partitions(controller)
     maintain_partitions(controller)
-    ages = private_database.ask(
+    ages = private_database.query(
         "SELECT (now()::date - created_at::date) FROM datarecs.outbox ORDER BY 1"
     )
     assert ages == [(5,), (41,)]
@@ -84,10 +84,10 @@ def test_the_days_of_the_outbox_are_those_of_the_setting(
 ) -> None:
     insert(private_database, SENT, "-8 days")
     insert(private_database, SENT, "-5 days")
-    keep_outbox(controller, days=7)
+    set_outbox_retention(controller, days=7)
     for _ in range(2):
         maintain_partitions(controller)
-    ages = private_database.ask(
+    ages = private_database.query(
         "SELECT (now()::date - created_at::date) FROM datarecs.outbox ORDER BY 1"
     )
     assert ages == [(5,)]
@@ -117,28 +117,28 @@ def test_old_marks_and_answers_are_forgotten(
     private_database: PreparedDatabase, controller: Database
 ) -> None:
     for days in (1, 44, 46):
-        private_database.ask(
+        private_database.query(
             "INSERT INTO datarecs.inbox (tenant_id, consumer, source, event_id, received_at)"
             " VALUES (%s, 'c', 's', %s, now() - %s * interval '1 day')",
             (A_TENANT, an_id(), days),
         )
     for hours in (1, 25):
-        private_database.ask(
+        private_database.query(
             "INSERT INTO datarecs.idempotency_key (tenant_id, principal, route, key, request_hash,"
             " created_at) VALUES (%s, 'p', 'r', %s, '', now() - %s * interval '1 hour')",
             (A_TENANT, str(hours), hours),
         )
     maintain_partitions(controller)
-    assert private_database.ask("SELECT count(*) FROM datarecs.inbox") == [(2,)]
-    assert private_database.ask("SELECT key FROM datarecs.idempotency_key") == [("1",)]
+    assert private_database.query("SELECT count(*) FROM datarecs.inbox") == [(2,)]
+    assert private_database.query("SELECT key FROM datarecs.idempotency_key") == [("1",)]
 
 
 def test_what_is_partitioned_by_range_has_a_policy(private_database: PreparedDatabase) -> None:
-    partitioned = private_database.ask(
+    partitioned = private_database.query(
         "SELECT relname FROM pg_class WHERE relnamespace = 'datarecs'::regnamespace"
         " AND relkind = 'p' ORDER BY 1"
     )
-    known = private_database.ask("SELECT table_name FROM datarecs.partition_policy ORDER BY 1")
+    known = private_database.query("SELECT table_name FROM datarecs.partition_policy ORDER BY 1")
     assert partitioned == known
     assert (OUTBOX.name,) in known
 
@@ -150,7 +150,7 @@ def test_an_outbox_is_divided_anew_when_every_event_is_sent(
     insert(private_database, UNSENT, "0 days")
     with pytest.raises(StoreBusyError, match="every event is sent"):
         divide_outbox(controller, shards=number)
-    private_database.ask("UPDATE datarecs.outbox SET sent_at = now()")
+    private_database.query("UPDATE datarecs.outbox SET sent_at = now()")
     for _ in range(2):
         divide_outbox(controller, shards=number)
     with closing(Database(private_database.url(RELAY))) as login:

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 
 from datarecs_postgres import migrate
 from datarecs_postgres.bootstrap import bootstrap_database
-from datarecs_postgres.database import own_revision
+from datarecs_postgres.database import newest_revision
 from datarecs_postgres.failures import (
     MigrationBlockedError,
     RolesMissingError,
@@ -47,7 +47,7 @@ def empty_database(
 
 
 def tables(database: PreparedDatabase) -> list[str]:
-    rows = database.ask(
+    rows = database.query(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = 'datarecs' AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
         " ORDER BY 1"
@@ -76,7 +76,7 @@ class TestUpgrade:
     ) -> None:
         url = private_database.url(MIGRATE)
         revisions = [one.revision for one in scripts().walk_revisions()]
-        private_database.ask(
+        private_database.query(
             "INSERT INTO datarecs.run (tenant_id, run_id, job_id, job_name, job_generation,"
             " spec_hash, spec, triggered_by, execution_name, created_at)"
             " VALUES (%s, %s, %s, 'j', 1, 's', '{}', 'u', 'e', now())",
@@ -85,7 +85,7 @@ class TestUpgrade:
         for _ in revisions[:-1]:
             downgrade(url, "-1")
         upgrade(url)
-        assert private_database.ask("SELECT count(*) FROM datarecs.run") == [(1,)]
+        assert private_database.query("SELECT count(*) FROM datarecs.run") == [(1,)]
         assert schema_faults(url) == []
 
     def test_repeating_it_changes_nothing(self, private_database: PreparedDatabase) -> None:
@@ -102,17 +102,17 @@ class TestUpgrade:
         url = empty_database.url(MIGRATE)
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(upgrade, [url, url]))
-        revisions = empty_database.ask("SELECT version_num FROM datarecs.alembic_version")
-        assert revisions == [(own_revision(),)]
+        revisions = empty_database.query("SELECT version_num FROM datarecs.alembic_version")
+        assert revisions == [(newest_revision(),)]
 
     def test_there_is_one_head_and_the_files_name_it(self) -> None:
-        assert scripts().get_heads() == [own_revision()]
+        assert scripts().get_heads() == [newest_revision()]
 
     def test_autogenerate_finds_nothing_to_do(self, database: PreparedDatabase) -> None:
         """Tables, columns, types, defaults, indexes and keys; partitions are left out."""
         partitions = {
             name
-            for (name,) in database.ask(
+            for (name,) in database.query(
                 "SELECT relname FROM pg_class WHERE relnamespace = 'datarecs'::regnamespace"
                 " AND relispartition"
             )
@@ -140,7 +140,7 @@ class TestUpgrade:
         assert differences == []
 
     def test_partitions_of_the_next_days_are_made(self, database: PreparedDatabase) -> None:
-        rows = database.ask(
+        rows = database.query(
             "SELECT count(*) FROM pg_inherits"
             " WHERE inhparent = 'datarecs.outbox'::regclass AND inhrelid::regclass::text"
             " ~ '_[0-9]{8}$'"
@@ -159,7 +159,7 @@ class TestRefusals:
     def test_a_database_of_a_newer_release_is_refused(
         self, private_database: PreparedDatabase
     ) -> None:
-        private_database.ask("UPDATE datarecs.alembic_version SET version_num = '9999'")
+        private_database.query("UPDATE datarecs.alembic_version SET version_num = '9999'")
         with pytest.raises(SchemaTooNewError) as failure:
             upgrade(private_database.url(MIGRATE))
         assert failure.value.code.docs_id == "DR5006"
@@ -184,4 +184,4 @@ class TestRefusals:
         with engine.connect() as connection:
             config = configuration(connection)
         engine.dispose()
-        assert ScriptDirectory.from_config(config).get_current_head() == own_revision()
+        assert ScriptDirectory.from_config(config).get_current_head() == newest_revision()

@@ -21,7 +21,7 @@ def driver(database: PreparedDatabase) -> Iterator[Driver]:
 
 
 def held(database: PreparedDatabase) -> list[TupleRow]:
-    return database.ask("SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = 77")
+    return database.query("SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = 77")
 
 
 def test_nothing_leaves_before_all_is_said(driver: Driver, database: PreparedDatabase) -> None:

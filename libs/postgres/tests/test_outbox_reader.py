@@ -61,7 +61,7 @@ def test_attempts_and_the_last_error_are_kept(
     (row,) = stores.unsent()
     relay.mark_failed(row.event_id, 3000 * "x", park=False)
     relay.mark_sent([row.event_id])
-    stored = database.ask(
+    stored = database.query(
         "SELECT attempts, length(last_error), sent_at IS NOT NULL, service FROM datarecs.outbox"
     )
     assert stored == [(2, 2000, True, "core-api")]

@@ -146,24 +146,24 @@ class TestSchema:
     def test_every_planted_fault_is_named(
         self, private_database: PreparedDatabase, planted: LiteralString, named: list[str]
     ) -> None:
-        private_database.ask(planted)
+        private_database.query(planted)
         assert set(named) <= set(schema_faults(private_database.admin_url))
 
     def test_partitions_carry_no_grant(self, database: PreparedDatabase) -> None:
-        granted = database.ask(
+        granted = database.query(
             "SELECT relname FROM pg_class WHERE relnamespace = 'datarecs'::regnamespace"
             " AND relispartition AND relacl IS NOT NULL AND relkind = 'r'"
         )
         assert granted == []
 
     def test_nobody_but_the_roles_may_connect(self, database: PreparedDatabase) -> None:
-        rows = database.ask(
+        rows = database.query(
             "SELECT has_database_privilege('public', current_database(), 'CONNECT')"
         )
         assert rows == [(False,)]
 
     def test_every_login_is_bound_by_row_security(self, database: PreparedDatabase) -> None:
-        rows = database.ask(
+        rows = database.query(
             "SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)"
             " AND (rolsuper OR rolbypassrls OR rolcreaterole OR pg_has_role(oid, %s, 'MEMBER'))",
             (list(UNPRIVILEGED), OWNER),
@@ -288,7 +288,7 @@ class TestGrants:
                     continue
                 passed.add(event_type)
         assert passed == own
-        services = database.ask("SELECT DISTINCT service FROM datarecs.outbox")
+        services = database.query("SELECT DISTINCT service FROM datarecs.outbox")
         assert services == [(SERVICE_OF[role],)]
 
     def test_nobody_says_who_wrote_an_event(self, database: PreparedDatabase) -> None:

@@ -37,7 +37,7 @@ def test_a_name_in_use_is_refused_and_nothing_is_made(database: PreparedDatabase
     with pytest.raises(TenantExistsError) as failure:
         create_tenant(database.url(MIGRATE), "default")
     assert failure.value.name == "default"
-    assert database.ask("SELECT count(*) FROM datarecs.api_key") == [(1,)]
+    assert database.query("SELECT count(*) FROM datarecs.api_key") == [(1,)]
 
 
 @pytest.mark.case("X01")
@@ -58,7 +58,7 @@ def test_a_lost_key_is_replaced_and_the_old_one_stays(database: PreparedDatabase
     same, second = new_admin_key(database.url(MIGRATE), "default")
     assert same == tenant
     assert first != second
-    assert database.ask("SELECT count(*) FROM datarecs.api_key") == [(2,)]
+    assert database.query("SELECT count(*) FROM datarecs.api_key") == [(2,)]
 
 
 def test_a_key_for_nobody_is_refused(database: PreparedDatabase) -> None:

@@ -57,7 +57,7 @@ def test_a_replay_survives_kills_before_and_within_its_expansion(
         tx.resources.add(endpoint)
     with units[WEBHOOK].begin(A_TENANT) as tx:
         for event in events:
-            tx.deliveries.keep(event, a_message(event))
+            tx.deliveries.store_event(event, a_message(event))
     with units[API].begin(A_TENANT, feed=8) as tx:
         action = WebhookAction(
             tenant_id=A_TENANT,
@@ -87,7 +87,7 @@ def test_a_replay_survives_kills_before_and_within_its_expansion(
     assert (done.state, done.made) == (ActionState.DONE, EVENTS)
     assert sorted(one.event_id for one in made) == sorted(events)
     replayed = "SELECT count(*) FROM datarecs.outbox WHERE type LIKE '%%delivery.replayed'"
-    assert database.ask(replayed) == [(1,)]
+    assert database.query(replayed) == [(1,)]
 
 
 def made_so_far(units: dict[str, PostgresUnitOfWork], action_id: UUID) -> int:

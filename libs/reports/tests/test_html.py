@@ -16,7 +16,13 @@ from datarecs_core.jobs.vocabulary import ProofMode, SchemaMode
 from datarecs_core.runs.model import RunStatus
 from datarecs_reports.html import MAX_BYTES, error_report, run_report
 from datarecs_testing.comparisons import a_measure, comparing_columns, counting, rows_by
-from datarecs_testing.finished_runs import RUN, balance_check, books, document, looked_at_again
+from datarecs_testing.finished_runs import (
+    RUN,
+    balance_check,
+    books,
+    document,
+    document_with_recheck,
+)
 from datarecs_testing.tables import a_job, a_table
 
 HOSTILE = (
@@ -378,6 +384,6 @@ def test_the_root_over_row_digests_stands_beside_the_proof() -> None:
 
 @pytest.mark.case("P57")
 def test_a_second_look_is_shown_with_both_counts() -> None:
-    shown = _Page(run_report(looked_at_again(), RUN, samples=True)).text
+    shown = _Page(run_report(document_with_recheck(), RUN, samples=True)).text
     assert "Agreed when read again 1 of 3 that differed at first" in shown
     assert "3 groups differed at first and, looked at again once, 1 agreed (in flight)" in shown

@@ -8,7 +8,13 @@ import pytest
 from datarecs_core.jobs.vocabulary import OnUnmatched
 from datarecs_reports.junit import ending_junit, run_junit
 from datarecs_testing.comparisons import a_measure, absolute, aggregate_by, counting, rows_by
-from datarecs_testing.finished_runs import RUN, balance_check, books, document, looked_at_again
+from datarecs_testing.finished_runs import (
+    RUN,
+    balance_check,
+    books,
+    document,
+    document_with_recheck,
+)
 from datarecs_testing.tables import a_job, a_table
 
 
@@ -42,7 +48,7 @@ def test_the_sample_of_source_001_fails_by_its_keys_and_its_measure() -> None:
 
 @pytest.mark.case("P57")
 def test_what_was_in_flight_is_a_property_and_no_failure() -> None:
-    root = parsed(run_junit(looked_at_again()))
+    root = parsed(run_junit(document_with_recheck()))
     told = {each.get("name"): each.get("value") for each in root.iter("property")}
     assert told["in_flight_resolved"] == "1"
     failing = {case for case, tag in cases(root).items() if tag == "failure"}

@@ -199,7 +199,7 @@ def parts(content: MailContent) -> tuple[str, str]:
             replace(
                 MATCHED,
                 kind=MailKind.RECOVERY,
-                background=Background(since=MORNING, runs=3, first_told="UNMATCHED"),
+                background=Background(since=MORNING, runs=3, alert_outcome="UNMATCHED"),
             ),
             "● MATCHED again ledger-vs-exports",
             [
@@ -349,12 +349,28 @@ def test_the_subject_states_the_one_gap_and_counts_groups_where_there_are_two() 
     assert parsed(replace(WITH_GAP, summary=agreeing))["Subject"].endswith("· 30 of 1,005 groups")
 
 
-def test_amounts_that_are_unknown_are_called_unknown_and_several_stages_are_named() -> None:
+def test_amounts_of_two_currencies_stand_apart_and_the_subject_adds_nothing_up() -> None:
+    assert WITH_GAP.summary is not None
+    whole = replace(GAP, gap=None, missing_in_source=None, changed=None)
+    euros, dollars = (
+        replace(GAP, unit=unit, gap=gap, outside_tolerance_count=None)
+        for unit, gap in (("EUR", "3"), ("USD", "-1.5"))
+    )
+    one, two = (
+        replace(WITH_GAP, summary=replace(WITH_GAP.summary, measures=measures))
+        for measures in ((whole, euros), (whole, euros, dollars))
+    )
+    assert parsed(one)["Subject"].endswith("· gap 3 EUR")
+    assert parsed(two)["Subject"].endswith("groups")
+    assert "total_amount EUR | exports minus ledger | 3" in parts(two)[0]
+
+
+def test_amounts_without_a_total_are_dashes_and_stages_are_named() -> None:
     assert WITH_GAP.summary is not None
     unknown = replace(GAP, stage_name="rows", gap=None, missing_in_source=None, changed=None)
     content = replace(WITH_GAP, summary=replace(WITH_GAP.summary, measures=(GAP, unknown)))
     text = parts(content)[0]
-    assert "total_amount (rows) | exports minus ledger | unknown | unknown | 5" in text
+    assert "total_amount (rows) | exports minus ledger | \N{EN DASH} | \N{EN DASH} | 5" in text
     assert WITH_GAP.summary.likely_cause is not None
     pattern = replace(WITH_GAP.summary.likely_cause, measure_name="$presence", pattern="NEW_ONE")
     later = replace(WITH_GAP.summary, likely_cause=pattern)

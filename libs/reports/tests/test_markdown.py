@@ -10,7 +10,13 @@ from datarecs_core.jobs.definition import Accept, Breaks, Results
 from datarecs_core.jobs.vocabulary import MaskRule
 from datarecs_reports.markdown import MAX_BYTES, run_markdown
 from datarecs_testing.comparisons import a_measure, rows_by
-from datarecs_testing.finished_runs import Json, balance_check, books, document, looked_at_again
+from datarecs_testing.finished_runs import (
+    Json,
+    balance_check,
+    books,
+    document,
+    document_with_recheck,
+)
 from datarecs_testing.tables import a_job, a_table
 
 
@@ -66,7 +72,7 @@ def test_limits_and_warnings_are_told() -> None:
 
 @pytest.mark.case("P57")
 def test_a_second_look_is_told_with_both_counts() -> None:
-    told = text(looked_at_again())
+    told = text(document_with_recheck())
     assert "3 groups differed at first and, looked at again once, 1 agreed (in flight); " in told
     assert "2 still differ." in told
 

@@ -41,7 +41,7 @@ class TestSpawnedChild(ChildProcessConformance):
 
     def test_what_a_library_prints_does_not_break_the_frames(self, child: ChildProcess) -> None:
         self.start(child, ["say", {"clean": True}], print="noise\x00\xff\n")
-        assert self.heard(child) == [{"clean": True}]
+        assert self.read_frames(child) == [{"clean": True}]
         assert self.end_of(child) == ChildEnd(exit_code=0)
 
     def test_what_it_prints_is_logged_and_not_printed(

@@ -62,8 +62,8 @@ def test_a_span_stands_below_the_traceparent_it_is_given(collector: Collector) -
 
 def test_what_is_told_within_a_span_of_its_trace_stands_below_it(collector: Collector) -> None:
     with collector.tracing.span("event.handle", parent=PARENT):
-        collector.tracing.told("run.close", parent=PARENT, seconds=0.5)
-        collector.tracing.told("other", parent=f"00-{'a' * 32}-{SPAN}-01", seconds=0)
+        collector.tracing.record_span("run.close", parent=PARENT, seconds=0.5)
+        collector.tracing.record_span("other", parent=f"00-{'a' * 32}-{SPAN}-01", seconds=0)
     close, other, handle = collector.spans()
     assert parent_of(close) == ids_of(handle)[1]
     assert parent_of(other) == SPAN
@@ -73,10 +73,10 @@ def test_what_is_told_within_a_span_of_its_trace_stands_below_it(collector: Coll
 
 
 def test_the_first_span_of_a_trace_is_the_one_its_traceparent_names(collector: Collector) -> None:
-    collector.tracing.told("run.trigger", parent=PARENT, seconds=0.1, begins=True)
+    collector.tracing.record_span("run.trigger", parent=PARENT, seconds=0.1, begins=True)
     assert ids_of(collector.only()) == (TRACE, SPAN)
     assert collector.only().parent is None
-    collector.tracing.told("next", parent=PARENT, seconds=0)
+    collector.tracing.record_span("next", parent=PARENT, seconds=0)
     assert ids_of(collector.spans()[1])[1] != SPAN
 
 
@@ -84,7 +84,7 @@ def test_the_first_span_stands_below_the_caller_that_sent_a_traceparent(
     collector: Collector,
 ) -> None:
     own = arrival(PARENT)
-    collector.tracing.told("run.trigger", parent=own, seconds=0.1, begins=True)
+    collector.tracing.record_span("run.trigger", parent=own, seconds=0.1, begins=True)
     parts = parts_of(own)
     assert parts is not None
     assert ids_of(collector.only()) == parts[:2]
@@ -119,7 +119,7 @@ def test_without_a_trace_a_span_begins_one(collector: Collector, parent: str | N
 
 
 def test_attributes_pass_the_net_of_logs(collector: Collector) -> None:
-    collector.tracing.told(
+    collector.tracing.record_span(
         "x", parent=PARENT, seconds=0, api_key="k", where="https://u:p@h/x", attempt=3
     )
     attributes = dict(collector.only().attributes or {})
@@ -130,7 +130,7 @@ def test_unconfigured_nothing_is_kept_or_imported() -> None:
     assert tracing_of(Otel(), "x") is UNTRACED
     with UNTRACED.span("x", parent=PARENT, a=1) as here:
         assert here == PARENT
-    UNTRACED.told("x", parent=PARENT, seconds=0)
+    UNTRACED.record_span("x", parent=PARENT, seconds=0)
     UNTRACED.close()
     program = (
         "import sys, datarecs_runtime.process, datarecs_runtime.tracing as t, datarecs_runtime."
@@ -154,7 +154,7 @@ def test_spans_leave_over_otlp_at_the_latest_when_the_process_ends(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     with span_collector() as collector:
         exported = tracing_of(Otel(endpoint=collector.endpoint), "core-api")
-        exported.told("run.trigger", parent=PARENT, seconds=0, begins=True, attempt=1)
+        exported.record_span("run.trigger", parent=PARENT, seconds=0, begins=True, attempt=1)
         exported.close()
     (span,) = collector.spans()
     assert collector.paths == ["/v1/traces"]
@@ -166,5 +166,5 @@ def test_spans_leave_over_otlp_at_the_latest_when_the_process_ends(
 @pytest.mark.integration
 def test_a_collector_that_is_away_costs_spans_and_little_time() -> None:
     exported = tracing_of(Otel(endpoint="http://127.0.0.1:1"), "core-api")
-    exported.told("run.trigger", parent=PARENT, seconds=0, begins=True)
+    exported.record_span("run.trigger", parent=PARENT, seconds=0, begins=True)
     exported.close()

@@ -414,7 +414,7 @@ def test_a_stage_tells_how_far_it_is_before_it_is_done(
     bench: SparkBench, monkeypatch: pytest.MonkeyPatch, kind: str, strategy: Strategy
 ) -> None:
     """Slow is a stage here whose last answer waits for the first report."""
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.005)
+    monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.005)
     collect, heard, seen = DataFrame.collect, Event(), list[Progress]()
 
     def collected(frame: DataFrame) -> list[Row]:

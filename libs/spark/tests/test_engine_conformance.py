@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from datarecs_spark.session import SparkRuntime
-from datarecs_testing.comparisons import EngineBench, LookingBench
+from datarecs_testing.comparisons import EngineBench, RecheckBench
 from datarecs_testing.conformance.engine import (
     DerivedConformance,
     EngineConformance,
     RelaxationConformance,
 )
-from datarecs_testing.conformance.engine_looks import LookSpellingConformance
+from datarecs_testing.conformance.engine_rechecks import RecheckSpellingConformance
 from datarecs_testing.spark import SparkBench
 
 pytestmark = pytest.mark.spark
@@ -23,7 +23,7 @@ class TestSparkEngine(EngineConformance, RelaxationConformance, DerivedConforman
         return SparkBench(spark_runtime, tmp_path, twice=True)
 
 
-class TestLooks(LookSpellingConformance):
+class TestRechecks(RecheckSpellingConformance):
     @pytest.fixture
-    def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> LookingBench:
+    def bench(self, spark_runtime: SparkRuntime, tmp_path: Path) -> RecheckBench:
         return SparkBench(spark_runtime, tmp_path)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_spark.progressing import RowsTold
+from datarecs_spark.progressing import RowProgress
 
 COUNTS = st.lists(st.integers(0, 300), max_size=20)
 
@@ -17,7 +17,7 @@ def test_what_is_told_only_rises_and_is_never_more_than_there_are(
 ) -> None:
     """Whatever readers say: attempts that failed have read, too, and a second pass begins anew."""
     heard: list[int] = []
-    told = RowsTold(expected=expected, tell=heard.append)
+    told = RowProgress(expected=expected, report=heard.append)
     for column in counts:
         told.reads(partial(next, iter(column), 0))
     for _ in range(max(map(len, counts))):
@@ -30,7 +30,7 @@ def test_what_is_told_only_rises_and_is_never_more_than_there_are(
 @pytest.mark.parametrize(("expected", "last"), [(0, False), (9, True)])
 def test_nothing_is_told_of_unknown_rows_or_when_all_is_done(expected: int, *, last: bool) -> None:
     heard: list[int] = []
-    told = RowsTold(expected=expected, tell=heard.append)
+    told = RowProgress(expected=expected, report=heard.append)
     told.reads(lambda: 5)
     assert not told(last=last)
     assert heard == []
@@ -46,7 +46,7 @@ def test_a_failure_is_one_report_less_and_nothing_else(failing: str) -> None:
             raise failures.pop()
         return rows
 
-    told = RowsTold(expected=9, tell=lambda rows: heard.append(act("listener", rows)))
+    told = RowProgress(expected=9, report=lambda rows: heard.append(act("listener", rows)))
     rows = iter((5, 6, 7))
     told.reads(lambda: act("reader", next(rows)))
     assert all(told(last=False) for _ in range(3))

@@ -1,10 +1,10 @@
-"""How much disk a stage takes, looked at without Spark."""
+"""How much disk a stage takes, checked without Spark."""
 
 from pathlib import Path
 
 import pytest
 
-from datarecs_spark.spilling import SpillLook
+from datarecs_spark.spilling import SpillGuard
 from datarecs_spark.watching import Watch
 
 
@@ -15,8 +15,8 @@ def test_what_is_written_meanwhile_has_a_limit(tmp_path: Path, written: int, tol
     (tmp_path / "before").write_bytes(bytes(1000))
     heard: list[None] = []
     later = tmp_path / "later"
-    look = SpillLook([tmp_path, later / "none"], limit=10, exceeded=lambda: heard.append(None))
-    with Watch([look]):
+    guard = SpillGuard([tmp_path, later / "none"], limit=10, exceeded=lambda: heard.append(None))
+    with Watch([guard]):
         (later / "below").mkdir(parents=True)
         (later / "below" / "data").write_bytes(bytes(written))
     assert len(heard) == told

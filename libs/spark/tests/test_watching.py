@@ -1,4 +1,4 @@
-"""The one thread beside a stage: whom it asks to look, and how often."""
+"""The one thread beside a stage: what it checks, and how often."""
 
 from threading import Event
 
@@ -34,7 +34,7 @@ def test_work_that_is_done_at_once_is_looked_at_once() -> None:
 def test_all_look_again_and_again_until_they_have_seen_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.001)
     once, always = Seen(enough=1), Seen()
     with Watch([once, always]):
         assert always.twice.wait(LIMIT_S)
@@ -46,7 +46,7 @@ def test_all_look_again_and_again_until_they_have_seen_enough(
 
 
 def test_nobody_looks_on_when_all_have_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.001)
     twice = Seen(enough=2)
     with Watch([twice]):
         assert twice.twice.wait(LIMIT_S)

@@ -29,7 +29,7 @@ def passed_thrice(folder: Path) -> tuple[int, list[str]]:
 
 def test_an_order_kills_at_its_hit_and_only_once(tmp_path: Path) -> None:
     orders = Orders(tmp_path)
-    order = orders.give("service", CrashPoint.FINISH_IN_TX, hit=2)
+    order = orders.place("service", CrashPoint.FINISH_IN_TX, hit=2)
     assert passed_thrice(tmp_path) == (EXIT, ["0", "1"])
     assert orders.obeyed(order)
     assert passed_thrice(tmp_path) == (0, ["0", "1", "2"])
@@ -38,8 +38,8 @@ def test_an_order_kills_at_its_hit_and_only_once(tmp_path: Path) -> None:
 def test_orders_for_other_places_and_processes_are_not_obeyed(tmp_path: Path) -> None:
     orders = Orders(tmp_path)
     given = [
-        orders.give("service", CrashPoint.FINISH_AFTER_COMMIT, hit=1),
-        orders.give("other", CrashPoint.FINISH_IN_TX, hit=1),
+        orders.place("service", CrashPoint.FINISH_AFTER_COMMIT, hit=1),
+        orders.place("other", CrashPoint.FINISH_IN_TX, hit=1),
     ]
     assert passed_thrice(tmp_path) == (0, ["0", "1", "2"])
     assert not any(orders.obeyed(one) for one in given)

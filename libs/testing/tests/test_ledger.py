@@ -11,9 +11,9 @@ from datarecs_testing.crashes.ledger import (
     Copy,
     Expected,
     Fact,
+    OutboxEntry,
     RunSeen,
     Seen,
-    Told,
     settle,
 )
 
@@ -33,8 +33,8 @@ CLEAN = Seen(
         Fact(run_id="r", sequence=2, event_id="f", type=FINALISED),
     ),
     outbox=(
-        Told(event_id="q", type=QUEUED, sent=True, caused_by=None),
-        Told(event_id="f", type=FINALISED, sent=True, caused_by="q"),
+        OutboxEntry(event_id="q", type=QUEUED, sent=True, caused_by=None),
+        OutboxEntry(event_id="f", type=FINALISED, sent=True, caused_by="q"),
     ),
     records=(
         Copy(where="platform", identity="q", content="1", subject="r", sequence=1),

@@ -10,7 +10,7 @@ def test_every_fresh_database_is_another_empty_one(postgres_server: PostgresServ
     urls = {postgres_server.fresh_database() for _ in range(2)}
     assert len(urls) == 2
     name = urls.pop().rpartition("/")[2]
-    there = postgres_server.login.ask(
+    there = postgres_server.login.query(
         "select count(*) from pg_tables where schemaname = 'public'", database=name
     )
     assert there.text == "0"

@@ -95,9 +95,9 @@ def test_fifty_triggers_under_one_key_make_one_run(place: Place) -> None:
     with ThreadPoolExecutor(50) as pool:
         answers = set(pool.map(trigger, range(50)))
     ((location, _),) = answers
-    (row,) = place.database.ask("SELECT run_id FROM datarecs.run")
+    (row,) = place.database.query("SELECT run_id FROM datarecs.run")
     assert location == f"/api/v1/runs/{row[0]}"
-    sent = place.database.ask("SELECT count(*) FROM datarecs.outbox WHERE type = %s", [TRIGGERED])
+    sent = place.database.query("SELECT count(*) FROM datarecs.outbox WHERE type = %s", [TRIGGERED])
     assert sent == [(1,)]
     other = ana.post(RUNS, json={"priority": 4}, headers={"Idempotency-Key": "night-7"})
     assert (other.status_code, other.json()["code"]) == (422, "DR4022")
@@ -142,10 +142,14 @@ def test_no_route_tells_anything_of_another_tenant(place: Place) -> None:
 
 def rows_of_b(database: PreparedDatabase) -> list[object]:
     return [
-        database.ask("SELECT * FROM datarecs.run WHERE tenant_id = %s", [B_TENANT]),
-        database.ask("SELECT * FROM datarecs.resource WHERE tenant_id = %s ORDER BY 2", [B_TENANT]),
-        database.ask("SELECT * FROM datarecs.api_key WHERE tenant_id = %s ORDER BY 2", [B_TENANT]),
-        database.ask("SELECT count(*) FROM datarecs.outbox WHERE tenant_id = %s", [B_TENANT]),
+        database.query("SELECT * FROM datarecs.run WHERE tenant_id = %s", [B_TENANT]),
+        database.query(
+            "SELECT * FROM datarecs.resource WHERE tenant_id = %s ORDER BY 2", [B_TENANT]
+        ),
+        database.query(
+            "SELECT * FROM datarecs.api_key WHERE tenant_id = %s ORDER BY 2", [B_TENANT]
+        ),
+        database.query("SELECT count(*) FROM datarecs.outbox WHERE tenant_id = %s", [B_TENANT]),
     ]
 
 
@@ -155,7 +159,7 @@ def test_a_stream_is_woken_by_the_database(place: Place) -> None:
     stop = Latch()
     listener = Listener(
         place.database.url(API),
-        lambda _, run_id: place.house.following.tell(run_id),
+        lambda _, run_id: place.house.following.wake_followers(run_id),
         channels=("datarecs_run",),
     )
     thread = threading.Thread(target=listener.run, args=(stop,), daemon=True)
@@ -234,7 +238,7 @@ def test_lists_keys_deliveries_and_refusals_work_with_this_login(place: Place) -
     assert ana.delete(f"/api/v1/keys/{key['key_id']}").status_code == 200
     assert reader.get("/api/v1/whoami").status_code == 401
     place.house.failures.write_waiting()
-    actions = [row[0] for row in place.database.ask("SELECT action FROM datarecs.audit_event")]
+    actions = [row[0] for row in place.database.query("SELECT action FROM datarecs.audit_event")]
     assert {"key.create", "access.refuse", "key.revoke", "sign_in"} <= set(actions)
 
 
@@ -294,7 +298,7 @@ def forbid_connections(database: PreparedDatabase) -> None:
 def test_the_tenant_of_a_row_is_the_keys(place: Place) -> None:
     declare(place.house.caller())
     declare(place.house.caller(B_TENANT))
-    rows = place.database.ask("SELECT tenant_id, name FROM datarecs.resource ORDER BY 1")
+    rows = place.database.query("SELECT tenant_id, name FROM datarecs.resource ORDER BY 1")
     assert rows == [(A_TENANT, "ledger-vs-exports"), (B_TENANT, "ledger-vs-exports")]
 
 
@@ -318,7 +322,7 @@ def test_a_key_that_is_being_revoked_makes_no_other_one(place: Place) -> None:
         revoked, made = threads.submit(revoke), threads.submit(make)
         assert revoked.result() == 200
         assert made.result() in {201, 401}
-    left = place.database.ask(
+    left = place.database.query(
         "SELECT count(*) FROM datarecs.api_key WHERE parent_key_id IS NOT NULL"
         " AND revoked_at IS NULL"
     )

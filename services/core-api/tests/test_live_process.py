@@ -94,7 +94,7 @@ def opened(api: Running, origin: str | None = None) -> ClientConnection:
 
 def listening(database: PreparedDatabase) -> list[str]:
     """Logins of the connections that wait for notifications."""
-    rows = database.ask(
+    rows = database.query(
         "SELECT usename FROM pg_stat_activity"
         " WHERE datname = current_database() AND query LIKE 'LISTEN%%'"
     )
@@ -104,7 +104,7 @@ def listening(database: PreparedDatabase) -> list[str]:
 def all_places(database: PreparedDatabase) -> list[str]:
     """Of tenant A's events, as the process makes them of its key-encryption key."""
     key = derived_key(Secrets(kek=SecretStr(KEK)), tenant=None, purpose="places")
-    rows = database.ask("SELECT rv FROM datarecs.run_event ORDER BY rv")
+    rows = database.query("SELECT rv FROM datarecs.run_event ORDER BY rv")
     return [Places(key).write(A_TENANT, rv) for (rv,) in rows]
 
 

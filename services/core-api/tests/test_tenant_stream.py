@@ -13,7 +13,7 @@ from starlette.types import Message
 from structlog.typing import EventDict
 
 from datarecs_application.errors import StoreUnavailableError
-from datarecs_application.ports.feed import EventFilter, FeedEntry, FeedLook
+from datarecs_application.ports.feed import EventFilter, FeedBatch, FeedEntry
 from datarecs_core.access.permissions import Role, permissions_of
 from datarecs_core.access.principal import Principal
 from datarecs_core.values import TenantId
@@ -425,13 +425,13 @@ class HeldUp:
     def head(self) -> int:
         return 0
 
-    def look(self, *, after: int, limit: int) -> FeedLook:
+    def read_after(self, *, after: int, limit: int) -> FeedBatch:
         del limit
         self.looked += 1
         self.looks_left -= 1
         held = self.looks_left > 0
         found = () if held or after else ((A_TENANT, 1),)
-        return FeedLook(found=found, ended=10 if held else 20, begun=20)
+        return FeedBatch(entries=found, ended=10 if held else 20, begun=20)
 
     def entries(self, tenant: TenantId, where: EventFilter, **span: int) -> list[FeedEntry]:
         del tenant, where, span
@@ -491,11 +491,11 @@ class TestTheLoop:
 
     def test_waits_for_a_database_that_is_away(self, logs: list[EventDict]) -> None:
         class Away(HeldUp):
-            def look(self, *, after: int, limit: int) -> FeedLook:
+            def read_after(self, *, after: int, limit: int) -> FeedBatch:
                 if self.looked < 2:
                     self.looked += 1
                     raise StoreUnavailableError(cause="gone")
-                return super().look(after=after, limit=limit)
+                return super().read_after(after=after, limit=limit)
 
         waited = self.run(Away(looks=1), enough=4)
         assert waited == [POLL, POLL, PAUSE, POLL]

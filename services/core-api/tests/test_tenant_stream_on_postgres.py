@@ -67,7 +67,7 @@ def place(database: PreparedDatabase, tmp_path: Path) -> Iterator[Place]:
         )
 
         def heard(_channel: str, run_id: str) -> None:
-            house.following.tell(run_id)
+            house.following.wake_followers(run_id)
             house.feed.hint()
 
         loops = (house.feed, Listener(database.url(API), heard, channels=("datarecs_run",)))
@@ -123,7 +123,7 @@ def read_cut(caller: TestClient) -> list[Frame]:
 
 
 def rvs(place: Place, tenant: TenantId = A_TENANT) -> list[str]:
-    rows = place.database.ask(
+    rows = place.database.query(
         "SELECT rv FROM datarecs.run_event WHERE tenant_id = %s ORDER BY rv", [tenant]
     )
     return [PLACES.write(tenant, rv) for (rv,) in rows]

@@ -164,7 +164,7 @@ def test_a_finished_run_is_one_mail_at_the_relay_and_one_skipped_row(
         "ana@example.com": MailState.SENT,
         "x@elsewhere.example": MailState.SKIPPED,
     }
-    events = database.ask("SELECT type FROM datarecs.outbox ORDER BY position")
+    events = database.query("SELECT type FROM datarecs.outbox ORDER BY position")
     assert sorted(str(row[0]).rpartition(".")[2] for row in events) == ["sent", "skipped"]
 
 

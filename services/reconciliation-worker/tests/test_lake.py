@@ -26,7 +26,7 @@ from datarecs_core.runs.result_file import NAME
 from datarecs_core.values import RunId
 from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.engine import MemoryEngine
-from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.wiring import StoredSpecs
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.frames import SupervisorChannel
@@ -103,7 +103,7 @@ class Child:
             versions={"tzdata": "2026f"},
         )
         channel = SupervisorChannel(io.BytesIO(), io.BytesIO())
-        work(read_assignment(frame), tools, FrameTold(channel))
+        work(read_assignment(frame), tools, FrameReporter(channel))
         result = json.loads((attempt / NAME).read_bytes())
         if result["outcome"] != "COMPLETED":
             return result, None

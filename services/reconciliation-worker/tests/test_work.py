@@ -29,7 +29,7 @@ from datarecs_core.runs.result_file import NAME
 from datarecs_core.values import RunId
 from datarecs_memory.blob_store import MemoryBlobStores
 from datarecs_memory.engine import MemoryEngine
-from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.work import Assigned, Tools, read_assignment, work
 from datarecs_reports.digest_file import read_digests
 from datarecs_runtime.frames import SupervisorChannel
@@ -113,7 +113,7 @@ class Child:
     def work(self, tools: Tools | None = None) -> dict[str, Any]:
         """The result file that one run leaves."""
         channel = SupervisorChannel(io.BytesIO(), self.told)
-        work(self.assigned(), tools or self.tools(), FrameTold(channel))
+        work(self.assigned(), tools or self.tools(), FrameReporter(channel))
         found: dict[str, Any] = json.loads((self.attempt / NAME).read_bytes())
         return found
 
@@ -146,7 +146,7 @@ def test_a_proof_of_rows_leaves_its_digests_under_the_root_that_is_sealed(
     child.exports("id,amount\n1,1.1\n2,2.21\n")
     spec = {**SPEC, "execution": {"proof": "rows"}}
     channel = SupervisorChannel(io.BytesIO(), child.told)
-    work(read_assignment(child.frame(spec=spec)), child.tools(), FrameTold(channel))
+    work(read_assignment(child.frame(spec=spec)), child.tools(), FrameReporter(channel))
     blobs = child.blobs.of(A_TENANT)
     document = json.loads(blobs.get(run_document(A_TENANT, RUN_ID)))
     stored = tmp_path / "digests.parquet"
@@ -169,7 +169,9 @@ def test_a_row_that_arrives_while_the_child_waits_is_told_and_sealed(child: Chil
     spec = {**SPEC, "stages": [{**stage, "confirm": {"after": "PT2M"}}]}
     frame = child.frame(spec=spec)
     channel = SupervisorChannel(io.BytesIO(), child.told)
-    work(read_assignment(frame), child.tools(clock=Arriving(by_itself=True)), FrameTold(channel))
+    work(
+        read_assignment(frame), child.tools(clock=Arriving(by_itself=True)), FrameReporter(channel)
+    )
     found = json.loads((child.attempt / NAME).read_bytes())
     assert found["result"] == "MATCHED"
     store = child.blobs.of(A_TENANT)

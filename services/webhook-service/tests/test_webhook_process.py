@@ -185,8 +185,10 @@ def test_a_service_killed_before_it_records_sends_the_same_event_again(
         receiver.answers = [lambda handler: _kill_and_answer(doomed, handler)]
         event_id = publish(house)
         receiver.wait_for(1, timeout=60)
-    database.ask("UPDATE datarecs.webhook_delivery SET lease_until = now() WHERE state = 'LEASED'")
-    database.ask("UPDATE datarecs.webhook_endpoint_state SET next_claim_at = now()")
+    database.query(
+        "UPDATE datarecs.webhook_delivery SET lease_until = now() WHERE state = 'LEASED'"
+    )
+    database.query("UPDATE datarecs.webhook_endpoint_state SET next_claim_at = now()")
     with running_service("datarecs_webhook_service", settings, log=log) as next_one:
         receiver.wait_for(2, timeout=60)
         assert next_one.stop() == 0
@@ -223,7 +225,7 @@ def test_a_test_and_a_resend_that_core_api_wrote_arrive(
     assert service.stop() == 0
     assert (again.body, again.by_name["webhook-id"]) == (test.body, test.by_name["webhook-id"])
     assert again.by_name["datarecs-reason"] == "resend"
-    types = house.database.ask("SELECT type FROM datarecs.outbox WHERE type LIKE '%%webhook%%'")
+    types = house.database.query("SELECT type FROM datarecs.outbox WHERE type LIKE '%%webhook%%'")
     assert {one for (one,) in types} >= {
         "io.datarecs.webhook.endpoint.test_requested",
         "io.datarecs.webhook.delivery.resend_requested",

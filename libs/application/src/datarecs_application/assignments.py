@@ -112,10 +112,10 @@ class Preparing:
             name = source.connection
             if name is None or name in connections:
                 continue
-            found = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
-            if found is None:
+            resource = tx.resources.get(Kind.CONNECTION, DEFAULT_NAMESPACE, name)
+            if resource is None:
                 raise ConnectionMissingError(source=source.name, connection=name)
-            connections[name] = self.decode.connection(name, found.spec)
+            connections[name] = self.decode.connection(name, resource.spec)
         secrets = {
             f"{name}/{field}": self.secrets.resolve(reference, tenant=run.tenant_id, uses=uses)
             for name, connection in connections.items()

@@ -34,7 +34,7 @@ from datarecs_core.runs.events import (
 )
 from datarecs_core.runs.model import Run, RunError, RunResult
 from datarecs_core.runs.numbers import check_numbers
-from datarecs_core.runs.wording import told
+from datarecs_core.runs.wording import storable_text
 
 READY, PING, PINNED, EVENT, FINISHED = "ready", "ping", "pinned", "event", "finished"
 JAVA_ENDED = "java_ended"
@@ -65,10 +65,10 @@ class Reader:
         return None if self.fields.get(name) is None else self.of(name, kind)
 
     def counts(self, name: str) -> dict[str, int]:
-        found = {str(key): value for key, value in self.of(name, dict).items()}
-        if not all(isinstance(value, int) for value in found.values()):
+        counts = {str(key): value for key, value in self.of(name, dict).items()}
+        if not all(isinstance(value, int) for value in counts.values()):
             raise BadFrameError(f"{name} holds something that is no count")
-        return found
+        return counts
 
 
 _DETAIL_OF: Mapping[type, RunDetail] = {
@@ -92,7 +92,7 @@ def failure_words(error: Exception) -> dict[str, object]:
     else:
         detail, message = RunDetail.COMPARISON_FAILED, f"unexpected {type(error).__name__}"
     code = detail.entry.run_code or RunErrorCode.UNKNOWN
-    return {"code": code.value, "detail_code": detail.name, "message": told(message)}
+    return {"code": code.value, "detail_code": detail.name, "message": storable_text(message)}
 
 
 def event_frame(name: str, **fields: object) -> dict[str, object]:
@@ -160,15 +160,15 @@ def _extraction_completed(run: Run, reader: Reader) -> RunExtractionCompleted:
 
 
 def _run_error(reader: Reader) -> RunError:
-    found = Reader(reader.of("error", dict))
+    error = Reader(reader.of("error", dict))
     try:
-        code = RunErrorCode(found.of("code", str))
+        code = RunErrorCode(error.of("code", str))
     except ValueError as cause:
         raise BadFrameError("an unknown code") from cause
     return RunError(
         code=code,
-        message=told(found.of("message", str)),
-        detail_code=found.maybe("detail_code", str),
+        message=storable_text(error.of("message", str)),
+        detail_code=error.maybe("detail_code", str),
     )
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
-from datarecs_application.confirming import Again, LookRefused, confirmed
+from datarecs_application.confirming import Again, RecheckRefused, confirmed
 from datarecs_application.opening import (
     Extraction,
     ExtractionFailedError,
@@ -47,8 +47,8 @@ from datarecs_core.jobs.vocabulary import StageType
 PROGRESS_EVERY = timedelta(seconds=5)
 
 
-class Told(Protocol):
-    """Who hears how the run goes; every method may be slow to act and never blocks the work."""
+class ProgressReporter(Protocol):
+    """Who is informed of progress; every method may be slow to act and never blocks the work."""
 
     def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:
         """What is going to be read; once more at the end, where pins had to be completed."""
@@ -73,7 +73,7 @@ class Told(Protocol):
         """So many groups differ, and are read again after a while."""
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
-        """Never fewer rows than before; from whatever thread the engine looks on."""
+        """Never fewer rows than before; from whatever thread the engine checks on."""
 
     def comparison_completed(self, payload: ComparisonPayload) -> None: ...
 
@@ -133,7 +133,7 @@ class Answer:
     pins: Mapping[str, Pin]
 
 
-def answer(question: Question, means: Means, told: Told) -> Answer:
+def answer(question: Question, means: Means, reporter: ProgressReporter) -> Answer:
     """Run the whole comparison.
 
     Raises:
@@ -149,12 +149,12 @@ def answer(question: Question, means: Means, told: Told) -> Answer:
         )
         plan = _planned(question, sources)
         pins = {one.source.name: one.pin for one in sources}
-        told.pinned(pins, plan)
-        stages = _Stages(means=means, told=told, sources=sources, open_things=open_things)
+        reporter.pinned(pins, plan)
+        stages = _Stages(means=means, reporter=reporter, sources=sources, open_things=open_things)
         outcome, plan = stages.run(plan)
         if stages.pins != pins:
             plan = plan.with_pins(stages.pins)
-            told.pinned(stages.pins, plan)
+            reporter.pinned(stages.pins, plan)
         return Answer(plan=plan, outcome=outcome, pins=stages.pins)
 
 
@@ -196,13 +196,13 @@ def _described(
     queries: Mapping[str, str], sources: "Sequence[Opened]"
 ) -> Mapping[str, SourceSchema]:
     """What the queries of one stage return, at the sources' pins."""
-    found = {}
+    schemas = {}
     for index, one in enumerate(sources):
         if one.source.kind in QUERY_KINDS:
-            asked = query_source(one.source, queries[one.source.name])
+            query = query_source(one.source, queries[one.source.name])
             with Extraction(index, one.source):
-                found[one.source.name] = one.connector.describe(asked, one.pin)
-    return found
+                schemas[one.source.name] = one.connector.describe(query, one.pin)
+    return schemas
 
 
 @dataclass(slots=True, kw_only=True)
@@ -210,24 +210,24 @@ class _Stages:
     """The stages of one run in order; sources are read when the first of them starts."""
 
     means: Means
-    told: Told
+    reporter: ProgressReporter
     sources: tuple[Opened, ...]
     open_things: ExitStack
-    last_told: float = 0.0
-    """By the monotonic clock: when the read or stage at work began, or was last told of."""
-    most_told: int = 0
+    reported_at: float = 0.0
+    """By the monotonic clock: when the read or stage at work began, or was last reported."""
+    reported_rows: int = 0
     """Rows of the stage at work."""
     reading: Reading = field(init=False)
     first_pins: dict[int, HeldPin] = field(default_factory=dict)
     """Of the cut that all stages read, by source; without those at which nothing is read any more.
     """
-    look_pins: list[HeldPin] = field(default_factory=list)
-    """Of the latest second look."""
+    recheck_pins: list[HeldPin] = field(default_factory=list)
+    """Of the latest recheck."""
     to_check: list[tuple[int, HeldPin]] = field(default_factory=list)
     """Pins at which rows are still read, by the index of their source."""
 
     pins: dict[str, Pin] = field(init=False)
-    """Of all sources, with everything they tell once they were checked."""
+    """Of all sources, with everything known once they were checked."""
 
     def __post_init__(self) -> None:
         self.reading = Reading(extract=self._read)
@@ -246,21 +246,21 @@ class _Stages:
                 outcomes.append(skipped)
                 continue
             name = plan.stages[position].name
-            self.told.stage_started(name)
+            self.reporter.stage_started(name)
             try:
                 if engine is None:
                     plan = self._brought(plan)
-                stage = self.reading.asked(plan.stages[position], engine)
+                stage = self.reading.read_stage(plan.stages[position], engine)
                 self._let_go(stage, plan.stages[position + 1 :])
                 if engine is None:
                     engine = self._make_engine(_with_stage(plan, stage, position), stage)
                 outcomes.append(self._compared(stage, engine))
             except ExtractionFailedError as failed:
-                self.told.stage_errored(name, _cause_of(failed))
+                self.reporter.stage_errored(name, _cause_of(failed))
                 raise
             except StageFailedError as failed:
-                self.told.comparison_errored(name, _cause_of(failed))
-                self.told.stage_errored(name, _cause_of(failed))
+                self.reporter.comparison_errored(name, _cause_of(failed))
+                self.reporter.stage_errored(name, _cause_of(failed))
                 raise
         self._check_pins()
         return judge_run(outcomes, plan.warnings), plan
@@ -293,22 +293,24 @@ class _Stages:
         self, opened: Opened, scan: Scan, directory: str, stage: str | None = None
     ) -> Scan:
         index = scan.index
-        self.told.extraction_started(index, scan.kind.value, stage)
-        self.last_told = self.means.clock.monotonic()
+        self.reporter.extraction_started(index, scan.kind.value, stage)
+        self.reported_at = self.means.clock.monotonic()
 
         def progress(read: Read) -> None:
             self._check_stop(read)
             if self._is_due():
-                self.told.extraction_progressed(index, read.rows, stage)
+                self.reporter.extraction_progressed(index, read.rows, stage)
 
         try:
-            extracted = self.reading.ask(opened.connector, scan, directory, progress=progress)
+            extracted = self.reading.query_connector(
+                opened.connector, scan, directory, progress=progress
+            )
             crash_point(CrashPoint.EXTRACT_MID)
             rows = rows_of(extracted)
         except Exception as error:
-            self.told.extraction_errored(index, error, stage)
+            self.reporter.extraction_errored(index, error, stage)
             raise ExtractionFailedError(index, scan.source) from error
-        self.told.extraction_completed(index, rows, stage)
+        self.reporter.extraction_completed(index, rows, stage)
         return extracted
 
     def _check_stop(self, _read: Read) -> None:
@@ -317,8 +319,8 @@ class _Stages:
             raise StoppedError
 
     def _compared(self, stage: StagePlan, engine: Engine) -> StageOutcome:
-        self.told.comparison_started(stage.name, len(stage.scans))
-        self.last_told, self.most_told = self.means.clock.monotonic(), 0
+        self.reporter.comparison_started(stage.name, len(stage.scans))
+        self.reported_at, self.reported_rows = self.means.clock.monotonic(), 0
         try:
             results = engine.compare(stage, self._progress)
             crash_point(CrashPoint.COMPARE_MID)
@@ -328,33 +330,33 @@ class _Stages:
                 results = self._confirmed(stage, results, engine)
                 outcome = judge_stage(stage, results)
         except ExtractionFailedError as failed:
-            self.told.comparison_errored(stage.name, _cause_of(failed))
+            self.reporter.comparison_errored(stage.name, _cause_of(failed))
             raise
         except (DatarecsError, MemoryError) as error:
             raise StageFailedError(stage.name) from error
         if outcome.verdict is None:
             raise TypeError("an executed stage has a verdict")
         counts = results.counts
-        # What is told never falls: rows that were read may be beside the stage's `where`.
-        rows = max(rows, sum(counts.source_row_counts), self.most_told)
-        self.told.rows_processed(stage.name, rows, counts.rows_unmatched)
+        # What is reported never falls: rows that were read may be beside the stage's `where`.
+        rows = max(rows, sum(counts.source_row_counts), self.reported_rows)
+        self.reporter.rows_processed(stage.name, rows, counts.rows_unmatched)
         payload = comparison_payload(stage, results, outcome.verdict)
-        self.told.comparison_completed(payload)
-        self.told.stage_completed(payload)
+        self.reporter.comparison_completed(payload)
+        self.reporter.stage_completed(payload)
         return outcome
 
     def _progress(self, progress: Progress) -> None:
-        """Mismatches are told at the stage's end alone."""
+        """Mismatches are reported at the stage's end alone."""
         if self._is_due():
-            self.most_told = max(self.most_told, progress.row_count)
-            self.told.rows_processed(progress.stage, self.most_told, 0)
+            self.reported_rows = max(self.reported_rows, progress.row_count)
+            self.reporter.rows_processed(progress.stage, self.reported_rows, 0)
 
     def _is_due(self) -> bool:
-        """Nothing has been told for so long that it is worth a word."""
+        """Nothing has been reported for so long that it is due."""
         now = self.means.clock.monotonic()
-        if now - self.last_told < self.means.progress_every.total_seconds():
+        if now - self.reported_at < self.means.progress_every.total_seconds():
             return False
-        self.last_told = now
+        self.reported_at = now
         return True
 
     def _confirmed(self, stage: StagePlan, first: StageResults, engine: Engine) -> StageResults:
@@ -364,36 +366,38 @@ class _Stages:
             (index, held) for index, held in self.to_check if stage.scans[index].extract is None
         ]
 
-        def compare(looked: StagePlan) -> StageResults:
-            results = engine.compare(looked, lambda _: None)
-            judge_stage(looked, results)
+        def compare(latest: StagePlan) -> StageResults:
+            results = engine.compare(latest, lambda _: None)
+            judge_stage(latest, results)
             return results
 
-        again = _Looking(stages=self, engine=engine)
-        found = confirmed(stage, first, compare=compare, again=again)
-        self._end_look()
-        return found
+        again = _StageRecheck(stages=self, engine=engine)
+        final = confirmed(stage, first, compare=compare, again=again)
+        self._close_recheck()
+        return final
 
-    def look(self, stage: StagePlan, engine: Engine) -> tuple[Scan, ...] | LookRefused:
+    def recheck(self, stage: StagePlan, engine: Engine) -> tuple[Scan, ...] | RecheckRefused:
         """All sources in one new cut; what was not moved is not read."""
-        self._end_look()
+        self._close_recheck()
         pinned = []
         for index, opened in enumerate(self.sources):
             with Extraction(index, opened.source):
                 held = opened.connector.pin(opened.source)
                 self.open_things.callback(held.close)
-                self.look_pins.append(held)
+                self.recheck_pins.append(held)
                 pinned.append(replace(opened, pin=whole_pin(held), held=held))
-        before = stage.looks[-1] if stage.looks else stage.scans
+        before = stage.rechecks[-1] if stage.rechecks else stage.scans
         keys = engine.differing(stage.name, MAX_KEYS)
-        found = [self._looked(stage, *each, keys) for each in zip(pinned, before, strict=True)]
-        moved = [each for each in found if each is not None]
-        if len(moved) < len(found):
-            name = stage.sources[found.index(None)]
-            return LookRefused(f"{name} has other columns than before: no group was read again")
+        scans = [
+            self._recheck_source(stage, *each, keys) for each in zip(pinned, before, strict=True)
+        ]
+        moved = [each for each in scans if each is not None]
+        if len(moved) < len(scans):
+            name = stage.sources[scans.index(None)]
+            return RecheckRefused(f"{name} has other columns than before: no group was read again")
         return tuple(moved)
 
-    def _looked(
+    def _recheck_source(
         self,
         stage: StagePlan,
         opened: Opened,
@@ -420,13 +424,13 @@ class _Stages:
         scan = replace(stage.scans[index], pin=opened.pin, schema=schema, extract=None, only=None)
         if keys is not None and not stage.queries:
             scan = replace(scan, only=only_groups(stage, scan, keys))
-        directory = f"{self.means.extracts}/{stage.index}-{index}-{len(stage.looks) + 1}"
-        found = self._extract(opened, scan, directory, stage.name)
+        directory = f"{self.means.extracts}/{stage.index}-{index}-{len(stage.rechecks) + 1}"
+        reread = self._extract(opened, scan, directory, stage.name)
         with Extraction(index, opened.source):
             opened.held.check()
-        if found.extract is None:
+        if reread.extract is None:
             self.to_check.append((index, opened.held))
-        return found
+        return reread
 
     def _let_go(self, stage: StagePlan, later: Sequence[StagePlan]) -> None:
         """Check and end pins at which nothing is read any more: comparing may take longer."""
@@ -438,13 +442,13 @@ class _Stages:
                 self.to_check.remove((index, held))
             held.close()
 
-    def _end_look(self) -> None:
-        """Nothing is read at the pins of the latest look, unless an engine reads files itself."""
+    def _close_recheck(self) -> None:
+        """Nothing is read at the latest recheck's pins, unless an engine reads files itself."""
         needed = [held for _, held in self.to_check]
-        for held in self.look_pins:
+        for held in self.recheck_pins:
             if held not in needed:
                 held.close()
-        self.look_pins.clear()
+        self.recheck_pins.clear()
 
     def _check_pins(self) -> None:
         """A source that changed while it was read leaves no verdict."""
@@ -466,19 +470,19 @@ def _with_stage(plan: ComparisonPlan, stage: StagePlan, position: int) -> Compar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Looking(Again):
-    """What a second look takes, of one stage."""
+class _StageRecheck(Again):
+    """What a recheck of one stage takes."""
 
     stages: _Stages
     engine: Engine
 
     def wait(self, stage: StagePlan, groups: int, length: timedelta) -> bool:
-        self.stages.told.waiting(stage.name, groups, length)
+        self.stages.reporter.waiting(stage.name, groups, length)
         means = self.stages.means
         return means.clock.wait(length, until=means.stop)
 
-    def look(self, stage: StagePlan) -> tuple[Scan, ...] | LookRefused:
-        return self.stages.look(stage, self.engine)
+    def recheck(self, stage: StagePlan) -> tuple[Scan, ...] | RecheckRefused:
+        return self.stages.recheck(stage, self.engine)
 
 
 def _cause_of(failed: Exception) -> Exception:

@@ -1,6 +1,6 @@
-"""Looking again at what differed, after a while: what was in flight has arrived, breaks stay.
+"""Rechecking what differed, after a while: what was in flight has arrived, breaks stay.
 
-Every look pins all sources anew, so that it is one cut again, and reads the groups that still
+Every recheck pins all sources anew, so that it is one cut again, and reads the groups that still
 differ. Apart from the run's order because only stages with `confirm` wait; who reads, and who
 compares, is handed in.
 """
@@ -13,13 +13,13 @@ from typing import Protocol
 from datarecs_core.comparison.planning.plan import StagePlan, Warn
 from datarecs_core.comparison.planning.scan import Scan
 from datarecs_core.comparison.planning.strategies import with_rows_read_again
-from datarecs_core.comparison.results.results import Confirmed, Look, StageResults
+from datarecs_core.comparison.results.results import Confirmed, Recheck, StageResults
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.run import RunDetail
 
 
 class StoppedWhileWaitingError(DatarecsError):
-    """Somebody asked the run to stop before it looked again."""
+    """A stop of the run was requested before it rechecked."""
 
     code = RunDetail.STOPPED
 
@@ -28,14 +28,14 @@ class StoppedWhileWaitingError(DatarecsError):
 
 
 @dataclass(frozen=True, slots=True)
-class LookRefused:
+class RecheckRefused:
     """A source cannot be read again as it was read before."""
 
     reason: str
 
 
 class Again(Protocol):
-    """What a look takes."""
+    """What a recheck takes."""
 
     def wait(self, stage: StagePlan, groups: int, length: timedelta) -> bool:
         """Let arrive what is in flight, while so many groups differ.
@@ -43,10 +43,10 @@ class Again(Protocol):
         True when the run is to stop instead.
         """
 
-    def look(self, stage: StagePlan) -> tuple[Scan, ...] | LookRefused:
+    def recheck(self, stage: StagePlan) -> tuple[Scan, ...] | RecheckRefused:
         """Pin every source anew and read what differed in the stage's latest pass.
 
-        A source that has not changed keeps its scan.
+        The scan of a source that has not changed stays.
         """
 
 
@@ -60,9 +60,9 @@ def confirmed(
     """The results once differing groups were read again, up to the attempts of `confirm`.
 
     Args:
-        stage: without looks.
-        first: what it found.
-        compare: another pass of the stage, with its looks.
+        stage: without rechecks.
+        first: its results.
+        compare: another pass of the stage, with its rechecks.
         again: waits and reads.
 
     Raises:
@@ -74,24 +74,24 @@ def confirmed(
     if first.counts.rows_unmatched > limits.max_keys:
         differ = f"{first.counts.rows_unmatched} groups differ, confirm.max_keys is"
         return _skipped(stage, first, f"{differ} {limits.max_keys}: none was read again")
-    found, looks = first, list[Look]()
-    while found.counts.rows_unmatched and len(looks) < limits.attempts:
-        if again.wait(stage, found.counts.rows_unmatched, limits.after):
+    results, rechecks = first, list[Recheck]()
+    while results.counts.rows_unmatched and len(rechecks) < limits.attempts:
+        if again.wait(stage, results.counts.rows_unmatched, limits.after):
             raise StoppedWhileWaitingError
-        scans = again.look(stage)
-        if isinstance(scans, LookRefused):
-            found = _skipped(stage, found, scans.reason)
+        scans = again.recheck(stage)
+        if isinstance(scans, RecheckRefused):
+            results = _skipped(stage, results, scans.reason)
             break
-        moved = scans != (stage.looks[-1] if stage.looks else stage.scans)
+        moved = scans != (stage.rechecks[-1] if stage.rechecks else stage.scans)
         if moved:
             stage = with_rows_read_again(stage, scans)
-            found = compare(stage)
-        looks.append(Look(pins=tuple(scan.pin for scan in scans), counts=found.counts))
-    if not looks:
-        return found
-    return replace(found, confirmed=Confirmed(first=first.counts, looks=tuple(looks)))
+            results = compare(stage)
+        rechecks.append(Recheck(pins=tuple(scan.pin for scan in scans), counts=results.counts))
+    if not rechecks:
+        return results
+    return replace(results, confirmed=Confirmed(first=first.counts, rechecks=tuple(rechecks)))
 
 
-def _skipped(stage: StagePlan, found: StageResults, reason: str) -> StageResults:
+def _skipped(stage: StagePlan, results: StageResults, reason: str) -> StageResults:
     warning = Warn(code="CONFIRM_SKIPPED", message=reason, stage=stage.name)
-    return replace(found, warnings=(*found.warnings, warning))
+    return replace(results, warnings=(*results.warnings, warning))

@@ -90,7 +90,7 @@ class Sending:
         if mime is None:
             mail = with_message_id(mail, mail_domain=self.policy.mail_domain)
             mime = self._rendered(tx, mail)
-            tx.mails.keep_mime(delivery_id, mime)
+            tx.mails.store_mime(delivery_id, mime)
         leased = lease(mail, owner=self.owner, now=tx.now)
         tx.mails.save(leased)
         tx.mails.open_attempt(

@@ -1,4 +1,4 @@
-"""What committed transactions did to runs, told to metrics, log and trace.
+"""What committed transactions did to runs, reported to metrics, log and trace.
 
 Its own module because a number counted inside a transaction lies when that is rolled back: here the
 run as it was locked is compared with the run as it was saved, once the commit stands. So no use
@@ -47,7 +47,7 @@ class ObservedUnit:
                 tx.runs = seen  # type: ignore[misc]  # read-only in the port alone
             yield tx
         if seen.after or seen.entries:
-            _Telling(self, seen, self.clock.monotonic() - began).tell()
+            _CommitReport(self, seen, self.clock.monotonic() - began).write()
 
 
 @dataclass(slots=True)
@@ -67,10 +67,10 @@ class _SeenRuns:
         return self.runs.get(run_id)
 
     def for_update(self, run_id: RunId) -> Run | None:
-        found = self.runs.for_update(run_id)
-        if found is not None and run_id not in self.after:
-            self.before.setdefault(run_id, found)
-        return found
+        run = self.runs.for_update(run_id)
+        if run is not None and run_id not in self.after:
+            self.before.setdefault(run_id, run)
+        return run
 
     def save(self, run: Run) -> None:
         self.runs.save(run)
@@ -86,14 +86,14 @@ class _SeenRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _CommitReport:
     """One committed transaction."""
 
     unit: ObservedUnit
     seen: _SeenRuns
     seconds: float
 
-    def tell(self) -> None:
+    def write(self) -> None:
         for run_id, entry in self.seen.entries:
             self._fact(self.seen.after.get(run_id) or self.seen.before.get(run_id), entry)
         for run_id, after in self.seen.after.items():
@@ -141,8 +141,8 @@ class _Telling:
         match entry.disposition:
             case Disposition.LATE | Disposition.CONFLICT:
                 say = log.error if entry.disposition is Disposition.CONFLICT else log.info
-                told = {"type": entry.type, "disposition": entry.disposition.value}
-                say("late_fact", **ids, event_id=str(entry.event_id), **told)
+                fields = {"type": entry.type, "disposition": entry.disposition.value}
+                say("late_fact", **ids, event_id=str(entry.event_id), **fields)
             case Disposition.SYNTHESISED if entry.type == "attempt_lost":
                 loss = str(entry.data["loss"])
                 log.warning("attempt_lost", **ids, loss=loss)
@@ -155,7 +155,7 @@ class _Telling:
                 pass
 
     def _span(self, name: str, run: Run, *, begins: bool = False, **attributes: str) -> None:
-        self.unit.tracing.told(
+        self.unit.tracing.record_span(
             name,
             parent=run.traceparent,
             seconds=self.seconds,
@@ -189,10 +189,10 @@ def _phases(run: Run) -> dict[str, float]:
     ended, closed = run.ended_at, run.closed_at
     if ended is None or closed is None:
         return {}
-    found = {"queue": _between(run.created_at, run.started_at or ended)}
+    phases = {"queue": _between(run.created_at, run.started_at or ended)}
     if run.started_at is not None:
-        found["execute"] = _between(run.started_at, ended)
-    return {**found, "close": _between(ended, closed)}
+        phases["execute"] = _between(run.started_at, ended)
+    return {**phases, "close": _between(ended, closed)}
 
 
 def _between(start: datetime, end: datetime) -> float:

@@ -19,7 +19,7 @@ Extract = Callable[[Scan, str, str | None], Scan]
 
 
 def ignore(_read: Read) -> None:
-    """Who does not ask hears nothing."""
+    """For who needs no progress."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Reading:
             tuple(scan if _may_wait(plan, scan.index) else self._rows(scan) for scan in plan.scans)
         )
 
-    def asked(self, stage: StagePlan, engine: Engine | None) -> StagePlan:
+    def read_stage(self, stage: StagePlan, engine: Engine | None) -> StagePlan:
         """The stage over what its sources answer it.
 
         Args:
@@ -55,7 +55,7 @@ class Reading:
             for scan, groups in zip(scans, stage.groups, strict=False)
             if groups is not None and scan.groups is None
         ]
-        stage = replace(stage, scans=scans, groups=_given(scans))
+        stage = replace(stage, scans=scans, groups=_groups_of(scans))
         return _without_groups(stage, "; ".join(lost)) if lost else stage
 
     def is_over(self, index: int, stage: StagePlan, later: Sequence[StagePlan]) -> bool:
@@ -71,9 +71,9 @@ class Reading:
             return False  # engines read files by themselves, and the oracle what groups stand for
         if stage.confirm is not None and scan.extract is not None and scan.extract.is_partial:
             return False  # of groups that are looked at again the oracle reads what was left out
-        return not any(_asks(stage, index, known=whole is not None) for stage in later)
+        return not any(_reads_source(stage, index, known=whole is not None) for stage in later)
 
-    def ask(
+    def query_connector(
         self,
         connector: Connector,
         scan: Scan,
@@ -81,7 +81,7 @@ class Reading:
         *,
         progress: Callable[[Read], None] = ignore,
     ) -> Scan:
-        """What a connector answers; its rows, where it may not answer otherwise."""
+        """The answer of a connector; its rows, where it may not answer otherwise."""
         try:
             return connector.extract(scan, directory, progress)
         except NotPushedError as refused:
@@ -115,9 +115,9 @@ class Reading:
         return self.whole[scan.index]
 
     def _read(self, scan: Scan, stage: StagePlan) -> Scan:
-        told = stage.name if scan.index in self.begun else None
+        stage_name = stage.name if scan.index in self.begun else None
         self.begun.add(scan.index)
-        return self.extract(scan, f"{stage.index}-{scan.index}", told)
+        return self.extract(scan, f"{stage.index}-{scan.index}", stage_name)
 
 
 def _may_wait(plan: ComparisonPlan, index: int) -> bool:
@@ -129,8 +129,8 @@ def _may_wait(plan: ComparisonPlan, index: int) -> bool:
     return less and not any(reads_rows(stage, index) for stage in plan.stages)
 
 
-def _asks(stage: StagePlan, index: int, *, known: bool) -> bool:
-    """Whether a stage asks a source, of which all rows are known or not."""
+def _reads_source(stage: StagePlan, index: int, *, known: bool) -> bool:
+    """Whether a stage reads a source, of which all rows are known or not."""
     if stage.queries or stage.catalogue is not None:
         return False
     return not known or bool(stage.groups and stage.groups[index] is not None)
@@ -147,13 +147,13 @@ def _keys(stage: StagePlan, index: int, engine: Engine | None) -> Keys | None:
     return Keys(columns=columns, values=tuple(map(tuple, values)))
 
 
-def _given(scans: tuple[Scan, ...]) -> tuple[Groups | None, ...]:
+def _groups_of(scans: tuple[Scan, ...]) -> tuple[Groups | None, ...]:
     groups = tuple(scan.groups for scan in scans)
     return groups if any(groups) else ()
 
 
 def _without_groups(stage: StagePlan, reason: str) -> StagePlan:
-    """Told in the strategy, which is `full` where no source gave groups."""
+    """Stated in the strategy, which is `full` where no source answered in groups."""
     chosen = Strategy.PUSHDOWN if stage.groups else Strategy.FULL
     others = (each for each in stage.strategy.rejected if each[0] is not Strategy.PUSHDOWN)
     rejected = ((Strategy.PUSHDOWN, reason), *others)

@@ -89,10 +89,10 @@ class Deleted:
 
 def get_resource(tx: Transaction, key: Key) -> Resource:
     """Raises ResourceNotFoundError, also for another tenant's object."""
-    found = tx.resources.get(key.kind, key.namespace, key.name)
-    if found is None:
+    resource = tx.resources.get(key.kind, key.namespace, key.name)
+    if resource is None:
         raise ResourceNotFoundError(kind=key.kind, namespace=key.namespace, name=key.name)
-    return found
+    return resource
 
 
 def create_resource(
@@ -117,7 +117,7 @@ def create_resource(
     write = changes.create(declared, tenant_id=tx.tenant_id, uid=uid, rv=tx.next_rv(), now=tx.now)
     _hold_connections(tx, declared)
     tx.resources.add(write.resource)
-    _tell(tx, actor, write, "resource.create")
+    _report_write(tx, actor, write, "resource.create")
     secret = _signing_secret(tx, write.resource, making)
     return Applied(resource=write.resource, outcome=Outcome.CREATED, generated_secret=secret)
 
@@ -150,7 +150,7 @@ def replace_resource(
     _hold_connections(tx, declared)
     _store(tx, write, stored)
     action = "resource.overwrite" if match == ANY else "resource.replace"
-    _tell(tx, actor, write, action)
+    _report_write(tx, actor, write, action)
     return Applied(
         resource=write.resource,
         outcome=Outcome.CONFIGURED,
@@ -184,7 +184,7 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
     if write is None:
         return Deleted(resource=stored, is_gone=False)
     _store(tx, write, stored)
-    _tell(tx, actor, write, "resource.delete")
+    _report_write(tx, actor, write, "resource.delete")
     return Deleted(resource=write.resource, is_gone=write.is_gone)
 
 
@@ -229,8 +229,8 @@ def _hold_connections(tx: Transaction, declared: Declared) -> None:
     """A job and the deletion of its connection come one after the other."""
     sources = declared.spec.get("sources")
     if declared.kind is Kind.RECONCILIATION_JOB and isinstance(sources, list | tuple):
-        found = {one.get("connection") for one in sources if isinstance(one, Mapping)}
-        names = sorted(name for name in found if isinstance(name, str))
+        references = {one.get("connection") for one in sources if isinstance(one, Mapping)}
+        names = sorted(name for name in references if isinstance(name, str))
         tx.resources.hold(Kind.CONNECTION, DEFAULT_NAMESPACE, names)
 
 
@@ -258,7 +258,7 @@ def _store(tx: Transaction, write: Write, before: Resource) -> None:
         raise WriteConflictError(kind=before.kind, name=before.name, tries=1)
 
 
-def _tell(tx: Transaction, actor: Principal, write: Write, action: str) -> None:
+def _report_write(tx: Transaction, actor: Principal, write: Write, action: str) -> None:
     _announce(tx, write, actor=actor.subject)
     resource = write.resource
     tx.audit.append(

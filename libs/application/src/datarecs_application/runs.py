@@ -69,7 +69,7 @@ def trigger_run(tx: Transaction, command: TriggerRun) -> Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class EventRecord:
     """What a received event says of itself, as it is recorded."""
 
     event_id: EventId
@@ -88,8 +88,8 @@ class DueTimer:
 
 
 class CancelOutcome(StrEnum):
-    ASKED = "ASKED"
-    ALREADY_ASKED = "ALREADY_ASKED"
+    REQUESTED = "ASKED"
+    ALREADY_REQUESTED = "ALREADY_ASKED"
     ALREADY_CANCELLED = "ALREADY_CANCELLED"
 
 
@@ -112,7 +112,7 @@ def request_cancel(
     crash_point(CrashPoint.CANCEL_IN_TX)
     if run.status.is_terminal:
         return run, CancelOutcome.ALREADY_CANCELLED
-    outcome = CancelOutcome.ALREADY_ASKED if run.cancel_requested else CancelOutcome.ASKED
+    outcome = CancelOutcome.ALREADY_REQUESTED if run.cancel_requested else CancelOutcome.REQUESTED
     return decision.state, outcome
 
 
@@ -126,13 +126,13 @@ def record_progress(tx: Transaction, event: RunEvent, *, event_id: EventId) -> N
     carry_out(tx, run, ProgressSeen(fact_id=event_id, attempt=attempt))
 
 
-def record_end(tx: Transaction, end: RunEnd, heard: Heard) -> RunDecision:
+def record_end(tx: Transaction, end: RunEnd, event: EventRecord) -> RunDecision:
     """The execution reported its end: close the run, once, whatever arrives later.
 
     Raises UnknownRunError, AttemptAheadError: for the dead letters.
     """
     run = known_run(tx.runs.for_update(end.run_id), end)
-    fact = EndReported(fact_id=heard.event_id, end=end, happened_at=heard.time)
+    fact = EndReported(fact_id=event.event_id, end=end, happened_at=event.time)
     decision = decide(run, fact, now=tx.now)
     if decision.refusal is Refusal.ATTEMPT_AHEAD:
         raise AttemptAheadError(run, attempt=end.attempt)
@@ -140,11 +140,11 @@ def record_end(tx: Transaction, end: RunEnd, heard: Heard) -> RunDecision:
         run.run_id,
         HistoryEntry(
             sequence=0,
-            event_id=heard.event_id,
-            type=heard.type,
-            source=heard.source,
-            time=heard.time or tx.now,
-            data=heard.data,
+            event_id=event.event_id,
+            type=event.type,
+            source=event.source,
+            time=event.time or tx.now,
+            data=event.data,
             disposition=decision.disposition,
         ),
     )
@@ -199,7 +199,7 @@ def _term(lease: Lease) -> tuple[int, datetime | None]:
     return lease.lease_epoch, lease.lease_until
 
 
-def give_back(tx: Transaction, run: Run, ids: Ids, *, loss: Loss, jitter: float) -> None:
+def release_run(tx: Transaction, run: Run, ids: Ids, *, loss: Loss, jitter: float) -> None:
     """The supervisor returns a run it holds (drain, declared retry); the epoch was checked."""
     lease = tx.leases.get(run.run_id)
     releases = 0 if lease is None else lease.releases
@@ -311,10 +311,10 @@ def _repair(tx: Transaction, run: Run, launcher: Launcher, ids: Ids) -> None:
     for entry in reversed(tx.runs.history(run.run_id, after=max(run.last_sequence - 50, 0))):
         end = recorded_end(run, wire_type=entry.type, data=entry.data)
         if end is not None:
-            found = BackendEnded(
+            fact = BackendEnded(
                 fact_id=entry.event_id, outcome=end, ended_at=entry.time, recorded=True
             )
-            carry_out(tx, run, found)
+            carry_out(tx, run, fact)
             return
     outcome = outcome_of_repair(
         run,

@@ -22,7 +22,7 @@ from datarecs_application.loops.heartbeat import Heartbeat, Standing
 from datarecs_application.ports.outside import Clock, Ids, Metrics, Wake
 from datarecs_application.ports.state import LeasedRun, UnitOfWork, WorkFinder
 from datarecs_application.ports.supervising import ChildProcess
-from datarecs_application.runs import give_back
+from datarecs_application.runs import release_run
 from datarecs_application.tracing import UNTRACED, Tracing, trace_id_of
 from datarecs_application.warm_child import WarmChild
 from datarecs_application.work_metrics import WorkMetrics
@@ -172,7 +172,7 @@ class Supervising:
         with self.unit.begin(leased.tenant_id, feed=FEED_NUMBERS) as tx:
             run = tx.runs.for_update(leased.run_id)
             if run is not None and tx.leases.is_current(leased.run_id, leased.lease_epoch):
-                give_back(tx, run, self.ids, loss=Loss.DRAINED, jitter=self.jitter())
+                release_run(tx, run, self.ids, loss=Loss.DRAINED, jitter=self.jitter())
         log.info("attempt_released")
 
 
@@ -234,7 +234,7 @@ class _Attempt:
         """Let the child work and gather how it ended; `here` is the span it continues."""
         try:
             with ExitStack() as held:
-                child = self._given_to_child(run, folder, held, here)
+                child = self._send_to_child(run, folder, held, here)
                 return self._watched(run, child, folder)
         except SourceNotPinnedError as failed:
             return _failed(str(failed), failed.__cause__ or failed)
@@ -256,7 +256,7 @@ class _Attempt:
             self.worker.child.kill()
             return _failed("comparison", defect)
 
-    def _given_to_child(
+    def _send_to_child(
         self, run: Run, folder: str, held: ExitStack, here: str | None
     ) -> ChildProcess:
         preparing, scratch = self.worker.preparing, self.worker.scratch
@@ -300,7 +300,7 @@ class _Attempt:
             frame = self._next_frame(child)
             if frame is not None and frame.get("type") == child_frames.JAVA_ENDED:
                 return self._evidence(child, folder, _java_ended(frame))
-            if frame is not None and self._heard(run, frame):
+            if frame is not None and self._handle_frame(run, frame):
                 return self._evidence(child, folder, Evidence(file=_NOTHING))
             if frame is None and child.ended() is not None:
                 return self._evidence(child, folder, Evidence(file=_NOTHING))
@@ -320,28 +320,28 @@ class _Attempt:
             frame, self.ahead = self.ahead, None
         return frame
 
-    def _heard(self, run: Run, frame: Mapping[str, object]) -> bool:
+    def _handle_frame(self, run: Run, frame: Mapping[str, object]) -> bool:
         """True for the child's last word on this run."""
         self.last_sign = self.worker.clock.monotonic()
         match frame.get("type"):
             case child_frames.FINISHED:
                 return True
             case child_frames.EVENT:
-                self._told(read_event(run, frame))
+                self._record_event(read_event(run, frame))
             case child_frames.PINNED:
-                found = frame.get("pins")
-                self.pins = found if isinstance(found, dict) else None
+                pins = frame.get("pins")
+                self.pins = pins if isinstance(pins, dict) else None
             case child_frames.PING | child_frames.READY:
                 pass
             case _:
                 raise BadFrameError("a frame of an unknown type")
         return False
 
-    def _told(self, event: ProgressEvent) -> None:
+    def _record_event(self, event: ProgressEvent) -> None:
         """One progress frame, one transaction, under the epoch."""
         self._stored(lambda: self._append(event))
         if self.counted is not None:
-            self.counted.heard(event)
+            self.counted.count_event(event)
 
     def _append(self, event: ProgressEvent) -> None:
         with self.worker.unit.begin(self.leased.tenant_id, feed=FEED_NUMBERS) as tx:
@@ -385,9 +385,9 @@ class _Attempt:
             lease_epoch=self.leased.lease_epoch,
         )
         file = read_result(self.worker.scratch.read_result(folder), of=attempt)
-        found = file if isinstance(file, ResultFile) else None
-        is_clean = found is not None and found.spares_the_child and seen.jvm_exit is None
-        if seen.jvm_exit is not None or (found is not None and found.jvm_exit is not None):
+        result = file if isinstance(file, ResultFile) else None
+        is_clean = result is not None and result.spares_the_child and seen.jvm_exit is None
+        if seen.jvm_exit is not None or (result is not None and result.jvm_exit is not None):
             # It ends by itself, unless the signal that ended Java ends it as well.
             self.worker.child.await_end(CHILD_FOLLOWS_JAVA)
         ended = child.ended()
@@ -430,7 +430,7 @@ class _Attempt:
                 raise FencedError(REFUSED)
             if again:
                 loss = Loss.NOT_STARTED if never_began else Loss.RETRIED
-                give_back(tx, run, worker.ids, loss=loss, jitter=worker.jitter())
+                release_run(tx, run, worker.ids, loss=loss, jitter=worker.jitter())
                 log.info("attempt_given_back", loss=loss.value)
                 return
             if self.pins is not None:

@@ -1,4 +1,4 @@
-"""Spans: what a use case or a loop tells about the time it took, below the trace of its run.
+"""Spans: what a use case or a loop records about the time it took, below the trace of its run.
 
 Its own module because everybody who writes the outbox hands the trace on, while whether anybody
 listens is decided in one place, `datarecs_runtime.tracing`. Untraced, nothing is kept or measured,
@@ -24,11 +24,11 @@ class Tracing(Protocol):
     ) -> AbstractContextManager[str | None]:
         """The block's work as a span; gives the traceparent that work further down continues.
 
-        Inside the block, spans told on the same thread for the same trace stand below this one. An
-        exception that leaves the block marks the span as failed.
+        Inside the block, spans recorded on the same thread for the same trace stand below this
+        one. An exception that leaves the block marks the span as failed.
         """
 
-    def told(
+    def record_span(
         self,
         name: str,
         *,
@@ -64,7 +64,7 @@ class Untraced:
     ) -> Iterator[str | None]:
         yield parent
 
-    def told(
+    def record_span(
         self,
         name: str,
         *,
@@ -84,13 +84,13 @@ UNTRACED = Untraced()
 
 def trace_id_of(traceparent: str | None) -> str | None:
     """The 32 hexadecimal characters that logs bind as `trace_id`; None when malformed."""
-    found = parts_of(traceparent)
-    return found[0] if found else None
+    parts = parts_of(traceparent)
+    return parts[0] if parts else None
 
 
 def parts_of(traceparent: str | None) -> tuple[str, str, str] | None:
     """Trace, span and flags of a W3C traceparent; None when malformed."""
-    found = _TRACEPARENT.fullmatch(traceparent or "")
-    if found is None or found["trace"] == _NO_TRACE or found["span"] == _NO_SPAN:
+    match = _TRACEPARENT.fullmatch(traceparent or "")
+    if match is None or match["trace"] == _NO_TRACE or match["span"] == _NO_SPAN:
         return None
-    return found["trace"], found["span"], found["flags"]
+    return match["trace"], match["span"], match["flags"]

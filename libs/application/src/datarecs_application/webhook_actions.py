@@ -198,7 +198,7 @@ class Expanding:
     def _test(self, tx: Transaction, action: WebhookAction, template: Delivery) -> Delivery:
         event_id = EventId(self.ids.new())
         message = self.make_test(action, event_id)
-        day = tx.deliveries.keep(event_id, message)
+        day = tx.deliveries.store_event(event_id, message)
         return replace(
             template,
             delivery_id=self.ids.new(),

@@ -24,7 +24,7 @@ from datarecs_core.values import TenantId
 from datarecs_core.webhooks.endpoint import SecretRef, SigningMode
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import payload
-from datarecs_core.webhooks.shown import shown_request, shown_url, told_url
+from datarecs_core.webhooks.shown import event_url, shown_request, shown_url
 from datarecs_core.webhooks.signature import secret_context, secret_key, sign
 
 _SENDABLE = re.compile(r"[\x20-\x7e]{1,8192}")
@@ -36,7 +36,7 @@ class Prepared:
 
     request: OutgoingWebhook
     log: WebhookAttempt
-    told_url: str
+    event_url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class RequestMaker:
             ("datarecs-reason", delivery.origin.value),
             ("traceparent", trace),
             *body.headers,
-            *self._own_headers(leased, tenant, host),
+            *self._declared_headers(leased, tenant, host),
         )
         secret_url = spec.url is None
         secret_names = {name for name, value in spec.headers.items() if not isinstance(value, str)}
@@ -116,7 +116,7 @@ class RequestMaker:
                 body_sha256=hashlib.sha256(body.body).hexdigest(),
                 key_ids=tuple(key_id for key_id, _ in keys),
             ),
-            told_url=told_url(url, secret=secret_url),
+            event_url=event_url(url, secret=secret_url),
         )
 
     def _url(self, leased: Leased) -> str:
@@ -153,7 +153,7 @@ class RequestMaker:
         context = secret_context(delivery.tenant_id, delivery.endpoint_uid, key_id)
         return self.secrets.open(sealed, context=context).decode()
 
-    def _own_headers(
+    def _declared_headers(
         self, leased: Leased, tenant: TenantId, host: str
     ) -> tuple[tuple[str, str], ...]:
         spec = leased.spec

@@ -34,7 +34,7 @@ from datarecs_core.webhooks.health import (
     Receiver,
     Waiting,
     decide_endpoint,
-    next_look,
+    next_claim_time,
     paid,
     rate_in_force,
     sendable_now,
@@ -134,7 +134,7 @@ def fan_out(
     if not declared:
         return 0
     attributes = with_absolute_dataref(event.attributes, base_url)
-    day = tx.deliveries.keep(event.event_id, Message(attributes=attributes, data=event.data))
+    day = tx.deliveries.store_event(event.event_id, Message(attributes=attributes, data=event.data))
     facts = EventFacts(type=event.type, time=event.time or tx.now, endpoint_id=event.endpoint_id)
     matching = {
         resource.uid: (resource, spec)
@@ -211,8 +211,8 @@ class Leasing:
             live = self._lease(tx, tx.deliveries.due(endpoint, count))
             state = paid(state, allowed, started=len(live), now=tx.now)
             leased += live
-        look = next_look(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
-        tx.deliveries.save_state(replace(state, next_claim_at=look))
+        claim_at = next_claim_time(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
+        tx.deliveries.save_state(replace(state, next_claim_at=claim_at))
         # A person or a changed spec has switched it, which its status does not say yet.
         is_stale = ("disabled" in resource.status) == state.accepts(resource.generation)
         settled = replace(settled, status_moved=is_stale)
@@ -295,8 +295,8 @@ def _discard(tx: Transaction, state: EndpointState) -> Settled:
         decide_delivery(one, EndpointDeleted(), retry=Retry(), now=tx.now).state for one in pending
     ]
     tx.deliveries.save(closed)
-    look = tx.now if len(closed) == SETTLED_AT_ONCE else None
-    tx.deliveries.save_state(replace(state, next_claim_at=look))
+    claim_at = tx.now if len(closed) == SETTLED_AT_ONCE else None
+    tx.deliveries.save_state(replace(state, next_claim_at=claim_at))
     return Settled(closed=tuple(closed))
 
 
@@ -368,12 +368,14 @@ def record_ends(
         tx.outbox.append(*after.events)
         state = after.state
     tx.deliveries.save(decided)
-    tx.deliveries.save_state(replace(state, next_claim_at=_look_at(tx, state, spec, resource)))
+    tx.deliveries.save_state(
+        replace(state, next_claim_at=_next_claim_at(tx, state, spec, resource))
+    )
     moved = state.disabled != before.disabled or is_failing(state) != is_failing(before)
     return Settled(closed=_closed(decided), late=len(ends) - len(decided), status_moved=moved)
 
 
-def _look_at(
+def _next_claim_at(
     tx: Transaction,
     state: EndpointState,
     spec: WebhookEndpoint | None,
@@ -383,7 +385,7 @@ def _look_at(
     if resource is None:
         return tx.now
     allowed = _allowance(spec, state, resource)
-    return next_look(state, tx.deliveries.waiting(state.endpoint_uid), allowed, now=tx.now)
+    return next_claim_time(state, tx.deliveries.waiting(state.endpoint_uid), allowed, now=tx.now)
 
 
 def _receiver(

@@ -20,14 +20,14 @@ from datarecs_core.runs.events import (
 
 @dataclass(slots=True)
 class WorkMetrics:
-    """One attempt's; told of each event once it is stored."""
+    """One attempt's; counts each event once it is stored."""
 
     job: ReconciliationJob
     metrics: Metrics
     clock: Clock
     _began: dict[str, float] = field(default_factory=dict, init=False)
 
-    def heard(self, event: ProgressEvent) -> None:
+    def count_event(self, event: ProgressEvent) -> None:
         match event:
             case RunStageStarted(stage_name=stage):
                 self._began[stage] = self.clock.monotonic()

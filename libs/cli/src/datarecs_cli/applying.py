@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_cli.declared_files import check_files, in_apply_order, refuse_faults
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.refusals import RefusedError
@@ -71,7 +71,7 @@ def apply_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
         entry = KINDS[one.kind]
         name = shown_name(entry, one.name)
         try:
-            body = api.ask(_put(entry, one)).json()
+            body = api.send(_put(entry, one)).json()
         except RefusedError as refused:
             if refused.status in _STOPPING or refused.status >= _SERVER_FAULT:
                 raise
@@ -100,8 +100,8 @@ def compare_each(api: Api, declared: Sequence[Declared]) -> Iterator[Applied]:
         yield Applied(name=name, outcome=outcome, changes=changes)
 
 
-def _put(entry: KindEntry, declared: Declared) -> Ask:
-    return Ask(
+def _put(entry: KindEntry, declared: Declared) -> ApiRequest:
+    return ApiRequest(
         method="PUT",
         path=path_of(entry.path, declared.name),
         params={"namespace": declared.namespace, "apply": "true"},

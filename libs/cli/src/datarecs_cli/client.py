@@ -55,16 +55,16 @@ class Answer:
             UnexpectedAnswerError: there is none.
         """
         try:
-            found = json.loads(self.content, parse_float=Decimal)
+            document = json.loads(self.content, parse_float=Decimal)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             raise UnexpectedAnswerError(where=self.where, what=f"{self.status} without JSON")
-        return found
+        return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ApiRequest:
     """One request; `path` starts behind the server and is made of quoted parts (`path_of`)."""
 
     method: str
@@ -138,7 +138,7 @@ class Api:
 
     def get(self, *parts: str, **params: str) -> Json:
         """The JSON object at `/api/v1/<parts>`."""
-        return self.ask(Ask(method="GET", path=path_of(*parts), params=params)).json()
+        return self.send(ApiRequest(method="GET", path=path_of(*parts), params=params)).json()
 
     def pages(
         self, *parts: str, limit: int, params: Mapping[str, str], page_size: int = MAX_PAGE
@@ -156,7 +156,7 @@ class Api:
                 return
             more = {"cursor": cursor}
 
-    def ask(self, ask: Ask) -> Answer:
+    def send(self, request: ApiRequest) -> Answer:
         """The answer below 400, after at most three more tries where a try does no harm.
 
         Raises:
@@ -166,20 +166,20 @@ class Api:
         """
         for pause in range(RETRIES):
             try:
-                answer = self._once(ask)
+                answer = self._once(request)
             except ServerUnreachableError:
-                if not ask.is_repeatable:
+                if not request.is_repeatable:
                     raise
                 self.clock.wait(timedelta(seconds=0.2 * 4**pause))
                 continue
             again_s = _pause_s(answer, default=float(2**pause))
-            if again_s is None or not ask.is_repeatable or again_s > LONGEST_PAUSE_S:
+            if again_s is None or not request.is_repeatable or again_s > LONGEST_PAUSE_S:
                 return _accepted(answer)
             self.clock.wait(timedelta(seconds=again_s))
-        return _accepted(self._once(ask))
+        return _accepted(self._once(request))
 
     @contextmanager
-    def lines(self, ask: Ask) -> Iterator[Iterator[str]]:
+    def lines(self, request: ApiRequest) -> Iterator[Iterator[str]]:
         """The lines of an answer that goes on for long, not retried.
 
         Raises:
@@ -188,43 +188,43 @@ class Api:
         timeout = httpx.Timeout(ANSWER_LIMIT_S, read=STREAM_SILENCE_S)
         try:
             with self._client.stream(
-                ask.method,
-                ask.path,
-                params=dict(ask.params),
-                headers=dict(ask.headers),
+                request.method,
+                request.path,
+                params=dict(request.params),
+                headers=dict(request.headers),
                 timeout=timeout,
             ) as answer:
                 if answer.status_code >= _ERRORS_FROM:
                     answer.read()
-                    _accepted(_answer_of(answer, ask))
+                    _accepted(_answer_of(answer, request))
                 yield answer.iter_lines()
         except httpx.TransportError as cause:
             raise self._unreachable(cause) from cause
 
-    def _once(self, ask: Ask) -> Answer:
+    def _once(self, request: ApiRequest) -> Answer:
         try:
             answer = self._client.request(
-                ask.method,
-                ask.path,
-                params=dict(ask.params),
-                headers=dict(ask.headers),
-                json=ask.body,
+                request.method,
+                request.path,
+                params=dict(request.params),
+                headers=dict(request.headers),
+                json=request.body,
             )
         except httpx.TransportError as cause:
             raise self._unreachable(cause) from cause
-        return _answer_of(answer, ask)
+        return _answer_of(answer, request)
 
     def _unreachable(self, cause: httpx.TransportError) -> ServerUnreachableError:
         reason = str(cause) or type(cause).__name__
         return ServerUnreachableError(server=self.server, reason=reason)
 
 
-def _answer_of(answer: httpx.Response, ask: Ask) -> Answer:
+def _answer_of(answer: httpx.Response, request: ApiRequest) -> Answer:
     return Answer(
         status=answer.status_code,
         headers={name.lower(): value for name, value in answer.headers.items()},
         content=answer.content,
-        where=ask.where,
+        where=request.where,
     )
 
 

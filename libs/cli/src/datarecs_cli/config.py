@@ -88,13 +88,13 @@ def access_of(
         CredentialsUnreadableError: a file is there and cannot be used.
     """
     contexts = [*_project(folder), *_user(home)]
-    own_key = environment.get(API_KEY, "").strip()
+    environment_key = environment.get(API_KEY, "").strip()
     if invocation.server is not None:
-        found = _named_server(_origin(invocation.server), own_key, contexts)
+        access = _named_server(_origin(invocation.server), environment_key, contexts)
     else:
-        found = _of_context(_chosen(contexts, invocation.context), own_key)
-    _refuse_leak(found)
-    return found
+        access = _of_context(_chosen(contexts, invocation.context), environment_key)
+    _refuse_leak(access)
+    return access
 
 
 def access_for(server: str, api_key: str) -> Access:
@@ -108,11 +108,11 @@ def access_for(server: str, api_key: str) -> Access:
     return access
 
 
-def _refuse_leak(found: Access) -> None:
-    if not found.is_local and urlsplit(found.server).scheme != "https":
-        raise ServerNotTrustedError(f"{found.server}: a key is sent over https alone")
-    if not found.api_key.isascii() or not found.api_key.isprintable():
-        raise NoServerKnownError(f"the API key for {found.server} is not plain text")
+def _refuse_leak(access: Access) -> None:
+    if not access.is_local and urlsplit(access.server).scheme != "https":
+        raise ServerNotTrustedError(f"{access.server}: a key is sent over https alone")
+    if not access.api_key.isascii() or not access.api_key.isprintable():
+        raise NoServerKnownError(f"the API key for {access.server} is not plain text")
 
 
 def credential_files(folder: Path, home: Path) -> tuple[Path, ...]:
@@ -120,17 +120,17 @@ def credential_files(folder: Path, home: Path) -> tuple[Path, ...]:
     return (_project_file(folder) or folder / PROJECT_CREDENTIALS, _user_file(home))
 
 
-def _named_server(server: str, own_key: str, contexts: list[_Context]) -> Access:
-    if own_key:
-        return Access(server=server, api_key=own_key)
+def _named_server(server: str, environment_key: str, contexts: list[_Context]) -> Access:
+    if environment_key:
+        return Access(server=server, api_key=environment_key)
     for context in contexts:
         if context.access.server == server:
             return context.access
     raise NoServerKnownError(f"no API key for {server}: set {API_KEY}")
 
 
-def _of_context(context: _Context, own_key: str) -> Access:
-    if not own_key:
+def _of_context(context: _Context, environment_key: str) -> Access:
+    if not environment_key:
         return context.access
     server = context.access.server
     if not context.by_user and not context.access.is_local:
@@ -138,18 +138,18 @@ def _of_context(context: _Context, own_key: str) -> Access:
             f"the server {server} comes from a file of the project, the key from {API_KEY};"
             " name the server with --server"
         )
-    return Access(server=server, api_key=own_key)
+    return Access(server=server, api_key=environment_key)
 
 
 def _chosen(contexts: list[_Context], name: str | None) -> _Context:
     if not contexts:
         raise NoServerKnownError("no server is known here, and none was named with --server")
     by_name = {context.name: context for context in reversed(contexts)}
-    found = by_name.get(name or FIRST_CONTEXT) or (contexts[0] if name is None else None)
-    if found is None:
+    match = by_name.get(name or FIRST_CONTEXT) or (contexts[0] if name is None else None)
+    if match is None:
         known = ", ".join(sorted(by_name))
         raise NoServerKnownError(f"no context is called {name!r}; there are {known}")
-    return found
+    return match
 
 
 def _project(folder: Path) -> Iterator[_Context]:
@@ -180,8 +180,8 @@ def _contexts(path: Path, *, by_user: bool) -> Iterator[_Context]:
         reason = getattr(cause, "strerror", None) or "it is not TOML"
         raise CredentialsUnreadableError(path=path, reason=reason) from cause
     for name, table in tables.items():
-        given = table if isinstance(table, dict) else {}
-        server, key = given.get("server"), given.get("api_key")
+        fields = table if isinstance(table, dict) else {}
+        server, key = fields.get("server"), fields.get("api_key")
         if not isinstance(server, str) or not isinstance(key, str):
             raise CredentialsUnreadableError(
                 path=path, reason=f"the context {name!r} needs `server` and `api_key`"

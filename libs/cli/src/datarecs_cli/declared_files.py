@@ -80,7 +80,7 @@ def check_files(
 def refuse_faults(files: Sequence[DeclaredFile], invocation: Invocation) -> bool:
     """Show every finding where some file has a fault, and say that it does; else only warnings."""
     if any(file.faults for file in files):
-        tell(files, invocation)
+        print_findings(files, invocation)
         return True
     for file in files:
         for line in as_lines(file.warnings, file=plain(file.name), text=file.text):
@@ -102,12 +102,12 @@ def _files(path: str) -> Iterator[str]:
     if path == STDIN or not Path(path).is_dir():
         yield path
         return
-    found = sorted(
+    paths = sorted(
         str(one) for one in Path(path).rglob("*") if one.suffix in _SUFFIXES and one.is_file()
     )
-    if not found:
+    if not paths:
         raise UsageFault(f"{path}: the folder holds no .yaml, .yml or .json file")
-    yield from found
+    yield from paths
 
 
 def _load(name: str, surroundings: Surroundings) -> DeclaredFile:
@@ -132,7 +132,7 @@ def _bytes(name: str) -> bytes:
         raise UsageFault(f"{name}: {cause.strerror or 'cannot be read'}") from cause
 
 
-def tell(files: Sequence[DeclaredFile], invocation: Invocation) -> None:
+def print_findings(files: Sequence[DeclaredFile], invocation: Invocation) -> None:
     """Show every finding on stdout: lines with carets, annotations, or one JSON document."""
     if invocation.output is Output.JSON:
         print(json.dumps({"schema": SCHEMA, "files": [_as_json(file) for file in files]}))

@@ -36,13 +36,13 @@ def effective(
     """
     files = [folder / PROJECT_FILE, USER_FILE.expanduser()]
     tables = [(path, _table(path)) for path in files if path.is_file()]
-    found = []
+    entries = []
     for setting in settings:
         source, value = _first(setting, environment, tables)
         if source is not None:
             shown = HIDDEN if setting.secret else str(value)
-            found.append(Effective(name=setting.name, value=shown, source=source))
-    return found
+            entries.append(Effective(name=setting.name, value=shown, source=source))
+    return entries
 
 
 def _first(
@@ -88,8 +88,8 @@ def commented(settings: Sequence[Setting]) -> Iterator[str]:
         yield ""
         yield f"# [{section}]" if section else "# for every service"
         for setting in members:
-            told = f"{setting.meaning} Environment: {setting.name}."
-            yield from wrap(told, width=_WIDTH, initial_indent="#   ", subsequent_indent="#   ")
+            text = f"{setting.meaning} Environment: {setting.name}."
+            yield from wrap(text, width=_WIDTH, initial_indent="#   ", subsequent_indent="#   ")
             yield f"# {_steps(setting.name)[-1]} = {_toml(setting)}"
 
 

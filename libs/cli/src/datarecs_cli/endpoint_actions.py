@@ -7,7 +7,7 @@ that a lost answer makes no second action.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_core.notation import parse_duration
 from datarecs_core.values import instant_text
 from datarecs_runtime.clock import UuidV7Ids
@@ -19,14 +19,14 @@ OPEN = frozenset({"PENDING", "LEASED"})
 
 def post(api: Api, *parts: str, params: Mapping[str, str] | None = None, body: Json) -> Json:
     """The answer to a POST that is made once, however often it is sent."""
-    request = Ask(
+    request = ApiRequest(
         method="POST",
         path=path_of(*parts),
         params=params or {},
         headers={"Idempotency-Key": str(UuidV7Ids().new())},
         body=body,
     )
-    return api.ask(request).json()
+    return api.send(request).json()
 
 
 def instant_of(text: str, *, now: datetime) -> str | None:

@@ -39,8 +39,8 @@ def as_json(error: DatarecsError, exit_code: ExitCode) -> str:
 
 def fix_of(error: DatarecsError) -> str:
     """The error's own fix where it knows one, else the catalogue's."""
-    own = getattr(error, "fix", None)
-    return own if isinstance(own, str) else error.code.entry.remedy
+    fix = getattr(error, "fix", None)
+    return fix if isinstance(fix, str) else error.code.entry.remedy
 
 
 def plain(text: str) -> str:
@@ -51,7 +51,7 @@ def plain(text: str) -> str:
     )
 
 
-def keep_traceback(error: BaseException, folder: Path) -> tuple[str, Path]:
+def store_traceback(error: BaseException, folder: Path) -> tuple[str, Path]:
     """Store the traceback of a defect; (trace id, file). The screen shows neither code nor data."""
     trace_id = secrets.token_hex(8)
     folder.mkdir(parents=True, exist_ok=True)

@@ -110,10 +110,10 @@ def _strict(written: bytes) -> object:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise NoJsonError("a member stands twice in one object")
-    return found
+    return members
 
 
 def _no_number(written: str) -> object:
@@ -125,7 +125,7 @@ def check(evidence: Evidence) -> Checked:
     alone = verify_document(evidence.document)
     if alone.run is None:
         return Checked(run=None, findings=alone.findings, checked=(), not_checked=())
-    found, done, left = list(alone.findings), [*_by_itself(alone)], []
+    findings, done, left = list(alone.findings), [*_by_itself(alone)], []
     for stage in alone.run.stages:
         if stage.results is None:
             continue
@@ -133,11 +133,11 @@ def check(evidence: Evidence) -> Checked:
         if reason is not None:
             left.append(f"differences of stage {stage.name}: {reason}")
             continue
-        found += _stored(evidence, stage, alone.run)
+        findings += _stored(evidence, stage, alone.run)
         rows = counted(stage.results.differences.rows, "difference")
         done.append(f"{rows} of stage {stage.name}")
     return Checked(
-        run=alone.run, findings=tuple(found), checked=tuple(done), not_checked=tuple(left)
+        run=alone.run, findings=tuple(findings), checked=tuple(done), not_checked=tuple(left)
     )
 
 
@@ -161,19 +161,19 @@ def _unreadable(evidence: Evidence, stage: SealedStage, run: SealedRun) -> str |
 
 def _stored(evidence: Evidence, stage: SealedStage, run: SealedRun) -> list[Finding]:
     """Findings under the key form that fits: as typed, else as masked texts."""
-    told: list[Finding] = []
+    findings: list[Finding] = []
     for masked in (False, True):
         try:
             rows = evidence.rows(stage, run.sources, masked=masked)
-            found = list(verify_differences(stage, rows, _samples(evidence.document, stage.name)))
+            faults = list(verify_differences(stage, rows, _samples(evidence.document, stage.name)))
         except DifferencesUnreadableError as broken:
             unreadable = Finding(check="differences", stage=stage.name, message=str(broken))
-            told = told or [unreadable]
+            findings = findings or [unreadable]
             continue
-        if not found:
+        if not faults:
             return []
-        told = told or found
-    return told
+        findings = findings or faults
+    return findings
 
 
 def _samples(document: object, stage: str) -> list[object]:

@@ -53,9 +53,9 @@ def exit_code_of(error: DatarecsError) -> ExitCode:
     An error whose family does not say enough names its own, an `ExitCode` called `exit_code`: the
     REST client's, because the HTTP status decides, and a refused flag of the stack.
     """
-    own = getattr(error, "exit_code", None)
-    if isinstance(own, ExitCode):
-        return own
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, ExitCode):
+        return code
     return _BY_FAMILY[error.code.docs_id[:3]]
 
 

@@ -68,17 +68,17 @@ class Layout:
 
     def texts(self, row: Row) -> list[str | None]:
         """The cells of a row as exact texts; None for what is NULL or absent."""
-        found = [
+        cells = [
             row.get("stage"),
             *(_member(row, "key").get(name) for name in self.dimensions),
             row.get("measure"),
             row.get("class"),
         ]
         for member in ("values", "deltas", "delta_percent"):
-            found += [_member(row, member).get(name) for name in self.sources]
-        found += [row.get("odd_one_out"), row.get("break_id")]
-        found += [_member(row, "raw_keys").get(name) for name in self.sources]
-        return [None if each is None else str(each) for each in found]
+            cells += [_member(row, member).get(name) for name in self.sources]
+        cells += [row.get("odd_one_out"), row.get("break_id")]
+        cells += [_member(row, "raw_keys").get(name) for name in self.sources]
+        return [None if each is None else str(each) for each in cells]
 
     def numeric(self, row: Row) -> list[bool]:
         """By cell: whether it holds an amount that can be subtracted, or a number of rows."""
@@ -88,8 +88,8 @@ class Layout:
 
 
 def _member(row: Row, name: str) -> Mapping[str, object]:
-    found = row.get(name)
-    return found if isinstance(found, Mapping) else {}
+    member = row.get(name)
+    return member if isinstance(member, Mapping) else {}
 
 
 def stored(

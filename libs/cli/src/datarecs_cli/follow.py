@@ -12,7 +12,7 @@ from decimal import Decimal
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
-from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_cli.refusals import RefusedError, ServerUnreachableError, UnexpectedAnswerError
 from datarecs_core.runs.model import RunStatus
 
@@ -139,18 +139,18 @@ class _Following:
                 clock.wait(POLL)
 
     def _frames(self) -> Iterator[Seen]:
-        ask = Ask(
+        request = ApiRequest(
             method="GET",
             path=path_of("runs", self._run_id, "events"),
             headers={"Accept": "text/event-stream", "Last-Event-ID": str(self._after)},
         )
-        with self._api.lines(ask) as lines:
+        with self._api.lines(request) as lines:
             for name, data in frames(lines):
                 match name:
                     case "event":
-                        yield from self._told(_object(data, ask))
+                        yield from self._advance(_object(data, request))
                     case "run":
-                        yield Snapshot(_object(data, ask))
+                        yield Snapshot(_object(data, request))
                     case "end":
                         self._ended = True
                         return
@@ -164,25 +164,25 @@ class _Following:
             )
             items = page.get("items")
             for entry in items if isinstance(items, list) else []:
-                yield from self._told(entry)
+                yield from self._advance(entry)
             if page.get("next") is None:
                 return
 
-    def _told(self, entry: Json) -> Iterator[Seen]:
+    def _advance(self, entry: Json) -> Iterator[Seen]:
         happened = Happened(entry)
         if happened.sequence > self._after:
             self._after = happened.sequence
             yield happened
 
 
-def _object(data: str, ask: Ask) -> Json:
+def _object(data: str, request: ApiRequest) -> Json:
     try:
-        found = json.loads(data, parse_float=Decimal)
+        frame = json.loads(data, parse_float=Decimal)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise UnexpectedAnswerError(where=ask.where, what="a frame that is no JSON object")
-    return found
+        frame = None
+    if not isinstance(frame, dict):
+        raise UnexpectedAnswerError(where=request.where, what="a frame that is no JSON object")
+    return frame
 
 
 def frames(lines: Iterator[str]) -> Iterator[tuple[str, str]]:

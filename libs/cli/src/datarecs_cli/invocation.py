@@ -117,8 +117,8 @@ def take_globals(
         elif flag in _VALUES:
             if not equals and not waiting:
                 raise UsageFault(f"{flag} needs a value")
-            given = value if equals else waiting.pop(0)
-            invocation = _with(invocation, flag=flag, value=given)
+            text = value if equals else waiting.pop(0)
+            invocation = _with(invocation, flag=flag, value=text)
         else:
             rest.append(word)
     return invocation, rest

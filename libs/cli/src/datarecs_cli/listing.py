@@ -23,7 +23,7 @@ _RUNS = (
     Column(title="CREATED", member="created_at"),
     Column(title="REASON", member="trigger_reason"),
 )
-_OWNED = ("uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+_SERVER_FIELDS = ("uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 """Metadata that only the server writes."""
 
 
@@ -47,31 +47,33 @@ def _object_row(one: Json) -> Json:
 
 
 def _metadata(one: Json) -> Mapping[str, object]:
-    found = one.get("metadata")
-    return found if isinstance(found, Mapping) else {}
+    metadata = one.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
-def print_object(found: Json, invocation: Invocation, *, export: bool) -> None:
+def print_object(resource: Json, invocation: Invocation, *, export: bool) -> None:
     """One object: a line of the list, or the whole of it as YAML or JSON."""
-    shown = exported(found) if export else found
+    shown = exported(resource) if export else resource
     if invocation.output is Output.JSON:
         print_json("get", {"object": shown})
     elif invocation.output is Output.YAML or (export and invocation.output is None):
         print(as_yaml(shown))
     else:
-        print_list("get", _OBJECTS, [_object_row(found)], invocation)
+        print_list("get", _OBJECTS, [_object_row(resource)], invocation)
 
 
-def exported(found: Json) -> Json:
+def exported(resource: Json) -> Json:
     """The object without what the server owns, so that it can be applied again."""
     metadata = {
-        name: value for name, value in _metadata(found).items() if name not in _OWNED and value
+        name: value
+        for name, value in _metadata(resource).items()
+        if name not in _SERVER_FIELDS and value
     }
     return {
-        "apiVersion": found["apiVersion"],
-        "kind": found["kind"],
+        "apiVersion": resource["apiVersion"],
+        "kind": resource["kind"],
         "metadata": metadata,
-        "spec": found["spec"],
+        "spec": resource["spec"],
     }
 
 

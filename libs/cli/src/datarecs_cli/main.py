@@ -195,7 +195,7 @@ def _defect(error: Exception, invocation: Invocation) -> int:
     from datarecs_cli.stack.jars import cache_folder
 
     folder = cache_folder(process_environment()) / "defects"
-    trace_id, path = error_text.keep_traceback(error, folder)
+    trace_id, path = error_text.store_traceback(error, folder)
     print(
         f"datarecs met a defect of its own ({type(error).__name__}, trace {trace_id}); see {path}",
         file=sys.stderr,

@@ -11,7 +11,7 @@ from datarecs_cli.client import Json
 from datarecs_cli.output import Column
 from datarecs_core.comparison.planning.plan import PRESENCE
 from datarecs_reports.figures import amount, common_places, counted, share
-from datarecs_reports.tables import delta_text, looks_like_time
+from datarecs_reports.tables import delta_text, is_time_text
 
 MISSING = "missing"
 
@@ -28,16 +28,16 @@ def columns_of(items: Sequence[Json], sources: Sequence[str]) -> list[Column]:
     other = _ordered(sources, [name for item in items for name in _member(item, "deltas")])
     keys = _ordered((), [name for item in items for name in _member(item, "key")])
     written = _ordered(sources, [name for item in items for name in _member(item, "raw_keys")])
-    found = [Column(title="STAGE", member="stage")] if len(stages) > 1 else []
-    found += [Column(title=name, member=f"key {name}") for name in keys]
-    found += [Column(title=f"KEY IN {name}", member=f"raw key {name}") for name in written]
-    found += [Column(title="MEASURE", member="measure"), Column(title="CLASS", member="class")]
-    found += [Column(title=name, member=f"value {name}", number=True) for name in held]
+    columns = [Column(title="STAGE", member="stage")] if len(stages) > 1 else []
+    columns += [Column(title=name, member=f"key {name}") for name in keys]
+    columns += [Column(title=f"KEY IN {name}", member=f"raw key {name}") for name in written]
+    columns += [Column(title="MEASURE", member="measure"), Column(title="CLASS", member="class")]
+    columns += [Column(title=name, member=f"value {name}", number=True) for name in held]
     for name in other:
         of = f" {name}" if len(other) > 1 else ""
-        found.append(Column(title=f"DELTA{of}", member=f"delta {name}", number=True))
-        found.append(Column(title=f"DELTA %{of}", member=f"percent {name}", number=True))
-    return found
+        columns.append(Column(title=f"DELTA{of}", member=f"delta {name}", number=True))
+        columns.append(Column(title=f"DELTA %{of}", member=f"percent {name}", number=True))
+    return columns
 
 
 def _ordered(first: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -68,9 +68,9 @@ def rows_for_people(items: Sequence[Json], sources: Sequence[str]) -> list[Json]
     """The same in words: amounts of a measure lined up, lengths of time, missing groups."""
     texts: dict[object, list[str | None]] = defaultdict(list)
     for item in items:
-        told = (*_member(item, "values").values(), *_member(item, "deltas").values())
-        texts[item.get("measure")] += [_text(one) for one in told]
-    places = {measure: common_places(found) for measure, found in texts.items()}
+        amounts = (*_member(item, "values").values(), *_member(item, "deltas").values())
+        texts[item.get("measure")] += [_text(one) for one in amounts]
+    places = {measure: common_places(cells) for measure, cells in texts.items()}
     return [_in_words(item, sources, places[item.get("measure")]) for item in items]
 
 
@@ -80,7 +80,7 @@ def _in_words(item: Json, sources: Sequence[str], places: int) -> Json:
         shown = {name: _shown(value, places) for name, value in values.items()}
     else:
         shown = {name: _rows(values.get(name)) for name in dict.fromkeys((*sources, *values))}
-    timed = any(looks_like_time(_text(value)) for value in values.values())
+    timed = any(is_time_text(_text(value)) for value in values.values())
     deltas = {
         name: "NULL" if one is None else delta_text(str(one), places=places, is_time=timed)
         for name, one in _member(item, "deltas").items()
@@ -128,8 +128,8 @@ def _rows(text: object) -> str:
 
 
 def _member(item: Json, name: str) -> Mapping[str, object]:
-    found = item.get(name)
-    return found if isinstance(found, Mapping) else {}
+    member = item.get(name)
+    return member if isinstance(member, Mapping) else {}
 
 
 def by_key(item: Json) -> tuple[str, ...]:

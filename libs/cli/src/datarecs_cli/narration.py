@@ -55,9 +55,9 @@ class Narrator:
         """For a log: one line per event."""
         match seen:
             case Happened(entry=entry):
-                kind, told = self._told(entry)
+                kind, text = self._describe(entry)
                 at = str(entry["time"])[11:19]
-                return [f"{at} {kind:<24} {told}".rstrip()]
+                return [f"{at} {kind:<24} {text}".rstrip()]
             case _:
                 return self._beside(seen)
 
@@ -65,13 +65,13 @@ class Narrator:
         """For a terminal: what has ended, or went wrong."""
         match seen:
             case Happened(entry=entry):
-                kind, told = self._told(entry)
+                kind, text = self._describe(entry)
                 short = kind.removeprefix("run.")
                 verb = _VERBS.get(short, short)
                 if kind in _MOVING:
-                    self.doing = f"{verb} {told}".strip()
+                    self.doing = f"{verb} {text}".strip()
                     return []
-                return [f"  {verb:<8} {told}".rstrip()]
+                return [f"  {verb:<8} {text}".rstrip()]
             case _:
                 return self._beside(seen)
 
@@ -85,12 +85,12 @@ class Narrator:
             case _:
                 return []
 
-    def _told(self, entry: Data) -> tuple[str, str]:
+    def _describe(self, entry: Data) -> tuple[str, str]:
         kind = cell(entry.get("type")).removeprefix(PREFIX)
         data = entry.get("data")
         moment = datetime.fromisoformat(str(entry["time"]))
-        given: Data = data if isinstance(data, Mapping) else {}
-        return kind, self._words_of(kind, given, moment)
+        members: Data = data if isinstance(data, Mapping) else {}
+        return kind, self._words_of(kind, members, moment)
 
     def _words_of(self, kind: str, data: Data, moment: datetime) -> str:
         what = kind.removeprefix("run.")
@@ -103,8 +103,8 @@ class Narrator:
             case "comparison.completed":
                 return f"{_stage(data)} {dot.join(_counts(data))}"
             case "rows_processed":
-                rows, found = amount(data.get("row_count")), amount(data.get("mismatch_count"))
-                return f"{_stage(data)} {rows} rows{dot}{found} mismatches"
+                rows, mismatches = amount(data.get("row_count")), amount(data.get("mismatch_count"))
+                return f"{_stage(data)} {rows} rows{dot}{mismatches} mismatches"
             case "stage.completed":
                 result = cell(data.get("result"))
                 return f"{_stage(data)} {self._words.sign(result)} {result}"
@@ -129,19 +129,19 @@ class Narrator:
 
     def _extracted(self, data: Data, moment: datetime) -> str:
         rows = amount(data.get("rows_extracted"))
-        told = f"{self._source(data)} {rows} rows"
+        text = f"{self._source(data)} {rows} rows"
         began = self._started.get(_index(data))
         if began is None:
-            return told
+            return text
         took = max((moment - began) / timedelta(seconds=1), 0.001)
         rate = int(str(data.get("rows_extracted", 0))) / took
         dot = self._words.dot
-        return f"{told} {dot} {rate:,.0f} rows/s {dot} {took:.1f} s"
+        return f"{text} {dot} {rate:,.0f} rows/s {dot} {took:.1f} s"
 
 
 def _index(data: Data) -> int:
-    found = data.get("extraction_index")
-    return found if isinstance(found, int) else 0
+    index = data.get("extraction_index")
+    return index if isinstance(index, int) else 0
 
 
 def _stage(data: Data) -> str:
@@ -168,8 +168,8 @@ def _error(data: Data) -> str:
 
 def _general(data: Data) -> str:
     """Whatever of the well-known members is there."""
-    told = [_stage(data)] if "stage_name" in data else []
-    told += [cell(data[name]) for name in ("result", "reason") if name in data]
-    told += [f"by {cell(data[name])}" for name in ("triggered_by", "cancelled_by") if name in data]
-    told += [_error(data)] if "error" in data else []
-    return " ".join(told)
+    parts = [_stage(data)] if "stage_name" in data else []
+    parts += [cell(data[name]) for name in ("result", "reason") if name in data]
+    parts += [f"by {cell(data[name])}" for name in ("triggered_by", "cancelled_by") if name in data]
+    parts += [_error(data)] if "error" in data else []
+    return " ".join(parts)

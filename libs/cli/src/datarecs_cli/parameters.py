@@ -11,17 +11,17 @@ def named_values(pairs: Sequence[str]) -> dict[str, object]:
     Raises:
         UsageFault: a pair without a name or without `=`.
     """
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise UsageFault(f"--param {pair}: write NAME=VALUE")
-        before = found.get(name)
+        before = values.get(name)
         match before:
             case None:
-                found[name] = value
+                values[name] = value
             case list():
                 before.append(value)
             case _:
-                found[name] = [before, value]
-    return found
+                values[name] = [before, value]
+    return values

@@ -17,7 +17,7 @@ from datarecs_cli.webhook_check import Request, event_of, fault_of
 MAX_BODY_BYTES = 1024 * 1024
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 READ_LIMIT_S = 10
-STOP_LOOK_S = 0.05
+STOP_POLL_S = 0.05
 FAILING = 503
 """What the first deliveries of --fail-first get."""
 _LENGTH_REQUIRED, _TOO_LARGE, _REFUSED, _NO_EVENT = 411, 413, 401, 400
@@ -42,8 +42,8 @@ class Received:
 
     @property
     def data(self) -> Mapping[str, object]:
-        found = self.event.get("data")
-        return found if isinstance(found, Mapping) else {}
+        data = self.event.get("data")
+        return data if isinstance(data, Mapping) else {}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Receiver:
     keys: Sequence[bytes]
     """Empty: nothing can be verified, and everything is taken."""
     clock: Clock
-    told: Callable[[Received], None] = lambda _received: None
+    on_received: Callable[[Received], None] = lambda _received: None
     status: int = 200
     fail_first: int = 0
     port: int = 0
@@ -73,7 +73,7 @@ class Receiver:
         self._server.receiver = self
         self.port = self._server.server_address[1]
         Thread(
-            target=self._server.serve_forever, args=(STOP_LOOK_S,), name="receiver", daemon=True
+            target=self._server.serve_forever, args=(STOP_POLL_S,), name="receiver", daemon=True
         ).start()
 
     def __enter__(self) -> Self:
@@ -107,19 +107,19 @@ class Receiver:
             self.received.append(received)
             if genuine:
                 self._ids.add(request.header("webhook-id"))
-            self.told(received)
+            self.on_received(received)
             self._arrived.notify_all()
         return received.answered
 
     def wait_for(self, wanted: Callable[[Received], bool], *, limit_s: float) -> Received | None:
         """The first request of this kind, as soon as it has come; None after the limit."""
 
-        def found() -> Received | None:
+        def first_match() -> Received | None:
             return next((one for one in self.received if wanted(one)), None)
 
         with self._arrived:
-            self._arrived.wait_for(found, limit_s)
-            return found()
+            self._arrived.wait_for(first_match, limit_s)
+            return first_match()
 
     def _status(self, event: Mapping[str, object], *, refused: bool) -> int:
         if refused:
@@ -169,4 +169,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's name
-        """Requests are told by the receiver, not logged."""
+        """Requests are reported by the receiver, not logged."""

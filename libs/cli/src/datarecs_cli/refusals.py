@@ -11,7 +11,7 @@ from datarecs_core.errors.base import DatarecsError, ErrorCode
 from datarecs_core.errors.client import ClientCode
 
 MAX_FAULTS = 100
-_ASK_AGAIN = frozenset({401, 403, 409, 412, 428, 429})
+_RETRYABLE = frozenset({401, 403, 409, 412, 428, 429})
 """Client errors that are about permission or timing, not about what was asked."""
 _SERVER_FAULT = 500
 
@@ -59,8 +59,8 @@ class RefusedError(DatarecsError):
         self.status = status
         self.reason = str(problem.get("reason", ""))
         self.exit_code = _exit_code(status)
-        told = problem.get("detail") or problem.get("title") or "no reason was given"
-        lines = [f"{told} ({where} answered {status})"]
+        detail = problem.get("detail") or problem.get("title") or "no reason was given"
+        lines = [f"{detail} ({where} answered {status})"]
         if known is None:
             lines.append(f"this client does not know the code {problem.get('code')!s}")
         lines += _fault_lines(problem.get("errors"))
@@ -70,7 +70,7 @@ class RefusedError(DatarecsError):
 
 
 def _exit_code(status: int) -> ExitCode:
-    if status in _ASK_AGAIN or status >= _SERVER_FAULT:
+    if status in _RETRYABLE or status >= _SERVER_FAULT:
         return ExitCode.SERVER
     return ExitCode.USAGE
 

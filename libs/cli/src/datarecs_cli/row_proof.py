@@ -68,9 +68,9 @@ def row_proof(run: SealedRun, beside: Path, digests: Path | None) -> RowProof:
     except DigestsUnreadableError as broken:
         fault = Finding(check="digests", message=str(broken))
         return RowProof(leaves=(), findings=(fault,), checked=(), not_checked=())
-    found = tuple(verify_digests(run, leaves))
+    findings = tuple(verify_digests(run, leaves))
     done = f"{counted(len(leaves), 'row digest', 'row digests')} under their root (F17)"
-    return RowProof(leaves=leaves, findings=found, checked=(done,), not_checked=())
+    return RowProof(leaves=leaves, findings=findings, checked=(done,), not_checked=())
 
 
 def key_of(run: SealedRun, file: Path | None) -> bytes | None:
@@ -95,8 +95,8 @@ def key_of(run: SealedRun, file: Path | None) -> bytes | None:
 
 def carried_plan(document: object, run: SealedRun) -> ComparisonPlan | None:
     """The plan inside a run.json; None when it carries none, or another run's."""
-    told = document.get("run") if isinstance(document, Mapping) else None
-    written = told.get("plan") if isinstance(told, Mapping) else None
+    members = document.get("run") if isinstance(document, Mapping) else None
+    written = members.get("plan") if isinstance(members, Mapping) else None
     try:
         plan = plan_from_document(cast("JsonValue", written))
     except ValueError:
@@ -135,7 +135,7 @@ def data_findings(
     for stage, sealed in zip(plan.stages, run.stages, strict=True):
         if sealed.results is None:
             continue
-        reason = _not_from_rows(stage, looked_at=sealed.confirmed is not None)
+        reason = _not_from_rows(stage, is_rechecked=sealed.confirmed is not None)
         if reason is not None:
             yield f"source {source} in stage {stage.name}: {reason}"
             continue
@@ -147,9 +147,9 @@ def data_findings(
         yield from differing_leaves(leaves, made, stage=stage.name, source=source)
 
 
-def _not_from_rows(stage: StagePlan, *, looked_at: bool) -> str | None:
+def _not_from_rows(stage: StagePlan, *, is_rechecked: bool) -> str | None:
     """Why the rows of one source alone cannot say what a stage saw of it."""
-    if looked_at:
+    if is_rechecked:
         return "some of its rows were read again at a newer pin"
     if stage.catalogue is not None:
         return "it compares columns, of which no row tells"
@@ -173,9 +173,9 @@ def _leaves(stage: StagePlan, scan: Scan, index: int, key: bytes) -> list[Leaf]:
 
 def _scan_at(scan: Scan, pin: "JsonValue", place: Path) -> Scan:
     """The scan over the pinned files where they lie now."""
-    told = cast("Mapping[str, JsonValue]", pin)
+    fields = cast("Mapping[str, JsonValue]", pin)
     files = [
-        cast("Mapping[str, JsonValue]", each) for each in cast("list[JsonValue]", told["files"])
+        cast("Mapping[str, JsonValue]", each) for each in cast("list[JsonValue]", fields["files"])
     ]
     root = place
     if place.is_file() and len(files) == 1:

@@ -48,8 +48,8 @@ def of_folder(place: Path, where: DifferenceFilter, stage: str | None) -> Finish
 
     sealed, folder = stored_run(place)
     document = evidence_at(place).document
-    told = document.get("run") if isinstance(document, Mapping) else None
-    job = told.get("job") if isinstance(told, Mapping) else None
+    members = document.get("run") if isinstance(document, Mapping) else None
+    job = members.get("job") if isinstance(members, Mapping) else None
     parts = [
         part
         for each in sealed.stages
@@ -74,30 +74,30 @@ def print_changes(
             f"{later.name} is a run of {later.job or 'no job'}, {earlier.name} of "
             f"{earlier.job or 'no job'}: only runs of one job can be compared"
         )
-    found = changes(earlier.rows, later.rows, identity=_identity, content=_content)
+    comparison = changes(earlier.rows, later.rows, identity=_identity, content=_content)
     context = _context(earlier, later)
     if invocation.output is Output.JSON:
-        print_json("diff", {**_members(found, limit), "context": context})
-        return found.any
-    lines = [_item(each) for each in found.rows[:limit]]
+        print_json("diff", {**_members(comparison, limit), "context": context})
+        return comparison.any
+    lines = [_item(each) for each in comparison.rows[:limit]]
     if invocation.output in (None, Output.TABLE, Output.TEXT):
-        told = ", ".join(
+        counts = ", ".join(
             f"{count(number)} {word}"
             for number, word in (
-                (found.new, "new"),
-                (found.changed, "changed"),
-                (found.gone, "gone"),
-                (found.same, "as before"),
+                (comparison.new, "new"),
+                (comparison.changed, "changed"),
+                (comparison.gone, "gone"),
+                (comparison.same, "as before"),
             )
         )
-        print(f"breaks       {told}")
+        print(f"breaks       {counts}")
         for line in context:
             print(line)
     if lines:
         print_list("diff", _COLUMNS, lines, invocation)
-    if len(found.rows) > limit:
+    if len(comparison.rows) > limit:
         invocation.say(f"the first {counted(limit, 'row')}; see more with --limit")
-    return found.any
+    return comparison.any
 
 
 def _identity(row: Row) -> tuple[object, ...]:
@@ -128,47 +128,49 @@ def _context(earlier: Finished, later: Finished) -> list[str]:
     for each in now.inputs:
         before = rows.get(each.name)
         if before != each.closure.extracted:
-            told = "absent" if before is None else counted(before, "row")
+            rows_before = "absent" if before is None else counted(before, "row")
             lines.append(
-                f"rows         {cell(each.name)}: {told} -> {count(each.closure.extracted)}"
+                f"rows         {cell(each.name)}: {rows_before} -> {count(each.closure.extracted)}"
             )
     incomplete = (f"stage {cell(name)}" for name in _truncated(was, now))
     return [*lines, *(f"incomplete   {one}: not every difference was stored" for one in incomplete)]
 
 
 def _truncated(*runs: SealedRun) -> list[str]:
-    found = [
+    names = [
         stage.name
         for run in runs
         for stage in run.stages
         if stage.results is not None and stage.results.differences.truncated
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
-def _members(found: Changes[Row], limit: int) -> dict[str, object]:
+def _members(comparison: Changes[Row], limit: int) -> dict[str, object]:
     return {
-        "new": found.new,
-        "changed": found.changed,
-        "gone": found.gone,
-        "same": found.same,
+        "new": comparison.new,
+        "changed": comparison.changed,
+        "gone": comparison.gone,
+        "same": comparison.same,
         "items": [
             {"change": each.change.value, "before": each.before, "after": each.after}
-            for each in found.rows[:limit]
+            for each in comparison.rows[:limit]
         ],
     }
 
 
 def _item(changed: Changed[Row]) -> dict[str, object]:
     row = changed.after if changed.after is not None else changed.before
-    told = row if row is not None else {}
-    key = [f"{name}={'NULL' if part is None else part}" for name, part in _pairs(told.get("key"))]
-    present = told.get("measure") != PRESENCE
+    members = row if row is not None else {}
+    key = [
+        f"{name}={'NULL' if part is None else part}" for name, part in _pairs(members.get("key"))
+    ]
+    present = members.get("measure") != PRESENCE
     return {
         "change": changed.change.value.lower(),
-        "stage": told.get("stage"),
+        "stage": members.get("stage"),
         "key": " ".join(key),
-        "measure": told.get("measure") if present else "presence",
+        "measure": members.get("measure") if present else "presence",
         "was": "" if changed.change is Change.NEW else _values(changed.before),
         "is": "" if changed.change is Change.GONE else _values(changed.after),
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_cli.declared_files import annotation_text
 from datarecs_cli.exit_codes import ExitCode, Gate, exit_code_of_run
 from datarecs_cli.invocation import Invocation, Output
@@ -61,8 +61,8 @@ def ending_of(api: Api, run: Json) -> Ending:
     if run.get("result") is not None:
         document = _if_allowed(api, "runs", run_id, "report", format="json")
     if run.get("result") == "UNMATCHED":
-        found = _if_allowed(api, "runs", run_id, "mismatches", limit="1")
-        items = found.get("items") if found else None
+        page = _if_allowed(api, "runs", run_id, "mismatches", limit="1")
+        items = page.get("items") if page else None
         first = items[0] if isinstance(items, list) and items else None
         largest = first if isinstance(first, Mapping) and first.get("deltas") else None
     return Ending(run=run, document=document, largest=largest)
@@ -117,6 +117,8 @@ def _next_steps(ending: Ending) -> list[str]:
 
 def save_report(api: Api, run_id: str, target: Path, *, form: str = "html") -> None:
     """The stored report of a terminal run as a file."""
-    ask = Ask(method="GET", path=path_of("runs", run_id, "report"), params={"format": form})
+    request = ApiRequest(
+        method="GET", path=path_of("runs", run_id, "report"), params={"format": form}
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(api.ask(ask).content)
+    target.write_bytes(api.send(request).content)

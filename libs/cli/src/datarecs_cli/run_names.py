@@ -45,8 +45,8 @@ def _by_prefix(api: Api, prefix: str) -> str:
             f"a run is named by its id, {LEAST_PREFIX} or more characters of it, @latest:JOB or"
             " @previous:JOB"
         )
-    found = api.get("runs", id_prefix=prefix).get("items")
-    runs = found if isinstance(found, list) else []
+    items = api.get("runs", id_prefix=prefix).get("items")
+    runs = items if isinstance(items, list) else []
     if len(runs) != 1:
         many = "no run's id begins" if not runs else "the ids of several runs begin"
         raise UsageFault(f"{many} with {prefix}; see: datarecs get runs")

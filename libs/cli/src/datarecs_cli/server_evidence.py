@@ -65,9 +65,9 @@ def run_of_server(name: str, *, with_rows: bool, stage: str | None) -> ServerRun
     """
     with connect(current()) as api:
         run_id = run_named(api, name)
-        found = api.get("runs", run_id)
-        if found.get("result") is None:
-            raise UsageFault(f"run {run_id} is {found['status']}: it has compared nothing")
+        state = api.get("runs", run_id)
+        if state.get("result") is None:
+            raise UsageFault(f"run {run_id} is {state['status']}: it has compared nothing")
         document = api.get("runs", run_id, "report", format="json")
         items: object = []
         if with_rows:
@@ -111,5 +111,5 @@ def _difference(part: Part, dimensions: Sequence[str]) -> Difference:
 
 
 def _texts(part: Part, name: str) -> tuple[tuple[str, str | None], ...]:
-    found = part.maybe_part(name)
-    return tuple((each, found.maybe(each)) for each in found.content)
+    inner = part.maybe_part(name)
+    return tuple((each, inner.maybe(each)) for each in inner.content)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_cli.refusals import RefusedError
 from datarecs_runtime.clock import UuidV7Ids
 
@@ -17,14 +17,14 @@ def trigger(api: Api, job: tuple[str, str], body: Json, *, key: str | None = Non
         key: without one a fresh one is used, so that a lost answer makes no second run.
     """
     namespace, name = job
-    ask = Ask(
+    request = ApiRequest(
         method="POST",
         path=path_of("jobs", name, "runs"),
         params={"namespace": namespace},
         headers={"Idempotency-Key": key or str(UuidV7Ids().new())},
         body=body,
     )
-    return api.ask(ask).json()
+    return api.send(request).json()
 
 
 def source_names(api: Api, run: Json) -> tuple[str, ...]:

@@ -122,20 +122,24 @@ def _largest(facts: RunFacts, row: Row, words: Words) -> str:
         for measure in (stage.executed.measures if stage.executed else ())
     ]
     place = row.get("stage"), row.get("measure")
-    own = [(stage, measure) for name, stage, measure in measures if (name, measure.name) == place]
+    matching = [
+        (stage, measure) for name, stage, measure in measures if (name, measure.name) == place
+    ]
     # Digits behind the point that the measure's own amounts have, so that money looks like it.
-    places = max(common_places([*values.values(), *deltas.values()]), *starmap(places_of, own), 0)
-    timed = any(starmap(is_time, own))
+    places = max(
+        common_places([*values.values(), *deltas.values()]), *starmap(places_of, matching), 0
+    )
+    timed = any(starmap(is_time, matching))
     are_many = sum(not measure.passed for *_, measure in measures) > 1
-    told = [visible(str(row.get("measure")))] if are_many else []
+    parts = [visible(str(row.get("measure")))] if are_many else []
     key = _texts(row.get("key")).items()
-    told += [f"{name} {'NULL' if value is None else visible(value)}" for name, value in key]
-    told += [f"{name} {_shown(value, places)}" for name, value in values.items()]
+    parts += [f"{name} {'NULL' if value is None else visible(value)}" for name, value in key]
+    parts += [f"{name} {_shown(value, places)}" for name, value in values.items()]
     for name, delta in deltas.items():
         of = "" if len(deltas) == 1 else f" {name}"
         shown = "NULL" if delta is None else delta_text(delta, places=places, is_time=timed)
-        told.append(f"{words.delta}{of} {shown}")
-    return f"largest  {'  '.join(map(cell, told))}"
+        parts.append(f"{words.delta}{of} {shown}")
+    return f"largest  {'  '.join(map(cell, parts))}"
 
 
 def _shown(value: str | None, places: int) -> str:
@@ -153,13 +157,13 @@ def ending_lines(run: Row, words: Words, invocation: Invocation) -> list[str]:
     status = str(run["status"])
     if status == "CANCELLED":
         by, reason = run.get("cancelled_by"), run.get("cancel_reason")
-        told = f"by {cell(by)}" + (f": {cell(reason)}" if reason else "")
-        return [headline(status, words, invocation) + told]
+        text = f"by {cell(by)}" + (f": {cell(reason)}" if reason else "")
+        return [headline(status, words, invocation) + text]
     error = run.get("error")
-    given: Row = error if isinstance(error, Mapping) else {}
-    finer = given.get("detail_code")
-    code = cell(given.get("code")) + (f" / {cell(finer)}" if finer else "")
-    lines = [f"{headline(status, words, invocation)}{code}  {cell(given.get('message'))}"]
+    fields: Row = error if isinstance(error, Mapping) else {}
+    finer = fields.get("detail_code")
+    code = cell(fields.get("code")) + (f" / {cell(finer)}" if finer else "")
+    lines = [f"{headline(status, words, invocation)}{code}  {cell(fields.get('message'))}"]
     if finer:
         lines.append(f"{_INDENT}docs  datarecs errors {cell(finer)}")
     return lines

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_cli.follow import Ended, Happened, Pump, Seen, follow
 from datarecs_cli.invocation import Invocation
 from datarecs_cli.narration import Narrator
@@ -26,8 +26,8 @@ SECOND_CTRL_C = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    """How the progress of a run is told."""
+class ProgressView:
+    """Where the progress of a run is shown, and in which words."""
 
     screen: Screen
     words: Words
@@ -37,20 +37,22 @@ class Telling:
     """Gets every event of the history; progress lines are left out then."""
 
     @classmethod
-    def of(cls, invocation: Invocation, environment: Mapping[str, str], words: Words) -> "Telling":
+    def of(
+        cls, invocation: Invocation, environment: Mapping[str, str], words: Words
+    ) -> "ProgressView":
         return cls(screen=Screen.of(invocation, environment), words=words)
 
 
 def wait_for_end(
-    api: Api, run_id: str, telling: Telling, *, limit_s: float | None = None, after: int = 0
+    api: Api, run_id: str, view: ProgressView, *, limit_s: float | None = None, after: int = 0
 ) -> Json:
-    """Tell the run from its beginning, or from behind an event; the row at its end.
+    """Show the run from its beginning, or from behind an event; the row at its end.
 
     Raises:
         KeyboardInterrupt: the user has left; the run goes on.
         WaitedTooLongError: the limit has passed; the run goes on.
     """
-    watch = _Watch(api, run_id, telling, limit_s)
+    watch = _Watch(api, run_id, view, limit_s)
     pump = Pump(follow(api, run_id, after=after))
     try:
         while True:
@@ -61,22 +63,22 @@ def wait_for_end(
                 if not watch.wants_cancel():
                     raise
                 cancel(api, run_id, reason="interrupted twice at the command line")
-                telling.screen.say("cancel requested; waiting for the end")
+                view.screen.say("cancel requested; waiting for the end")
     finally:
-        telling.screen.clear()
+        view.screen.clear()
         pump.close()
 
 
 def cancel(api: Api, run_id: str, *, reason: str | None = None) -> Json | None:
     """Ask the run to stop; None when it had ended before."""
-    ask = Ask(
+    request = ApiRequest(
         method="POST",
         path=path_of("runs", run_id, "cancel"),
         headers={"Idempotency-Key": str(UuidV7Ids().new())},
         body={} if reason is None else {"reason": reason},
     )
     try:
-        return api.ask(ask).json()
+        return api.send(request).json()
     except RefusedError as refused:
         if refused.code is ApiCode.RUN_ALREADY_TERMINAL:
             return None
@@ -84,10 +86,10 @@ def cancel(api: Api, run_id: str, *, reason: str | None = None) -> Json | None:
 
 
 class _Watch:
-    def __init__(self, api: Api, run_id: str, telling: Telling, limit_s: float | None) -> None:
-        self._api, self._run_id, self._telling = api, run_id, telling
+    def __init__(self, api: Api, run_id: str, view: ProgressView, limit_s: float | None) -> None:
+        self._api, self._run_id, self._view = api, run_id, view
         self._clock = api.clock
-        self._narrator = Narrator(telling.words, sources=telling.sources)
+        self._narrator = Narrator(view.words, sources=view.sources)
         self._began = self._said = self._clock.monotonic()
         self._limit_s = limit_s
         self._interrupted = False
@@ -98,7 +100,7 @@ class _Watch:
             if isinstance(seen, Ended):
                 return
             if seen is not None:
-                self._tell(seen)
+                self._show(seen)
             self._show_life()
 
     def _patience(self) -> timedelta:
@@ -116,7 +118,7 @@ class _Watch:
             return False
         self._interrupted = True
         try:
-            self._telling.screen.say(
+            self._view.screen.say(
                 f"run continues; watch it with: datarecs watch {self._run_id}"
                 "  (Ctrl-C again within 3 s cancels it)"
             )
@@ -125,10 +127,10 @@ class _Watch:
             return True
         return False
 
-    def _tell(self, seen: Seen) -> None:
-        screen, narrator = self._telling.screen, self._narrator
-        if self._telling.happened is not None and isinstance(seen, Happened):
-            self._telling.happened(seen.entry)
+    def _show(self, seen: Seen) -> None:
+        screen, narrator = self._view.screen, self._narrator
+        if self._view.happened is not None and isinstance(seen, Happened):
+            self._view.happened(seen.entry)
             return
         for line in narrator.finished(seen) if screen.moves else narrator.lines(seen):
             screen.say(line)
@@ -137,8 +139,8 @@ class _Watch:
     def _show_life(self) -> None:
         now, narrator = self._clock.monotonic(), self._narrator
         passed = timedelta(seconds=int(now - self._began))
-        line = f"{self._telling.words.running} {narrator.status} {passed} {narrator.doing}"
-        self._telling.screen.draw(line.rstrip())
-        if not self._telling.screen.moves and now - self._said >= HEARTBEAT.total_seconds():
+        line = f"{self._view.words.running} {narrator.status} {passed} {narrator.doing}"
+        self._view.screen.draw(line.rstrip())
+        if not self._view.screen.moves and now - self._said >= HEARTBEAT.total_seconds():
             self._said = now
-            self._telling.screen.say(line.rstrip())
+            self._view.screen.say(line.rstrip())

@@ -43,14 +43,14 @@ def fault_of(request: Request, keys: Sequence[bytes], *, now_s: float) -> str | 
         return "webhook-timestamp is missing or no number of seconds"
     if abs(now_s - int(timestamp)) > TOLERANCE_S:
         return f"webhook-timestamp is more than {TOLERANCE_S} s away from now"
-    given = [one for one in request.header("webhook-signature").split(" ") if one]
-    if not any(one.startswith(_SCHEME) for one in given):
+    signatures = [one for one in request.header("webhook-signature").split(" ") if one]
+    if not any(one.startswith(_SCHEME) for one in signatures):
         return "webhook-signature is missing or not of scheme v1"
     wanted = [
         sign([key], event_id=event_id, timestamp=int(timestamp), body=request.body).encode()
         for key in keys
     ]
-    seen = [one.encode("utf-8", "replace") for one in given]
+    seen = [one.encode("utf-8", "replace") for one in signatures]
     if not any(hmac.compare_digest(one, other) for one in seen for other in wanted):
         return "no signature fits the secret: another secret, or the body was altered"
     return None
@@ -59,11 +59,11 @@ def fault_of(request: Request, keys: Sequence[bytes], *, now_s: float) -> str | 
 def event_of(request: Request) -> Mapping[str, object]:
     """The CloudEvent: of the body, or of the headers in binary mode; empty for neither."""
     try:
-        found = json.loads(request.body)
+        document = json.loads(request.body)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return {}
     if "ce-type" in request.headers:
-        return {"type": request.header("ce-type"), "id": request.header("ce-id"), "data": found}
-    return found
+        return {"type": request.header("ce-type"), "id": request.header("ce-id"), "data": document}
+    return document

@@ -45,7 +45,7 @@ class _Wanted:
     measures: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-def changes(run: SealedRun, given: Sequence[str]) -> Mapping[str, StageChange]:
+def changes(run: SealedRun, flags: Sequence[str]) -> Mapping[str, StageChange]:
     """What the flags ask, by stage.
 
     Raises:
@@ -53,7 +53,7 @@ def changes(run: SealedRun, given: Sequence[str]) -> Mapping[str, StageChange]:
         NotRejudgeableError: a setting that acts before anything is judged.
     """
     wanted: dict[str, _Wanted] = {}
-    for flag in given:
+    for flag in flags:
         path, equals, value = flag.partition("=")
         if not equals or not value.strip() or "\n" in value:
             raise UsageFault(f"--set {flag}: {FORM}")
@@ -69,8 +69,8 @@ def _place(run: SealedRun, path: str, value: str, wanted: dict[str, _Wanted]) ->
             if measure not in known:
                 raise UsageFault(f"--set {path}: no measure {measure!r}{_near(measure, known)}")
             _only(setting, _OF_MEASURE, stage.name)
-            own = wanted.setdefault(name, _Wanted()).measures.setdefault(measure, {})
-            own[setting] = _in_full(value) if setting == "tolerances" else value
+            settings = wanted.setdefault(name, _Wanted()).measures.setdefault(measure, {})
+            settings[setting] = _in_full(value) if setting == "tolerances" else value
         case ["stages", name, setting]:
             _only(setting, _OF_STAGE, _stage(run, name).name)
             wanted.setdefault(name, _Wanted()).stage[setting] = value
@@ -93,11 +93,11 @@ def _only(setting: str, known: Sequence[str], stage: str) -> None:
 
 
 def _stage(run: SealedRun, name: str) -> SealedStage:
-    found = run.stage(name)
+    match = run.stage(name)
     known = [stage.name for stage in run.stages if stage.results is not None]
-    if found is None or found.results is None:
+    if match is None or match.results is None:
         raise UsageFault(f"--set stages.{name}: no such executed stage{_near(name, known)}")
-    return found
+    return match
 
 
 def _near(name: str, known: Sequence[str]) -> str:
@@ -159,8 +159,8 @@ def _read(stage: SealedStage, wanted: _Wanted) -> Stage:
         lines += [f"          {name}: {value}" for name, value in settings.items()]
     (decoded,) = decode_yaml("\n".join(lines).encode())
     if decoded.faults:
-        told = "; ".join(f"{one.code.docs_id} {one.message}" for one in decoded.faults)
-        raise UsageFault(f"--set: {told}")
+        faults = "; ".join(f"{one.code.docs_id} {one.message}" for one in decoded.faults)
+        raise UsageFault(f"--set: {faults}")
     _, job = decoded.require()
     if not isinstance(job, ReconciliationJob):
         raise TypeError("the declaration of a job is a job")

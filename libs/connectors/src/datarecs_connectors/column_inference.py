@@ -111,7 +111,7 @@ class ColumnInference:
         main = max(self.counts, key=lambda each: self.counts[each])
         if main == _WORDS:
             first = self.firsts[_WORDS]
-            return first if looks_like_number(first.text) or looks_like_date(first.text) else None
+            return first if is_number_like(first.text) or is_date_like(first.text) else None
         return min(place for each, place in self.firsts.items() if each != main)
 
     def _type(self) -> tuple[CanonicalType, str]:
@@ -162,12 +162,12 @@ def _class_of(strict: str) -> str:
     return _WORDS if moment is None else moment.tag.name
 
 
-def looks_like_number(text: str) -> bool:
+def is_number_like(text: str) -> bool:
     """Digits with marks that some country writes, or a sign at the end."""
     return _OTHER_NUMBER.fullmatch(text) is not None
 
 
-def looks_like_date(text: str) -> bool:
+def is_date_like(text: str) -> bool:
     """Three groups of digits, maybe with a time behind them."""
     return _OTHER_DATE.fullmatch(text) is not None
 
@@ -178,9 +178,9 @@ def remedy(text: str, column: str) -> str:
         return "remove the blanks around it, or trim the column in an `expr`"
     if re.fullmatch(r"-?0\d+", text):
         return "a code with leading zeros stays text; compare it with text"
-    if looks_like_date(text):
+    if is_date_like(text):
         return f"declare options.formats: {{{column}: '%d.%m.%Y'}} with the format of its dates"
-    if looks_like_number(text):
+    if is_number_like(text):
         return "declare options.decimal and options.thousands with the marks of its numbers"
     return "add it to options.null_words, or leave out its line by options.skip"
 

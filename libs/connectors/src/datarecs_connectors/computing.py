@@ -49,8 +49,8 @@ def computed_batches(scan: Scan, read: Callable[[Scan], Batches]) -> Batches:
         QueryFailedError: an expression has no value on some row, or is none of the language.
     """
     computation = _Computation.of(scan)
-    kept = scan.filter if computation.condition is None else None
-    inner = replace(scan, columns=computation.inputs, filter=kept)
+    inner_filter = scan.filter if computation.condition is None else None
+    inner = replace(scan, columns=computation.inputs, filter=inner_filter)
     with _Database(scan.source) as database:
         for batch, _ in read(inner):
             yield computation.computed(batch, database)
@@ -95,7 +95,7 @@ class _Computation:
         types = types_of(self.scan.schema)
         if self.condition is not None:
             rows = _Rows(batch=batch, types=types)
-            batch = batch.filter(_kept(database.condition(rows, "filter", self.condition)))
+            batch = batch.filter(_row_mask(database.condition(rows, "filter", self.condition)))
         rows = _Rows(batch=batch, types=types)
         made = {
             name: database.condition(rows, name, part)
@@ -110,8 +110,8 @@ class _Computation:
         return table_of([column.name for column in self.scan.columns], columns)
 
 
-def _kept(column: TypedColumn) -> pa.Array:
-    """Which rows a condition keeps: where it is TRUE, or INVALID and so nobody knows."""
+def _row_mask(column: TypedColumn) -> pa.Array:
+    """Which rows match a condition: where it is TRUE, or INVALID and so nobody knows."""
     mask = pc.fill_null(column.values, False)  # noqa: FBT003 - pyarrow's own
     return mask if column.invalid is None else pc.or_(mask, pc.is_valid(column.invalid))
 

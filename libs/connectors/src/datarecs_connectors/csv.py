@@ -121,7 +121,7 @@ class CsvConnector:
                 }
                 for position in range(batch.num_rows):
                     row = {name: values[position] for name, values in columns.items()}
-                    if wanted.keeps(row):
+                    if wanted.matches(row):
                         yield tuple(row[name] for name in names)
 
     def extract(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
@@ -340,7 +340,7 @@ def _chosen(
 ) -> pa.RecordBatch:
     columns = {name: _plain(batch.column(names.index(name)), read[name]) for name in wanted.columns}
     mask = [
-        wanted.keeps({name: values[position] for name, values in columns.items()})
+        wanted.matches({name: values[position] for name, values in columns.items()})
         for position in range(batch.num_rows)
     ]
     return batch.filter(pa.array(mask, pa.bool_()))

@@ -33,7 +33,7 @@ _READABLE = types.NUMBERS | {
     TypeKind.LOCAL_TIMESTAMP,
     TypeKind.JSON,
 }
-_GIVEN = {
+_TAG_TYPES = {
     Tag.BOOL: types.BOOL,
     Tag.NUMBER: types.NUMERIC,
     Tag.TEXT: types.TEXT,
@@ -69,11 +69,11 @@ def declared_types(source: str, written: Mapping[str, str]) -> dict[str, Canonic
     return declared
 
 
-def converted(given: Value | None, kind: CanonicalType, raw: bytes) -> object:
+def converted(value: Value | None, kind: CanonicalType, raw: bytes) -> object:
     """A plain value of the type, or `Invalid`; None stands for a value that has no form at all."""
-    if given is None or not castable(_GIVEN[given.tag], kind):
+    if value is None or not castable(_TAG_TYPES[value.tag], kind):
         return Invalid(raw)
-    made = Cast(target=kind, zone=None, source="", zones=Zones(known={})).apply(given)
+    made = Cast(target=kind, zone=None, source="", zones=Zones(known={})).apply(value)
     plain = None if made.is_invalid else _plain(made, kind)
     return Invalid(raw) if plain is None else plain
 
@@ -143,8 +143,8 @@ def _stored(value: object) -> object:
 def _array(stored: list[object], kind: CanonicalType) -> pa.Array:
     wanted = arrow_type(kind)
     if kind.is_time:
-        given = [cast("Decimal | None", one) for one in stored]
-        whole = [None if one is None else int(_ticks(one, kind)) for one in given]
+        numbers = [cast("Decimal | None", one) for one in stored]
+        whole = [None if one is None else int(_ticks(one, kind)) for one in numbers]
         days = kind.kind is TypeKind.DATE
         return pa.array(whole, pa.int32() if days else pa.int64()).cast(wanted)
     if kind.kind is TypeKind.INT:

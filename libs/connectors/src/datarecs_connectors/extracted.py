@@ -29,10 +29,10 @@ def extracted_rows(scan: Scan, extract: Extract) -> Iterator[tuple[object, ...]]
     """One value per column of the scan, as `Connector.rows` gives them."""
     invalid = {f"{INVALID}{label}" for label in extract.invalid_columns}
     labels = [column.name for column in scan.columns]
-    asked = [*labels, *(f"{INVALID}{label}" for label in labels if f"{INVALID}{label}" in invalid)]
+    names = [*labels, *(f"{INVALID}{label}" for label in labels if f"{INVALID}{label}" in invalid)]
     for file in extract.files:
         stored = pq.ParquetFile(Path(extract.root) / file.path)
-        for batch in stored.iter_batches(BATCH_ROWS, columns=asked):
+        for batch in stored.iter_batches(BATCH_ROWS, columns=names):
             yield from typed_rows(batch, scan.columns)
 
 

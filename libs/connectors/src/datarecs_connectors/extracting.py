@@ -35,8 +35,8 @@ _CODEC = "lz4"
 _DICTIONARY_BYTES = 32 * 2**10
 """Of the values of a column that repeat; beyond it they hardly do, and looking for them is most of
 what writing would cost."""
-_ASK_AGAIN_S = 0.2
-"""Between two requests to readers that were asked to end."""
+_INTERRUPT_EVERY_S = 0.2
+"""Between two interrupts of readers that must end."""
 
 
 def write_extract(
@@ -90,11 +90,11 @@ def write_together(
             path.unlink(missing_ok=True)
         raise tally.fault
     written = [work.result() for work in works]
-    kept = [each for each in written if each.file.rows] or written[:1]
+    nonempty = [each for each in written if each.file.rows] or written[:1]
     for each in written:
-        if each not in kept:
+        if each not in nonempty:
             (paths[0].parent / each.file.path).unlink()
-    return _with_extract(scan, paths[0].parent, kept)
+    return _with_extract(scan, paths[0].parent, nonempty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def _end(works: Sequence[Future[_Written]], interrupt: Callable[[], None]) -> No
         work.cancel()
     while running := [work for work in works if not work.done()]:
         interrupt()
-        wait(running, timeout=_ASK_AGAIN_S)
+        wait(running, timeout=_INTERRUPT_EVERY_S)
 
 
 def _read_part(part: Part, path: Path, tally: _Tally) -> _Written:
@@ -178,8 +178,8 @@ def _written(batches: Batches, path: Path, tally: _Tally) -> _Written:
     invalid: set[str] = set()
     nested = [column for column in tally.scan.columns if column.type.members]
     with closing(_RowGroups(path)) as groups:
-        for given in batches:
-            batch, filled = with_nested_encoded(given, nested) if nested else given
+        for pair in batches:
+            batch, filled = with_nested_encoded(pair, nested) if nested else pair
             tally.add(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             invalid.update(filled)

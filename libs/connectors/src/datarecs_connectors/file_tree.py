@@ -244,7 +244,7 @@ class _Hashing:
         }
         self._pool = pool
 
-    def found(self) -> dict[str, str]:
+    def collect_hashes(self) -> dict[str, str]:
         """By path; waits for all of them. Raises what opening a file raises."""
         return {path: future.result() for path, future in self._hashes.items()}
 
@@ -273,7 +273,7 @@ class PinnedTree:
         """Raises SnapshotLostError when a file was replaced, changed or removed."""
         # Identities last: who hashed a file while it was written learns it from them.
         try:
-            hashes = self.hashing.found()
+            hashes = self.hashing.collect_hashes()
         except (PathRefusedError, SourceUnsupportedError):
             hashes = {}  # what stands in the file's place now is named below
         for name, identity in self.identities.items():

@@ -31,14 +31,14 @@ class RowFilter:
         """Physical columns it needs, sorted."""
         return () if self.condition is None else tuple(sorted(self.condition.columns))
 
-    def keeps(self, row: Mapping[str, object]) -> bool:
+    def matches(self, row: Mapping[str, object]) -> bool:
         """Where the condition is TRUE, or unknown because of a value that is INVALID."""
         if self.condition is None:
             return True
         values = {
             name: canonical(row[name], self.types[name], self.source) for name in self.columns
         }
-        return self.condition.keeps(values)
+        return self.condition.admits(values)
 
 
 def filter_of(scan: Scan) -> RowFilter:
@@ -50,8 +50,8 @@ def filter_of(scan: Scan) -> RowFilter:
         raise SourceUnsupportedError(
             scan.source, f"the filter needs the Spark engine: {cause}"
         ) from cause
-    found = RowFilter(source=scan.source, condition=condition, types=types)
-    for name in found.columns:
+    row_filter = RowFilter(source=scan.source, condition=condition, types=types)
+    for name in row_filter.columns:
         if name not in types:
             raise SourceUnsupportedError(scan.source, f"the filter names no column {name!r}")
-    return found
+    return row_filter

@@ -52,13 +52,13 @@ class JsonServer:
             CorruptSourceError: the answer is no JSON object.
         """
         target = f"{url}?{urlencode(query)}" if query else url
-        return self._asked("GET", target, None, token)
+        return self._send_request("GET", target, None, token)
 
     def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, object] | None:
         """A form's answer; raises as `get` does."""
-        return self._asked("POST", url, urlencode(form), None)
+        return self._send_request("POST", url, urlencode(form), None)
 
-    def _asked(
+    def _send_request(
         self, method: str, url: str, body: str | None, token: str | None
     ) -> Mapping[str, object] | None:
         parts = urlsplit(url)
@@ -80,9 +80,11 @@ class JsonServer:
             raise self._failed(parts.netloc, _why(cause)) from cause
         finally:
             connection.close()
-        return self._told(answer.status, content, parts.netloc)
+        return self._decode_answer(answer.status, content, parts.netloc)
 
-    def _told(self, status: int, content: bytes, where: str) -> Mapping[str, object] | None:
+    def _decode_answer(
+        self, status: int, content: bytes, where: str
+    ) -> Mapping[str, object] | None:
         if len(content) > MAX_BYTES:
             raise SourceLimitError(self.source, f"{where} answers with more than {MAX_BYTES} bytes")
         if status in _REFUSED:
@@ -94,12 +96,12 @@ class JsonServer:
         if status != 200:  # noqa: PLR2004  the one status that answers
             raise self._failed(where, f"it answers with status {status}")
         try:
-            found = json.loads(content)
+            document = json.loads(content)
         except ValueError as cause:
             raise CorruptSourceError(self.source, f"{where} answers with no JSON") from cause
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise CorruptSourceError(self.source, f"{where} answers with no JSON object")
-        return found
+        return document
 
     def _connection(
         self, scheme: str, host: str, port: int | None, *, has_secret: bool

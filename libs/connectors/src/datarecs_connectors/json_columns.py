@@ -90,7 +90,7 @@ class Columns:
             self._miss(self._root)
         self._file, self._lines = self._file + 1, False
 
-    def found(self) -> list[SourceColumn]:
+    def list_columns(self) -> list[SourceColumn]:
         """In the order of first sight; two of one name where keys with and without dots meet.
 
         Raises TooManyColumnsError.
@@ -194,7 +194,7 @@ def _inside(row: Mapping[str, object], parts: Sequence[str]) -> object:
     for size in range(len(parts) - 1, 0, -1):
         inner = row.get(".".join(parts[:size]))
         if isinstance(inner, dict):
-            found = value_of(inner, ".".join(parts[size:]))
-            if found is not None:
-                return found
+            member = value_of(inner, ".".join(parts[size:]))
+            if member is not None:
+                return member
     return None

@@ -88,7 +88,7 @@ class JsonConnector:
                     rows += 1
                     columns.see(line.row)
                 columns.end_file()
-            found = columns.found()
+            source_columns = columns.list_columns()
         except TooManyColumnsError as cause:
             raise SourceLimitError(
                 source.name,
@@ -105,7 +105,7 @@ class JsonConnector:
                 remedy="name the column in options.schema: it is NULL where a file has none",
             )
         return SourceSchema(
-            columns=tuple(found),
+            columns=tuple(source_columns),
             estimated_rows=rows,
             estimated_bytes=sum(file.size_bytes for file in files),
         )
@@ -158,11 +158,11 @@ class JsonConnector:
             case None:
                 return CorruptSourceError(self.tree.source, f"{place}: it is no object{hint}")
             case NestedTooDeepError():
-                told = f"{place}: values are nested more than {MAX_DEPTH} deep"
-                return SourceLimitError(self.tree.source, told)
+                message = f"{place}: values are nested more than {MAX_DEPTH} deep"
+                return SourceLimitError(self.tree.source, message)
             case json.JSONDecodeError():
-                told = f"{place} column {cause.colno}: {cause.msg.rstrip(': ')}{hint}"
-                return CorruptSourceError(self.tree.source, told)
+                message = f"{place} column {cause.colno}: {cause.msg.rstrip(': ')}{hint}"
+                return CorruptSourceError(self.tree.source, message)
             case _:
                 return CorruptSourceError(self.tree.source, f"{place}: {cause}")
 
@@ -182,7 +182,7 @@ class JsonConnector:
                 limit = scan.limits.max_value_bytes
                 if line.size > limit:
                     self._limit(row, limit, f"{file.path} line {line.number}")
-                if wanted.keeps(row):
+                if wanted.matches(row):
                     yield line.size, row
 
     def _limit(self, row: dict[str, object], limit: int, place: str) -> None:

@@ -56,10 +56,10 @@ def parse_line(line: str) -> object:
 
 
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a key stands twice in one object")
-    return found
+    return members
 
 
 def _refuse(word: str) -> object:
@@ -158,10 +158,10 @@ def _raw(value: object) -> bytes:
 
 def _read(value: object, kind: CanonicalType) -> object:
     """By the very casts of jobs."""
-    return converted(_given(value), kind, _raw(value))
+    return converted(_canonical_value(value), kind, _raw(value))
 
 
-def _given(value: object) -> Value | None:
+def _canonical_value(value: object) -> Value | None:
     match value:
         case Number():
             amount = exact(value)

@@ -36,7 +36,7 @@ from datarecs_connectors.parquet_schemas import (
     repeated_names,
 )
 from datarecs_connectors.probing import probe_files
-from datarecs_connectors.typed_columns import kept_rows, stored_column, taken
+from datarecs_connectors.typed_columns import matching_rows, stored_column, taken
 from datarecs_connectors.typed_text import TypedColumn, table_of, typed
 from datarecs_core.comparison.planning.scan import (
     FileList,
@@ -119,31 +119,31 @@ class ParquetConnector:
                     yield from plain_rows(batch)
                     continue
                 for row in plain_rows(batch):
-                    found = {**absent, **hive, **dict(zip(held, row, strict=True))}
-                    if wanted.keeps(found):
-                        yield tuple(found[name] for name in names)
+                    values = {**absent, **hive, **dict(zip(held, row, strict=True))}
+                    if wanted.matches(values):
+                        yield tuple(values[name] for name in names)
 
     def batches(self, scan: Scan) -> Batches:
         """The same as typed columns, at least one batch; engines mostly read files themselves."""
         files, wanted = _files(scan.pin), filter_of(scan)
         kinds = {column.name: column.type for column in scan.schema.columns}
         names = [column.physical or "" for column in scan.columns]
-        asked = list(dict.fromkeys((*names, *wanted.columns)))
+        needed = list(dict.fromkeys((*names, *wanted.columns)))
         labels = [column.name for column in scan.columns]
         is_empty = True
         for file in files:
             folders = _hive_values(file.path) if self.options.hive_partitions else {}
-            stored = [name for name in asked if name not in folders]
+            stored = [name for name in needed if name not in folders]
             for batch in self._batches(file, stored, kinds):
                 columns = {
                     name: _of_folder(folders.get(name), kinds[name], batch.num_rows)
                     if name in folders or name not in batch.schema.names
                     else stored_column(batch.column(name), kinds[name])
-                    for name in asked
+                    for name in needed
                 }
                 rows = np.arange(batch.num_rows)
                 if wanted.condition is not None:
-                    rows = kept_rows(wanted, columns, batch.num_rows)
+                    rows = matching_rows(wanted, columns, batch.num_rows)
                 is_empty = False
                 yield table_of(labels, [taken(columns[name], rows) for name in names])
         if is_empty:
@@ -156,13 +156,13 @@ class ParquetConnector:
         """
         rows, limits = sum(file.rows or 0 for file in _files(scan.pin)), scan.limits
         if rows > limits.max_rows:
-            told = f"{rows} rows, more than {limits.max_rows} (max_rows)"
-            raise SourceLimitError(scan.source, told)
+            message = f"{rows} rows, more than {limits.max_rows} (max_rows)"
+            raise SourceLimitError(scan.source, message)
         names = frozenset(column.physical or "" for column in scan.columns)
         size = sum(self._decoded(file, names) for file in _files(scan.pin))
         if size > limits.max_bytes:
-            told = f"{size} decoded bytes, more than {limits.max_bytes} (max_bytes)"
-            raise SourceLimitError(scan.source, told)
+            message = f"{size} decoded bytes, more than {limits.max_bytes} (max_bytes)"
+            raise SourceLimitError(scan.source, message)
         if _has_repeated_names(scan.schema) or any(map(_is_skipped, _files(scan.pin))):
             return write_extract(scan, self.batches(scan), directory, progress)
         read = names.union(filter_of(scan).columns)
@@ -182,16 +182,16 @@ class ParquetConnector:
     def _decoded(self, file: PinnedFile, names: frozenset[str]) -> int:
         """Bytes of these columns' pages, and of what short dictionaries stand for."""
         with self.tree.open_pinned(file) as opened:
-            found = dictionary_bytes(opened, self._place(file), names)
+            size = dictionary_bytes(opened, self._place(file), names)
             metadata = open_parquet(opened, self._place(file)).metadata
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             leaves = map(group.column, range(group.num_columns))
-            found += sum(
+            size += sum(
                 leaf.total_uncompressed_size
                 for leaf in leaves
                 if leaf.path_in_schema.partition(".")[0] in names or leaf.path_in_schema in names
             )
-        return found
+        return size
 
     def _open(self, file: PinnedFile) -> pq.ParquetFile:
         with self.tree.open_pinned(file) as opened:
@@ -213,7 +213,7 @@ class ParquetConnector:
         for batch in read_batches(stored, place, rows=BATCH_ROWS, columns=columns):
             # Columns come in the file's order.
             places = (batch.schema.get_all_field_indices(name)[:1] for name in columns)
-            yield batch.select([place for found in places for place in found])
+            yield batch.select([place for indices in places for place in indices])
 
 
 def _files(pin: Pin) -> tuple[PinnedFile, ...]:
@@ -247,11 +247,11 @@ def _hive_columns(files: Sequence[PinnedFile]) -> list[SourceColumn]:
     return [
         SourceColumn(
             name=name,
-            type=reduce(Inference.see, found, Inference()).type or types.NULL,
+            type=reduce(Inference.see, texts, Inference()).type or types.NULL,
             native_type="folder",
-            nullable=None in found,
+            nullable=None in texts,
         )
-        for name, found in values.items()
+        for name, texts in values.items()
     ]
 
 

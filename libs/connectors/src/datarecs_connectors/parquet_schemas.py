@@ -88,20 +88,20 @@ def one_schema(source: str, files: Sequence[FileSchema], *, merged: bool) -> tup
     """
     repeated = frozenset[str]().union(*(repeated_names(file.names) for file in files))
     everywhere = set.intersection(*(set(file.names) for file in files))
-    found: dict[str, tuple[pa.Field, str]] = {}
+    fields_by_name: dict[str, tuple[pa.Field, str]] = {}
     for file in files:
         if not merged:
             _check_names(source, files[0], file)
         for field in file.fields:
-            known, first = found.setdefault(field.name, (field, file.path))
+            known, first = fields_by_name.setdefault(field.name, (field, file.path))
             common = common_type(known.type, field.type)
             if common is None and field.name not in repeated:
                 types = f"{field.name!r} is {_type_name(known)}, then {_type_name(field)}"
                 raise _changed(source, (first, file.path), types, merged=merged)
             may_be_null = known.nullable or field.nullable or field.name not in everywhere
             made = pa.field(field.name, common or known.type, may_be_null)
-            found[field.name] = (made, first)
-    fields = [field for field, _ in found.values()]
+            fields_by_name[field.name] = (made, first)
+    fields = [field for field, _ in fields_by_name.values()]
     return (*(each for field in fields for each in [field] * (1 + (field.name in repeated))),)
 
 

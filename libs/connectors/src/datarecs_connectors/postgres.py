@@ -133,9 +133,9 @@ class PostgresConnector:
 
         What cannot be compared is told, and refused where somebody names it.
         """
-        with self._asked(source, pin) as session:
-            asked = sql.SQL("SELECT * FROM ") + origin(source)
-            columns, undelivered = self._columns(session, asked)
+        with self._pinned_session(source, pin) as session:
+            query = sql.SQL("SELECT * FROM ") + origin(source)
+            columns, undelivered = self._columns(session, query)
             names = [column.name for column in columns] + [name for name, _ in undelivered]
             self._check_partition(source, names)
             known = statistics_of(session, source)
@@ -168,12 +168,12 @@ class PostgresConnector:
         if scan.groups is None and scan.only is None:
             return self._brought(scan, directory, progress)
         try:
-            return self._asked_less(scan, directory, progress)
+            return self._extract_pushed(scan, directory, progress)
         except QueryFailedError as cause:
             # For instance a sum that its type does not hold.
             raise NotPushedError("the server refuses what stands for its rows") from cause
 
-    def _asked_less(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
+    def _extract_pushed(self, scan: Scan, directory: str, progress: Callable[[Read], None]) -> Scan:
         if scan.groups is not None:
             answered = GroupedAnswer(scan=scan, groups=scan.groups)
             with closing(self._copied(scan, statement(scan), answered.width)) as batches:
@@ -206,14 +206,17 @@ class PostgresConnector:
         few = scan.only is not None and scan.only.keys is not None
         if ranges is None or ranges.count == 1 or few:
             return ()
-        with self._asked(source_of(scan), scan.pin) as session:
+        with self._pinned_session(source_of(scan), scan.pin) as session:
             return conditions_of(session, source_of(scan), ranges)
 
     def _verify(self, scan: Scan, brought: Scan, *, counts: bool) -> None:
         """Count what ranges brought once more, as `options.verify_count` says or else `counts`."""
         if brought.extract is None or not dict(scan.options).get("verify_count", counts):
             return
-        rows, counted = brought.extract.rows, self._counted(scan, counting(scan, kept=True))
+        rows, counted = (
+            brought.extract.rows,
+            self._counted(scan, counting(scan, is_restricted=True)),
+        )
         if rows != counted:
             raise SnapshotLostError(
                 self.source,
@@ -263,14 +266,14 @@ class PostgresConnector:
             *((("relation", relation),) if source else ()),
         )
 
-    def look_up(self, statement: str, values: Mapping[str, str]) -> list[dict[str, object]]:
+    def fetch_rows(self, statement: str, values: Mapping[str, str]) -> list[dict[str, object]]:
         """Rows of one statement of our own in a read-only session, by column name."""
-        with self._looking() as session, session.cursor(row_factory=dict_row) as cursor:
+        with self._read_only_session() as session, session.cursor(row_factory=dict_row) as cursor:
             return list(cursor.execute(statement.encode(), values).fetchall())
 
     def explain(self, scan: Scan) -> list[str]:
         """The server's own plan of what the scan would send, line by line; nothing is read."""
-        with self._looking() as session:
+        with self._read_only_session() as session:
             return [str(row[0]) for row in session.execute(explaining(scan)).fetchall()]
 
     def close(self) -> None:
@@ -340,7 +343,7 @@ class PostgresConnector:
                     raise self._too_long() from cause
                 if isinstance(cause, SnapshotLostError):
                     raise
-                raise self._told(cause) from cause
+                raise self._source_error(cause) from cause
             if late.is_set():  # what asks for statistics alone goes on without them
                 raise self._too_long()
 
@@ -350,7 +353,7 @@ class PostgresConnector:
             raise StoppedError from cause
 
     @contextmanager
-    def _looking(self) -> Iterator[Session]:
+    def _read_only_session(self) -> Iterator[Session]:
         """A session for one statement of our own."""
         limit = timedelta(seconds=CONNECT_TIMEOUT_S)
         with closing(self._session(limit)) as session, self._timed(session, limit):
@@ -358,7 +361,7 @@ class PostgresConnector:
             yield session
 
     @contextmanager
-    def _asked(self, source: Source, pin: Pin) -> Iterator[Session]:
+    def _pinned_session(self, source: Source, pin: Pin) -> Iterator[Session]:
         """A session that sees exactly the pinned snapshot."""
         if not isinstance(pin, ExportedSnapshot):
             raise TypeError("a postgres source is pinned by an exported snapshot")
@@ -397,18 +400,18 @@ class PostgresConnector:
         return columns, others
 
     def _copied(
-        self, scan: Scan, asked: sql.Composable, width: int, sessions: Sessions | None = None
+        self, scan: Scan, query: sql.Composable, width: int, sessions: Sessions | None = None
     ) -> Generator[pa.RecordBatch, None, None]:
         """Rows of a SELECT as text columns, block by block."""
         names = [f"c{number}" for number in range(width)]
         most_rows = int(str(dict(scan.options).get("fetch_size", BATCH_ROWS)))
         with (
-            self._asked(source_of(scan), scan.pin) as session,
+            self._pinned_session(source_of(scan), scan.pin) as session,
             (sessions or Sessions()).holding(session),
         ):
             self._check_standing(session, source_of(scan))
             with session.cursor().copy(
-                sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(asked)
+                sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')").format(query)
             ) as copy:
                 yield from blocks(copy, names, most_rows)
 
@@ -427,8 +430,8 @@ class PostgresConnector:
         """
         if source.relation is None:
             return
-        found = session.execute(standing(source)).fetchone()
-        if found is None or not found[0]:
+        row = session.execute(standing(source)).fetchone()
+        if row is None or not row[0]:
             raise SnapshotLostError(
                 self.source,
                 f"{source.relation} was emptied, rewritten or made anew since its snapshot was "
@@ -440,9 +443,9 @@ class PostgresConnector:
         if source.query is None and by not in {AUTO, NONE, *names}:
             raise ColumnMissingError(self.source, by, names)
 
-    def _counted(self, scan: Scan, asked: sql.Composed) -> int:
-        with self._asked(source_of(scan), scan.pin) as session:
-            row = session.execute(asked).fetchone()
+    def _counted(self, scan: Scan, query: sql.Composed) -> int:
+        with self._pinned_session(source_of(scan), scan.pin) as session:
+            row = session.execute(query).fetchone()
         return int(str(row[0])) if row else 0
 
     def _typed_batches(
@@ -453,7 +456,7 @@ class PostgresConnector:
         for batch in self._copied(scan, statement(scan, within), len(kinds), sessions):
             yield typed_batch(batch, kinds)
 
-    def _told(self, cause: psycopg.Error) -> SourceError:
+    def _source_error(self, cause: psycopg.Error) -> SourceError:
         """The server's primary message: it names objects, never values."""
         message = cause.diag.message_primary or "the server gave no reason"
         if isinstance(cause, psycopg.errors.QueryCanceled):

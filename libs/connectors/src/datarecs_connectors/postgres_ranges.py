@@ -73,12 +73,12 @@ def relation_of(session: Session, source: Source) -> Relation | None:
         return None
     try:
         with session.transaction():
-            found = session.execute(_RELATION, [origin(source).as_string(session)]).fetchone()
+            row = session.execute(_RELATION, [origin(source).as_string(session)]).fetchone()
     except psycopg.Error:
         return None
-    if found is None:
+    if row is None:
         return None
-    kind, access, heirs, size, block, partitions, foreign = found
+    kind, access, heirs, size, block, partitions, foreign = row
     return Relation(
         kind=str(kind),
         access=str(access),
@@ -109,30 +109,30 @@ def ranges_of(source: Source, relation: Relation | None, *, version: int, cores:
     why = _why_one(source, relation, version)
     if why is not None or relation is None:
         return Ranges(reason=why or "")
-    asked, limits = source.partition, source.limits
+    partition, limits = source.partition, source.limits
     # One session holds the snapshot; one reads beside it, whatever the limit.
     most = max(limits.max_connections - 1, 1)
     bounds = [
         (most, f"limits.max_connections {limits.max_connections}, one of which holds the pin")
     ]
-    wanted = asked.count or min(_MOST_RANGES, 2 * limits.max_connections)
-    if asked.count is None:
+    wanted = partition.count or min(_MOST_RANGES, 2 * limits.max_connections)
+    if partition.count is None:
         bounds.append((cores, f"{cores} usable core" + ("s" if cores > 1 else "")))
         wanted = min(wanted, relation.all_bytes // LEAST_BYTES)
-    if asked.by == AUTO:
+    if partition.by == AUTO:
         wanted = min(wanted, relation.blocks)
     if wanted <= 1:
         small = (
             f"it has less than {2 * LEAST_BYTES // 2**20} MiB; partition.count cuts it all the same"
         )
-        return Ranges(reason="its rows lie in one block" if asked.count else small)
+        return Ranges(reason="its rows lie in one block" if partition.count else small)
     at_once, reason = min(bounds, key=lambda bound: bound[0])
-    if at_once == 1 and asked.count is None:
+    if at_once == 1 and partition.count is None:
         return Ranges(reason=reason)
     return Ranges(
         count=wanted,
         at_once=min(at_once, wanted),
-        by=None if asked.by == AUTO else asked.by,
+        by=None if partition.by == AUTO else partition.by,
         reason=reason if at_once < wanted else "",
     )
 
@@ -144,8 +144,8 @@ def conditions_of(session: Session, source: Source, ranges: Ranges) -> Sequence[
         blocks = 0 if relation is None else relation.blocks
         cuts = sorted({blocks * at // ranges.count for at in range(1, ranges.count)} - {0})
         return _by_place(cuts)
-    found = session.execute(_cutting(source, ranges, relation_of(session, source))).fetchone()
-    texts = found[0] if found is not None else None
+    row = session.execute(_cutting(source, ranges, relation_of(session, source))).fetchone()
+    texts = row[0] if row is not None else None
     return _by_column(ranges.by, texts if isinstance(texts, list) else [])
 
 
@@ -162,8 +162,8 @@ def standing(source: Source) -> sql.Composed:
 
 def _why_one(source: Source, relation: Relation | None, version: int) -> str | None:
     """Why a source is not cut at all; None where it may be."""
-    asked = source.partition
-    if asked.by == NONE or asked.count == 1:
+    partition = source.partition
+    if partition.by == NONE or partition.count == 1:
         return "the job asks for one"
     if source.query is not None:
         return "a query may answer each session differently"
@@ -171,7 +171,7 @@ def _why_one(source: Source, relation: Relation | None, version: int) -> str | N
         return "the catalog says nothing about it to this login"
     if relation.kind in _NOT_CUT:
         return _NOT_CUT[relation.kind]
-    return _why_no_places(relation, version) if asked.by == AUTO else _why_no_values(relation)
+    return _why_no_places(relation, version) if partition.by == AUTO else _why_no_values(relation)
 
 
 def _why_no_values(relation: Relation) -> str | None:

@@ -71,9 +71,9 @@ def statement(scan: Scan, within: sql.Composable | None = None) -> sql.Composabl
     return _rows(scan, within) if scan.groups is None else _grouped(scan, scan.groups)
 
 
-def counting(scan: Scan, *, kept: bool = False) -> sql.Composed:
+def counting(scan: Scan, *, is_restricted: bool = False) -> sql.Composed:
     """How many rows the source has behind its filter; or of them, those that a scan brings."""
-    conditions = [*_filters(scan), *(_kept(scan) if kept else [])]
+    conditions = [*_filters(scan), *(_restrictions(scan) if is_restricted else [])]
     place = origin(source_of(scan)) + _where(conditions)
     return sql.SQL("SELECT count(*) FROM {}").format(place)
 
@@ -122,7 +122,7 @@ def _type_of(partial: Partial, kind: CanonicalType) -> CanonicalType:
 
 def _rows(scan: Scan, within: sql.Composable | None) -> sql.Composable:
     columns = sql.SQL(", ").join(_Columns(scan).value(column.name) for column in scan.columns)
-    conditions = [*([] if within is None else [within]), *_filters(scan), *_kept(scan)]
+    conditions = [*([] if within is None else [within]), *_filters(scan), *_restrictions(scan)]
     return sql.SQL("SELECT {} FROM ").format(columns) + origin(source_of(scan)) + _where(conditions)
 
 
@@ -135,7 +135,7 @@ def _grouped(scan: Scan, groups: Groups) -> sql.Composable:
         chosen = sql.SQL(" FILTER (WHERE {})").format(condition)
         named += mentioned
     odd = columns.odd(named)
-    told = [
+    outputs = [
         *(columns.met(name) for name in groups.dimensions),
         *(_partial(columns, each) + chosen for each in groups.partials),
         sql.SQL("count(*)") + chosen,
@@ -144,7 +144,7 @@ def _grouped(scan: Scan, groups: Groups) -> sql.Composable:
     ]
     by = sql.SQL(", ").join(sql.SQL(str(at + 1)) for at in range(len(groups.dimensions)))
     last = sql.SQL(" GROUP BY ") + by if groups.dimensions else sql.SQL("")
-    head = sql.SQL("SELECT {} FROM ").format(sql.SQL(", ").join(told))
+    head = sql.SQL("SELECT {} FROM ").format(sql.SQL(", ").join(outputs))
     return head + origin(source_of(scan)) + _where(_filters(scan)) + last
 
 
@@ -165,20 +165,20 @@ def _where(conditions: Sequence[sql.Composable]) -> sql.Composable:
     return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
 
 
-def _kept(scan: Scan) -> list[sql.Composable]:
-    """What rows must be for some stage to look at them."""
+def _restrictions(scan: Scan) -> list[sql.Composable]:
+    """What conditions rows must meet to be read by some stage."""
     if scan.only is None:
         return []
     columns = _Columns(scan)
-    found: list[sql.Composable] = []
+    conditions: list[sql.Composable] = []
     if scan.only.where is not None:
         condition, named = columns.condition(scan.only.where)
         odd = columns.odd(named)
         either = [condition, *([odd] if odd else [])]
-        found.append(sql.SQL("({})").format(sql.SQL(" OR ").join(either)))
+        conditions.append(sql.SQL("({})").format(sql.SQL(" OR ").join(either)))
     if scan.only.keys is not None:
-        found.append(_listed(columns, scan.only.keys))
-    return found
+        conditions.append(_listed(columns, scan.only.keys))
+    return conditions
 
 
 def _listed(columns: "_Columns", keys: Keys) -> sql.Composable:
@@ -199,13 +199,13 @@ def _of_shape(
     rows: Sequence[tuple[str | None, ...]],
 ) -> sql.Composable:
     null = [name for name, is_null in zip(names, shape, strict=True) if is_null]
-    given = [at for at, is_null in enumerate(shape) if not is_null]
+    not_null = [at for at, is_null in enumerate(shape) if not is_null]
     parts = [sql.SQL("{} IS NULL").format(columns.value(name)) for name in null]
-    if given:
-        left = sql.SQL(", ").join(columns.met(names[at]) for at in given)
+    if not_null:
+        left = sql.SQL(", ").join(columns.met(names[at]) for at in not_null)
         listed = sql.SQL(", ").join(
             sql.SQL("({})").format(
-                sql.SQL(", ").join(columns.key(names[at], row[at] or "") for at in given)
+                sql.SQL(", ").join(columns.key(names[at], row[at] or "") for at in not_null)
             )
             for row in rows
         )
@@ -254,10 +254,10 @@ class _Columns:
     def condition(self, written: str) -> tuple[sql.Composable, Sequence[str]]:
         """A stage's condition, and the columns it names."""
         try:
-            found = exact_condition(written, self.kinds)
+            clause = exact_condition(written, self.kinds)
         except NotExactError as cause:
             raise NotPushedError(str(cause)) from cause
-        return sql.SQL(found.sql(self._operand)), tuple(found.types)
+        return sql.SQL(clause.sql(self._operand)), tuple(clause.types)
 
     def key(self, name: str, written: str) -> sql.Composable:
         """A value of a key; raises NotPushedError where the text is none."""

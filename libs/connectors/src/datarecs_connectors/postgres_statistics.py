@@ -53,23 +53,25 @@ def statistics_of(session: psycopg.Connection[tuple[object, ...]], source: Sourc
     name = origin(source).as_string(session)
     try:
         with session.transaction():
-            found = session.execute(_OBJECT, [name]).fetchone()
+            row = session.execute(_OBJECT, [name]).fetchone()
             values = session.execute(_VALUES, [name, name, name]).fetchall()
     except psycopg.Error:
         return Statistics()
-    if found is None:
+    if row is None:
         return Statistics()
-    rows = int(str(found[0]))
+    rows = int(str(row[0]))
     return Statistics(
         rows=rows,
-        size_bytes=int(str(found[1])),
-        distinct={str(column): _expected(float(str(told)), rows) for column, told in values},
+        size_bytes=int(str(row[1])),
+        distinct={
+            str(column): _expected(float(str(estimate)), rows) for column, estimate in values
+        },
     )
 
 
-def _expected(told: float, rows: int) -> int:
+def _expected(estimate: float, rows: int) -> int:
     """A negative number is a share of the rows; NULL is one value more."""
-    return 1 + round(told if told >= 0 else -told * rows)
+    return 1 + round(estimate if estimate >= 0 else -estimate * rows)
 
 
 def groups_exactly(

@@ -110,8 +110,8 @@ def _float(text: str, kind: CanonicalType) -> float:
 
 def _number(text: str, kind: CanonicalType) -> object:
     """A column of declared digits has no form for NaN, whoever reads it."""
-    found = Decimal(text)
-    return found if kind.scale is None or found.is_finite() else Invalid(text.encode())
+    number = Decimal(text)
+    return number if kind.scale is None or number.is_finite() else Invalid(text.encode())
 
 
 def plain_reader(kind: CanonicalType) -> Callable[[str], object]:

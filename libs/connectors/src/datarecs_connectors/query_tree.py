@@ -120,5 +120,5 @@ class Words:
         if node.get("class") == "COLUMN_REF" and isinstance(names := node["column_names"], list):
             self.references.update(str(each).casefold() for each in names[-1:])
         if "sample" in node:
-            own = (node.get("alias"), node.get("table_name"))
-            self.relations.update(str(each).casefold() for each in own if each)
+            aliases = (node.get("alias"), node.get("table_name"))
+            self.relations.update(str(each).casefold() for each in aliases if each)

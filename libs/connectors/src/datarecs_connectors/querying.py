@@ -55,9 +55,9 @@ class QueriedFiles:
             return schema
         from datarecs_connectors.walled_query import WalledQuery  # noqa: PLC0415 - as said above
 
-        asked = WalledQuery(source.name, source.query, source.limits.statement_timeout, self.stop)
-        with TemporaryDirectory() as scratch, asked.database(scratch, schema) as database:
-            columns = asked.columns(database)
+        query = WalledQuery(source.name, source.query, source.limits.statement_timeout, self.stop)
+        with TemporaryDirectory() as scratch, query.database(scratch, schema) as database:
+            columns = query.columns(database)
         return SourceSchema(columns=columns)
 
     def rows(self, scan: Scan) -> Iterator[tuple[object, ...]]:
@@ -115,16 +115,20 @@ class QueriedFiles:
             plain_column,
         )
 
-        asked = WalledQuery(scan.source, scan.query or "", scan.limits.statement_timeout, self.stop)
+        query = WalledQuery(scan.source, scan.query or "", scan.limits.statement_timeout, self.stop)
         schema = self._schema(Source(name=scan.source, kind=scan.kind), scan.pin)
         wanted = [column.physical or "" for column in scan.columns]
         labels = [column.name for column in scan.columns]
-        with asked.database(scratch, schema) as database:
-            needed = asked.needed(database, schema)
+        with query.database(scratch, schema) as database:
+            needed = query.needed(database, schema)
         # Columns of equal names stay away: whoever names one of them is told there is none.
-        kept = replace(schema, columns=tuple(each for each in needed if is_single(each, schema)))
-        with asked.database(scratch, kept, lambda: self._loaded(scan, kept)) as database:
-            for batch in asked.answers(database):
+        query_schema = replace(
+            schema, columns=tuple(each for each in needed if is_single(each, schema))
+        )
+        with query.database(
+            scratch, query_schema, lambda: self._loaded(scan, query_schema)
+        ) as database:
+            for batch in query.answers(database):
                 columns = [plain_column(batch.column(name)) for name in wanted]
                 yield pa.RecordBatch.from_arrays(columns, names=labels), ()
 
@@ -134,9 +138,9 @@ class QueriedFiles:
             ScanColumn(name=each.name, physical=each.name, type=each.type)
             for each in schema.columns
         )
-        own = replace(scan, query=None, schema=self._schemas[scan.pin], columns=columns)
+        source_scan = replace(scan, query=None, schema=self._schemas[scan.pin], columns=columns)
         rows = size = 0
-        for batch, invalid in self._batches(own):
+        for batch, invalid in self._batches(source_scan):
             self.stop.check()
             if invalid:
                 raise QueryFailedError(

@@ -59,8 +59,8 @@ def stored_column(column: pa.Array, kind: CanonicalType) -> TypedColumn:
         column = column.storage
     if kind.kind is TypeKind.INSTANT and column.type.tz is None:
         column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
-    found = valid_texts(column)
-    return replace(found, values=found.values.cast(plain_type(found.values.type)))
+    text_column = valid_texts(column)
+    return replace(text_column, values=text_column.values.cast(plain_type(text_column.values.type)))
 
 
 def valid_texts(column: pa.Array) -> TypedColumn:
@@ -85,8 +85,8 @@ def taken(column: TypedColumn, rows: Rows) -> TypedColumn:
     return TypedColumn(column.values.take(pa.array(rows)), invalid)
 
 
-def kept_rows(wanted: RowFilter, columns: Mapping[str, TypedColumn], rows: int) -> Rows:
-    """Numbers of the rows that the filter keeps, ascending.
+def matching_rows(wanted: RowFilter, columns: Mapping[str, TypedColumn], rows: int) -> Rows:
+    """Numbers of the rows that match the filter, ascending.
 
     Raises SourceUnsupportedError when it compares values of two types.
     """
@@ -119,7 +119,7 @@ def _combined(codes: Rows, array: pa.Array) -> Rows:
 def _judged(wanted: RowFilter, samples: Mapping[str, Sequence[object]], count: int) -> list[bool]:
     try:
         return [
-            wanted.keeps({name: values[position] for name, values in samples.items()})
+            wanted.matches({name: values[position] for name, values in samples.items()})
             for position in range(count)
         ]
     except ConditionNotCoveredError as cause:

@@ -67,7 +67,11 @@ class WalledQuery:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """One table, named as the source; behind its walls once what there is to load is there."""
         settings = {**SETTINGS, "temp_directory": f"{scratch}/spill"}
-        with duckdb.connect(config=settings) as database, self._told(), self._timed(database):
+        with (
+            duckdb.connect(config=settings) as database,
+            self._translate_errors(),
+            self._timed(database),
+        ):
             fields = [
                 (each.name, _held(each)) for each in schema.columns if is_single(each, schema)
             ]
@@ -85,9 +89,9 @@ class WalledQuery:
     def columns(self, database: duckdb.DuckDBPyConnection) -> tuple[SourceColumn, ...]:
         """What the query returns, by the types that it has."""
         self._check(database)
-        found = database.sql(self.text).to_arrow_reader(BATCH_ROWS).schema
+        schema = database.sql(self.text).to_arrow_reader(BATCH_ROWS).schema
         columns = []
-        for each in found:
+        for each in schema:
             kind = canonical_type(_stored(each.type))
             if kind is None or pat.is_nested(each.type):
                 raise SourceUnsupportedError(
@@ -150,7 +154,7 @@ class WalledQuery:
             timer.cancel()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """DuckDB's errors in the product's words; only those about names are repeated."""
         try:
             yield

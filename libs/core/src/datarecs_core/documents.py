@@ -137,8 +137,8 @@ def _encode_record(value: Any, *, tagged: bool) -> dict[str, JsonValue]:  # noqa
 
 def _argument(hint: object, at: int) -> object:
     """The hint of a mapping's key or value; anything where nothing is declared."""
-    found = get_args(hint)
-    return found[at] if len(found) > at else object
+    arguments = get_args(hint)
+    return arguments[at] if len(arguments) > at else object
 
 
 def _element(hint: object, at: int) -> object:

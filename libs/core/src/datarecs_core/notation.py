@@ -26,10 +26,10 @@ def parse_decimal(text: str, *, signed: bool = False) -> Decimal | None:
 
     No exponent, plus sign, comma, NaN; a minus only when `signed`. Trailing zeros are kept.
     """
-    found = _DECIMAL.fullmatch(text)
-    if found is None or (found[1] and not signed):
+    match = _DECIMAL.fullmatch(text)
+    if match is None or (match[1] and not signed):
         return None
-    if len(found[2].lstrip("0")) + len(found[3] or "") > MAX_DIGITS:
+    if len(match[2].lstrip("0")) + len(match[3] or "") > MAX_DIGITS:
         return None
     return Decimal(text)
 
@@ -39,11 +39,11 @@ def parse_duration(text: str) -> timedelta | None:
 
     Months and years are refused because their length varies. At most six digits after the second.
     """
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         return None
-    weeks, days, hours, minutes, seconds = (int(found[part] or 0) for part in range(1, 6))
-    microseconds = int((found[6] or "").ljust(6, "0"))
+    weeks, days, hours, minutes, seconds = (int(match[part] or 0) for part in range(1, 6))
+    microseconds = int((match[6] or "").ljust(6, "0"))
     return timedelta(
         weeks=weeks,
         days=days,
@@ -75,8 +75,8 @@ def duration_text(duration: timedelta) -> str:
 
 def parse_size(text: str) -> int | None:
     """Bytes of an integer with KiB, MiB, GiB or TiB; None for anything else."""
-    found = _SIZE.fullmatch(text)
-    return int(found[1]) * _UNITS[found[2]] if found else None
+    match = _SIZE.fullmatch(text)
+    return int(match[1]) * _UNITS[match[2]] if match else None
 
 
 def size_text(size_bytes: int) -> str:

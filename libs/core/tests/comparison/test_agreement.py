@@ -90,9 +90,9 @@ def test_any_is_judged_per_pair_and_all_too() -> None:
     """The first pair needs the percentage, the second the distance."""
     both = (AbsoluteTolerance(limit=D(5)), PercentageTolerance(limit=D(1)))
     anyhow = agreement(a_plan(*both, combine=Combine.ANY), numbers(1000, 1005, 1009), 0)
-    assert (anyhow.within, anyhow.own_within) == (True, (False, True))
+    assert (anyhow.within, anyhow.alone_within) == (True, (False, True))
     strictly = agreement(a_plan(*both, combine=Combine.ALL), numbers(1000, 1005, 1009), 0)
-    assert (strictly.within, strictly.own_within) == (False, (False, True))
+    assert (strictly.within, strictly.alone_within) == (False, (False, True))
 
 
 @pytest.mark.case("P19")
@@ -103,7 +103,7 @@ def test_nulls_agree_among_themselves_alone(way: CompareTo) -> None:
     assert agreement(loose, [NULL, NULL, NULL], 0).within
     for mixed in ([NULL, number(0), NULL], [number(0), number(0), NULL], [NULL, NULL, number(0)]):
         found = agreement(loose, mixed, 1)
-        assert (found.within, found.equal, found.own_within) == (False, False, (False,))
+        assert (found.within, found.equal, found.alone_within) == (False, False, (False,))
 
 
 @pytest.mark.case("P11")
@@ -123,7 +123,7 @@ def test_nan_and_infinities_agree_only_when_equal() -> None:
 def test_what_is_not_comparable_never_agrees() -> None:
     lost = a_plan(ONE, comparable=False)
     found = agreement(lost, numbers(1, 1), 0)
-    assert (found.equal, found.within, found.own_within) == (False, False, (False,))
+    assert (found.equal, found.within, found.alone_within) == (False, False, (False,))
     assert odd_one_out(lost, numbers(1, 1, 5), 0) is None
 
 

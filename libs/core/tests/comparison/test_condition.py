@@ -75,7 +75,7 @@ def test_a_condition_is_three_valued(sql: str, *, truth: bool | None) -> None:
 def test_a_row_is_kept_where_an_invalid_value_makes_the_condition_unknown(
     sql: str, *, keeps: bool
 ) -> None:
-    assert parse_condition(sql).keeps(ROW) is keeps
+    assert parse_condition(sql).admits(ROW) is keeps
 
 
 def test_the_columns_of_a_condition_are_known() -> None:

@@ -13,12 +13,12 @@ from datarecs_core.comparison.results.differences import (
     COMPARE_KEY,
     RankedDifference,
     break_id,
+    choose_rows,
     delta_percent,
     difference_set,
     digest,
     digest_text,
     group_rank,
-    keep,
     masked,
     samples,
 )
@@ -157,24 +157,24 @@ def test_of_too_many_the_largest_of_each_measure_come_first_then_the_smallest_ra
     missing = [a_difference(20 + n, measure="$presence") for n in range(5)]
     other = [a_difference(40 + n, str(-n), measure="other") for n in range(5)]
     caps = Caps(max_rows=7, largest_per_measure=2)
-    stored, truncated = keep(ranked([*missing, *other, *amounts]), caps)
+    stored, truncated = choose_rows(ranked([*missing, *other, *amounts]), caps)
     assert truncated
     assert [int(row.break_id) for row in stored] == [8, 9, 40, 41, 42, 43, 44]
-    tight, _ = keep(ranked([*other, *amounts]), Caps(max_rows=3))
+    tight, _ = choose_rows(ranked([*other, *amounts]), Caps(max_rows=3))
     assert [int(row.break_id) for row in tight] == [9, 43, 44]
-    assert keep(ranked(amounts), Caps(max_rows=10)) == (tuple(amounts), False)
+    assert choose_rows(ranked(amounts), Caps(max_rows=10)) == (tuple(amounts), False)
 
 
 @pytest.mark.case("P61")
 def test_of_equal_sizes_the_smallest_ranks_are_stored() -> None:
     rows = [a_difference(n, "1.00") for n in range(9)]
-    stored, _ = keep(ranked(rows), Caps(max_rows=2))
+    stored, _ = choose_rows(ranked(rows), Caps(max_rows=2))
     assert [int(row.break_id) for row in stored] == [7, 8]
 
 
 def test_a_group_with_two_measures_keeps_them_in_the_order_of_their_names() -> None:
     rows = [a_difference(1, measure="b"), a_difference(2, measure="a"), a_difference(3)]
-    stored, _ = keep([RankedDifference(5, row) for row in rows], Caps(max_rows=2))
+    stored, _ = choose_rows([RankedDifference(5, row) for row in rows], Caps(max_rows=2))
     assert [row.measure for row in stored] == ["a", "amount"]
 
 

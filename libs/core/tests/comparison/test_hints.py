@@ -333,7 +333,7 @@ def test_measures_that_are_not_swapped_and_copies_without_a_factor_say_nothing()
 def test_of_very_many_breaks_the_smallest_ids_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("datarecs_core.comparison.insight.hints.MOST_LOOKED_AT", 6)
+    monkeypatch.setattr("datarecs_core.comparison.insight.hints.MAX_BREAKS", 6)
     found = told("decimal(12,4)", [(value, value.scaleb(2, EXACT)) for value in NUMBERS] * 3)
     hint = next(each for each in found if each.rule is HintRule.CONSTANT_FACTOR)
     assert (hint.explained, hint.of) == (6, 6)

@@ -351,7 +351,7 @@ def test_a_rule_that_can_drop_digits_is_warned_of(
 def test_a_stage_that_is_looked_at_again_keeps_the_keys_of_what_differs() -> None:
     again = Confirm(after=DAY)
     stage = planned(two("k int"), rows_by("k", confirm=again)).stages[0]
-    assert (stage.confirm, stage.keep_scope, stage.looks) == (again, True, ())
+    assert (stage.confirm, stage.stores_scope, stage.rechecks) == (again, True, ())
 
 
 def test_a_proof_of_rows_asks_every_stage_for_its_digests() -> None:
@@ -385,7 +385,7 @@ def test_escalation_scopes_the_next_stage_that_has_no_scope() -> None:
     plan = planned(two("k int, v int"), *stages)
     scopes = [each.scope and each.scope.from_stage for each in plan.stages]
     assert scopes == [None, "counts", "counts", "groups", None]
-    assert [each.keep_scope for each in plan.stages] == [True, True, False, False, False]
+    assert [each.stores_scope for each in plan.stages] == [True, True, False, False, False]
     third = plan.stages[3].scope
     assert third is not None
     assert (third.where, [each.name for each in third.dimensions]) == ("v > 0", ["k"])

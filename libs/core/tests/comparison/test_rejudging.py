@@ -123,7 +123,7 @@ def numbers(run: SealedRun | RunAgain) -> list[Any]:
                 each.outside,
                 each.equal,
                 each.within_not_equal,
-                [own.own_within for own in each.tolerances],
+                [own.alone_within for own in each.tolerances],
             )
             for each in results.all_measures
         ]
@@ -312,11 +312,11 @@ def test_a_table_is_as_it_was_by_its_snapshot_and_a_database_never(
     run, found = finished(confirming("0.1"), tables, [tables])
     (stage,) = run.stages
     assert stage.confirmed is not None
-    looks = tuple(replace(look, pins=(then, then)) for look in stage.confirmed.looks)
+    rechecks = tuple(replace(each, pins=(then, then)) for each in stage.confirmed.rechecks)
     moved = replace(
         run,
         inputs=tuple(replace(each, pin=first) for each in run.inputs),
-        stages=(replace(stage, confirmed=replace(stage.confirmed, looks=looks)),),
+        stages=(replace(stage, confirmed=replace(stage.confirmed, rechecks=rechecks)),),
     )
 
     def ask() -> RunAgain:

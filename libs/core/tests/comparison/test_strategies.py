@@ -180,7 +180,7 @@ def test_auto_narrows_unless_all_sources_together_are_known_to_be_small(
 def test_rows_that_were_read_again_are_compared_in_full() -> None:
     plan = stage_of(stage=replace(BY_VALUE, confirm=Confirm(after=timedelta())), execution=NARROW)
     again = with_rows_read_again(with_rows_read_again(plan, plan.scans), plan.scans)
-    assert again.looks == (plan.scans, plan.scans)
+    assert again.rechecks == (plan.scans, plan.scans)
     assert reason(again) == "after rows were read again, all rows are compared at once"
     others = {name: why for name, why in again.strategy.rejected if name is not Strategy.NARROW}
     assert others == dict(plan.strategy.rejected)

@@ -17,8 +17,8 @@ from datarecs_core.comparison.results.results import (
     Closure,
     Confirmed,
     DifferenceSet,
-    Look,
     MeasureResult,
+    Recheck,
     StageCounts,
     StageResults,
     ToleranceResult,
@@ -54,7 +54,7 @@ def a_stage(**changes: Any) -> StagePlan:  # noqa: ANN401 - any field of a plan
 def a_result(**changes: Any) -> MeasureResult:  # noqa: ANN401 - any field of a measure
     plain = MeasureResult(
         name="v",
-        tolerances=(ToleranceResult(tolerance=ExactTolerance(), own_within=980),),
+        tolerances=(ToleranceResult(tolerance=ExactTolerance(), alone_within=980),),
         within=975,
         outside=5,
         equal=970,
@@ -363,11 +363,11 @@ def warned(code: str, message: str, source: str | None = None) -> Warn:
 
 def test_groups_that_agreed_at_a_second_look_are_told() -> None:
     before = replace(SAMPLE, rows_matched=970, rows_unmatched=35)
-    looked = Confirmed(first=before, looks=(Look(pins=(), counts=SAMPLE),))
+    looked = Confirmed(first=before, rechecks=(Recheck(pins=(), counts=SAMPLE),))
     resolved = "5 groups agreed when they were read again"
     found = judge_stage(a_stage(), results(confirmed=looked)).warnings
     assert found == (warned("IN_FLIGHT_RESOLVED", resolved),)
-    same = Confirmed(first=SAMPLE, looks=(Look(pins=(), counts=SAMPLE),))
+    same = Confirmed(first=SAMPLE, rechecks=(Recheck(pins=(), counts=SAMPLE),))
     assert judge_stage(a_stage(), results(confirmed=same)).warnings == ()
 
 

@@ -118,7 +118,7 @@ def test_a_recovery_knows_when_it_began_how_long_it_was_and_what_was_told_first(
     (intent,) = judge([rule], a_run("MATCHED", 3), states).intents
     assert intent.background.since == NOON + HOUR
     assert intent.background.runs == 2
-    assert intent.background.first_told == "UNMATCHED"
+    assert intent.background.alert_outcome == "UNMATCHED"
 
 
 @pytest.mark.case("M09")

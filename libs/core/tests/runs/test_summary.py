@@ -2,11 +2,14 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+from datarecs_core.comparison.planning.plan import StagePlan
 from datarecs_core.comparison.results.results import (
     DifferenceSet,
     MeasureResult,
     StageCounts,
     StageResults,
+    UnitAmounts,
+    UnitResult,
     Verdict,
     Waterfall,
 )
@@ -25,20 +28,20 @@ from datarecs_testing.comparisons import a_measure, rows_by
 from datarecs_testing.run_facts import a_completion, an_errored, the_run
 from datarecs_testing.tables import a_job, pair, plan_of
 
-TABLES = pair("k int, v int", [], [])
-PLAN = plan_of(a_job(TABLES, rows_by("k", a_measure("v"))), TABLES).stages[0]
+TABLES = pair("k int, amount int", [], [])
+PLAN = plan_of(a_job(TABLES, rows_by("k", a_measure("amount"))), TABLES).stages[0]
 
 
 def a_result(
     *, outside: int = 0, gap: str | None = "0", steps: tuple[str, str, str] | None = None
 ) -> MeasureResult:
-    """Of the measure `v`: the second source against the first."""
+    """Of the measure `amount`: the second source against the first."""
     waterfall = None
     if steps is not None:
         lost, extra, changed = map(Decimal, steps)
         waterfall = Waterfall(missing_here=lost, missing_in_reference=extra, changed=changed)
     return MeasureResult(
-        name="v",
+        name="amount",
         tolerances=(),
         within=0,
         outside=outside,
@@ -84,6 +87,14 @@ def executed(
     )
     verdict = Verdict.MATCHED if matched == compared else Verdict.UNMATCHED
     return StageOutcome(plan=PLAN, results=results, verdict=verdict)
+
+
+def gaps_of(plan: StagePlan, measure: MeasureResult, *units: UnitResult) -> tuple[MeasureGap, ...]:
+    """What the summary lists of two groups outside tolerance."""
+    stage = executed(compared=9, matched=7, measure=measure)
+    assert stage.results is not None
+    results = replace(stage.results, units=units)
+    return summed(replace(stage, plan=plan, results=results)).measures or ()
 
 
 SKIPPED = StageOutcome(plan=PLAN, skipped=SkipReason.STOPPED_BY, stopped_by="rows")
@@ -132,7 +143,7 @@ def test_a_measure_with_a_gap_states_its_amounts_exactly() -> None:
     assert summed(executed(compared=9, matched=1, measure=measure)).measures == (
         MeasureGap(
             stage_name=PLAN.name,
-            measure_name="v",
+            measure_name="amount",
             source=second,
             reference=first,
             gap="-1250.4",
@@ -154,6 +165,54 @@ def test_a_measure_without_total_still_counts_the_groups_outside() -> None:
     assert (gaps[0].gap, gaps[0].outside_tolerance_count) == (None, 2)
 
 
+def planned(columns: str, dimensions: str, *measures: str) -> StagePlan:
+    tables = pair(columns, [], [])
+    stage = rows_by(dimensions, *map(a_measure, measures))
+    return plan_of(a_job(tables, stage), tables).stages[0]
+
+
+def test_a_price_has_no_total_and_its_groups_outside_are_counted() -> None:
+    plan = planned("k int, price int", "k", "price")
+    measure = replace(a_result(outside=2, gap="7", steps=("0", "0", "7")), name="price")
+    (gap,) = gaps_of(plan, measure)
+    assert (gap.gap, gap.changed, gap.outside_tolerance_count) == (None, None, 2)
+
+
+def test_amounts_of_two_currencies_have_an_entry_each_and_no_common_total() -> None:
+    plan = planned("k int, ccy text, amount int", "k ccy", "amount")
+    steps = {
+        unit: Waterfall(
+            missing_here=Decimal(0), missing_in_reference=Decimal(0), changed=Decimal(changed)
+        )
+        for unit, changed in (("EUR", "3"), ("USD", "-1.5"))
+    }
+    units = tuple(
+        UnitResult(
+            unit=unit,
+            differing=1,
+            missing_here=(0, 0),
+            missing_in_reference=(0, 0),
+            measures=(UnitAmounts(measure="amount", waterfall_by_source=(None, changed)),),
+        )
+        for unit, changed in steps.items()
+    )
+    measure = a_result(outside=2, gap="1.5", steps=("0", "0", "1.5"))
+    assert [
+        (gap.unit, gap.gap, gap.outside_tolerance_count) for gap in gaps_of(plan, measure, *units)
+    ] == [
+        (None, None, 2),
+        ("EUR", "3", None),
+        ("USD", "-1.5", None),
+    ]
+
+
+def test_amounts_beside_a_currency_that_is_compared_have_no_total() -> None:
+    plan = planned("k int, ccy text, amount int", "k", "amount", "ccy")
+    measure = a_result(outside=2, gap="7", steps=("0", "0", "7"))
+    (gap,) = gaps_of(plan, measure)
+    assert gap.gap is None
+
+
 def test_groups_missing_in_a_source_are_counted_per_stage() -> None:
     missing = summed(executed(compared=9, matched=1, missing=(0, 12))).missing
     assert missing == (MissingGroups(stage_name=PLAN.name, source=PLAN.sources[1], groups=12),)
@@ -170,7 +229,7 @@ def test_the_likely_cause_is_the_pattern_with_the_most_differences_and_has_no_va
         what = "amount is 100 times as large"
         return {
             "rule": rule,
-            "measure": "v",
+            "measure": "amount",
             "source": "b",
             "what": what,
             "explained": explained,
@@ -179,7 +238,7 @@ def test_the_likely_cause_is_the_pattern_with_the_most_differences_and_has_no_va
 
     cause = likely_cause({"s": [hint("CUT", 5), hint("ROUNDED", 8)]})
     assert cause == LikelyCause(
-        stage_name="s", measure_name="v", source="b", pattern="ROUNDED", explained=8, of=9
+        stage_name="s", measure_name="amount", source="b", pattern="ROUNDED", explained=8, of=9
     )
     assert likely_cause({}) is None
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datarecs_core.runs.wording import told
+from datarecs_core.runs.wording import storable_text
 
 
 @pytest.mark.parametrize(
@@ -12,12 +12,12 @@ from datarecs_core.runs.wording import told
     [("fine", "fine"), ("a\0b", "a�b"), ("\ud800", "�"), ("größe ✓", "größe ✓")],
 )
 def test_text_is_told_as_it_can_be_stored(text: str, kept: str) -> None:
-    assert told(text) == kept
+    assert storable_text(text) == kept
 
 
 @given(st.text(max_size=3000))
 def test_whatever_is_told_can_be_stored(text: str) -> None:
-    kept = told(text)
+    kept = storable_text(text)
     assert len(kept) <= 2000
     assert "\0" not in kept
     kept.encode()

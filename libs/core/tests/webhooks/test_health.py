@@ -14,7 +14,7 @@ from datarecs_core.webhooks.health import (
     Receiver,
     Waiting,
     decide_endpoint,
-    next_look,
+    next_claim_time,
     paid,
     rate_in_force,
     sendable_now,
@@ -73,14 +73,14 @@ def test_a_receiver_that_asks_for_it_gets_a_rest(end: AttemptEnd, seconds: int) 
     assert paused.paused_until == NOON + seconds * SECOND
     allowed = Allowance(rate_per_minute=600, max_concurrent=4)
     assert sendable_now(paused, allowed, leased=0, now=NOON) == 0
-    look = next_look(paused, waiting(NOON), allowed, now=NOON)
+    look = next_claim_time(paused, waiting(NOON), allowed, now=NOON)
     assert look == NOON + seconds * SECOND
 
 
 def test_an_endpoint_that_has_rested_queues_behind_the_others() -> None:
     rested = replace(STATE, paused_until=NOON - 60 * SECOND)
     allowed = Allowance(rate_per_minute=600, max_concurrent=4)
-    assert next_look(rested, waiting(NOON - 3600 * SECOND), allowed, now=NOON) == NOON
+    assert next_claim_time(rested, waiting(NOON - 3600 * SECOND), allowed, now=NOON) == NOON
 
 
 def test_a_503_without_retry_after_does_not_pause() -> None:
@@ -142,7 +142,7 @@ def test_open_requests_are_counted_from_leases() -> None:
     allowed = Allowance(rate_per_minute=6000, max_concurrent=2)
     assert sendable_now(STATE, allowed, leased=1, now=NOON) == 1
     assert sendable_now(STATE, allowed, leased=2, now=NOON) == 0
-    full = next_look(STATE, waiting(NOON, leased=2), allowed, now=NOON)
+    full = next_claim_time(STATE, waiting(NOON, leased=2), allowed, now=NOON)
     assert full == NOON + 60 * SECOND
 
 
@@ -150,15 +150,15 @@ def test_an_endpoint_without_tokens_is_looked_at_when_one_is_there() -> None:
     allowed = Allowance(rate_per_minute=60, max_concurrent=32)
     spent = paid(STATE, allowed, started=6, now=NOON)
     assert sendable_now(spent, allowed, leased=0, now=NOON) == 0
-    look = next_look(spent, waiting(NOON), allowed, now=NOON)
+    look = next_claim_time(spent, waiting(NOON), allowed, now=NOON)
     assert look == NOON + SECOND
     assert sendable_now(spent, allowed, leased=0, now=look) == 1
 
 
 def test_nothing_waiting_means_no_look_and_a_held_one_is_looked_at_for_a_change_of_mind() -> None:
     allowed = Allowance(rate_per_minute=60, max_concurrent=4)
-    assert next_look(STATE, NOTHING, allowed, now=NOON) is None
-    assert next_look(STATE, waiting(NOON), None, now=NOON) == NOON + HELD_FOR
+    assert next_claim_time(STATE, NOTHING, allowed, now=NOON) is None
+    assert next_claim_time(STATE, waiting(NOON), None, now=NOON) == NOON + HELD_FOR
 
 
 FAILED = AttemptEnd(outcome=Outcome.HTTP_5XX, status=500)
@@ -181,7 +181,7 @@ def test_ten_failures_open_the_circuit_for_half_a_minute() -> None:
     opened = ended(STATE, *[FAILED] * 10)
     assert opened.circuit_open_until == NOON + 30 * SECOND
     assert sendable_now(opened, allowed, leased=0, now=NOON + 29 * SECOND) == 0
-    assert next_look(opened, waiting(NOON), allowed, now=NOON) == NOON + 30 * SECOND
+    assert next_claim_time(opened, waiting(NOON), allowed, now=NOON) == NOON + 30 * SECOND
     later = NOON + 30 * SECOND
     assert sendable_now(opened, allowed, leased=0, now=later) == 1
     assert sendable_now(opened, allowed, leased=1, now=later) == 0

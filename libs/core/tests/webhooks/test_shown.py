@@ -1,11 +1,11 @@
 import pytest
 
 from datarecs_core.webhooks.shown import (
+    event_url,
     printable,
     shown_request,
     shown_response,
     shown_url,
-    told_url,
 )
 
 
@@ -13,9 +13,9 @@ from datarecs_core.webhooks.shown import (
 def test_urls_are_shown_without_the_values_of_their_query() -> None:
     url = "https://a.example.com:8443/hook?token=s3cret&x=1"
     assert shown_url(url, secret=False) == "https://a.example.com:8443/hook?token=***&x=***"
-    assert told_url(url, secret=False) == "https://a.example.com:8443/hook"
-    assert shown_url(url, secret=True) == told_url(url, secret=True)
-    assert told_url(url, secret=True) == "https://a.example.com:8443"
+    assert event_url(url, secret=False) == "https://a.example.com:8443/hook"
+    assert shown_url(url, secret=True) == event_url(url, secret=True)
+    assert event_url(url, secret=True) == "https://a.example.com:8443"
     assert shown_url("https://a.example.com/", secret=False) == "https://a.example.com/"
 
 

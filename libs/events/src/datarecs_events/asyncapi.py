@@ -124,19 +124,23 @@ def _message(one: EventDef) -> Node:
 
 
 def _operations() -> Iterator[tuple[str, Node]]:
-    """What each service tells and hears."""
+    """What each service sends and receives."""
     for service in Service:
         for topic in Topic:
-            told = [one for one in CATALOGUE if one.topic is topic and service in one.emitters]
-            if told:
-                yield _operation(service, "send", topic, [_id(one.short_name) for one in told])
+            definitions = [
+                one for one in CATALOGUE if one.topic is topic and service in one.emitters
+            ]
+            if definitions:
+                yield _operation(
+                    service, "send", topic, [_id(one.short_name) for one in definitions]
+                )
     for one in SUBSCRIPTIONS:
-        heard = [
+        messages = [
             _id(known.short_name)
             for known in CATALOGUE
             if known.topic is one.topic and one.admits(known.type)
         ]
-        yield _operation(one.service, "receive", one.topic, heard)
+        yield _operation(one.service, "receive", one.topic, messages)
 
 
 def _operation(

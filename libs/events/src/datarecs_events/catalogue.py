@@ -124,14 +124,14 @@ class EventDef:
         Raises:
             MismatchError: both or neither of `exactly_one`, one of `absent`, another fixed value.
         """
-        found = payload if isinstance(payload, dict) else {}
-        if self.exactly_one and sum(name in found for name in self.exactly_one) != 1:
+        fields = payload if isinstance(payload, dict) else {}
+        if self.exactly_one and sum(name in fields for name in self.exactly_one) != 1:
             raise MismatchError("", f"exactly one of {' and '.join(self.exactly_one)} is needed")
         for name in self.absent:
-            if name in found:
+            if name in fields:
                 raise MismatchError(name, f"it does not belong to {self.short_name}")
         for name, value in self.fixed.items():
-            if found.get(name) != value:
+            if fields.get(name) != value:
                 raise MismatchError(name, f"it is not {value}")
 
 
@@ -239,14 +239,16 @@ def _endpoint(
     name: Type,
     event_class: EventClass,
     *,
-    asked: bool = False,
+    from_api: bool = False,
     topic: Topic | None = Topic.NOTIFICATIONS,
 ) -> EventDef:
     return EventDef(
         type=name,
         event_class=event_class,
-        source=_CORE_API if asked else _WEBHOOK,
-        emitters=() if topic is None else (Service.CORE_API if asked else Service.WEBHOOK_SERVICE,),
+        source=_CORE_API if from_api else _WEBHOOK,
+        emitters=()
+        if topic is None
+        else (Service.CORE_API if from_api else Service.WEBHOOK_SERVICE,),
         topic=topic,
         key="endpoint_id",
         subject="webhook-endpoint/{event.endpoint_id}",
@@ -261,13 +263,17 @@ _WEBHOOKS = (
     _endpoint(Type.WEBHOOK_DELIVERY_REPLAYED, webhook.WebhookDeliveryReplayed),
     _endpoint(Type.WEBHOOK_ENDPOINT_AUTO_DISABLED, webhook.WebhookEndpointAutoDisabled),
     _endpoint(
-        Type.WEBHOOK_DELIVERY_RESEND_REQUESTED, webhook.WebhookDeliveryResendRequested, asked=True
+        Type.WEBHOOK_DELIVERY_RESEND_REQUESTED,
+        webhook.WebhookDeliveryResendRequested,
+        from_api=True,
     ),
     _endpoint(
-        Type.WEBHOOK_DELIVERY_REPLAY_REQUESTED, webhook.WebhookDeliveryReplayRequested, asked=True
+        Type.WEBHOOK_DELIVERY_REPLAY_REQUESTED,
+        webhook.WebhookDeliveryReplayRequested,
+        from_api=True,
     ),
     _endpoint(
-        Type.WEBHOOK_ENDPOINT_TEST_REQUESTED, webhook.WebhookEndpointTestRequested, asked=True
+        Type.WEBHOOK_ENDPOINT_TEST_REQUESTED, webhook.WebhookEndpointTestRequested, from_api=True
     ),
     _endpoint(Type.WEBHOOK_TEST, webhook.WebhookTest, topic=None),
 )

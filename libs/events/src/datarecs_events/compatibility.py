@@ -59,13 +59,13 @@ def _fields(old: Schema, new: Schema, path: str) -> Iterator[str]:
 
 
 def _all_fields(schema: Schema, path: str = "") -> set[str]:
-    found: set[str] = set()
+    paths: set[str] = set()
     for name, inner in schema.get("properties", {}).items():
-        found |= {f"{path}{name}"} | _all_fields(inner, f"{path}{name}.")
+        paths |= {f"{path}{name}"} | _all_fields(inner, f"{path}{name}.")
     for word in ("items", "additionalProperties"):
         if isinstance(schema.get(word), dict):
-            found |= _all_fields(schema[word], f"{path}[].")
-    return found
+            paths |= _all_fields(schema[word], f"{path}[].")
+    return paths
 
 
 def _addition(schema: Schema) -> int:

@@ -69,13 +69,13 @@ def _written_fields(shape: Record, value: object, path: str) -> dict[str, object
 def _read_fields(shape: Record, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise MismatchError(path, "an object is needed")
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for one in shape.fields:
         if one.name in value:
-            found[one.name] = from_plain(one.shape, value[one.name], _joined(path, one.name))
+            fields[one.name] = from_plain(one.shape, value[one.name], _joined(path, one.name))
         elif one.required:
             raise MismatchError(_joined(path, one.name), "it is required")
-    return found
+    return fields
 
 
 def _by_source(value: object, path: str) -> Mapping[str, object]:

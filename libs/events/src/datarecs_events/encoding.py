@@ -180,15 +180,15 @@ def _cut(
     ranked = sorted(event.tolerances, key=lambda item: item.passed)
     frame = replace(event, tolerances=(), tolerances_total=len(ranked), tolerances_truncated=True)
     room = MAX_DATA_BYTES - len(_written(frame, definition))
-    kept = 0
+    count = 0
     for item in ranked:
         room -= len(write(to_plain(shape_of(type(item)), item)).encode()) + 1
         if room < 0:
             break
-        kept += 1
+        count += 1
     path = f"/api/v1/runs/{event.run_id}"
     whole = f"{path}/stages/{quote(event.stage_name, safe='')}" if event.stage_name else path
-    return _written(replace(frame, tolerances=tuple(ranked[:kept])), definition), whole
+    return _written(replace(frame, tolerances=tuple(ranked[:count])), definition), whole
 
 
 def _written(event: object, definition: EventDef) -> bytes:

@@ -35,7 +35,7 @@ def make_test(action: WebhookAction, event_id: EventId) -> Message:
         encoded = encode(event, replace(stamp, sequence=None))
         return Message(attributes=encoded.attributes, data=encoded.data)
     example = example_of(action.example)
-    own = replace(example, tenant_id=action.tenant_id)  # type: ignore[type-var]  # every event is a dataclass with a tenant
-    encoded = encode(own, stamp)
+    test_event = replace(example, tenant_id=action.tenant_id)  # type: ignore[type-var]  # every event is a dataclass with a tenant
+    encoded = encode(test_event, stamp)
     marked = {**encoded.attributes, "source": SOURCE, TEST_MARK: "true"}
     return Message(attributes=marked, data=encoded.data)

@@ -250,10 +250,10 @@ def example_of(event_type: str) -> object:
 def examples_of(definition: EventDef) -> Mapping[str, object]:
     """Examples by name: `full` has every field, `required` none that may be left out."""
     full = example_of(definition.type)
-    found = {"full": full, "required": _shortest(full, definition)}
+    examples = {"full": full, "required": _shortest(full, definition)}
     if isinstance(full, run.RunFinalised):
-        found["errored"] = replace(full, result=None, error=_TIMED_OUT, summary=None)
-    return found
+        examples["errored"] = replace(full, result=None, error=_TIMED_OUT, summary=None)
+    return examples
 
 
 def _resource(definition: EventDef) -> object:

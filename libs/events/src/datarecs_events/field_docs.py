@@ -16,10 +16,10 @@ def class_doc(event_class: type[object]) -> str:
 
 def field_docs(event_class: type[object]) -> dict[str, str]:
     """Field name to the text under it, inherited fields included; without text it is absent."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for one in reversed(event_class.__mro__[:-1]):
-        found |= _of_class(one)
-    return found
+        docs |= _of_class(one)
+    return docs
 
 
 def _of_class(event_class: type[object]) -> dict[str, str]:

@@ -65,17 +65,17 @@ def read_record(value: bytes | None, headers: Headers) -> Incoming:
         raise RefusedError(RefusalReason.NULL_VALUE, "no type has empty data")
     if len(value) > MAX_VALUE_BYTES:
         raise RefusedError(RefusalReason.TOO_LARGE, f"{len(value)} bytes")
-    found = _headers(headers)
-    content_type = found.pop("content-type", "")
+    attributes = _headers(headers)
+    content_type = attributes.pop("content-type", "")
     if content_type.lower().startswith(STRUCTURED):
-        return _structured(value, content_type, found)
+        return _structured(value, content_type, attributes)
     _require_json(content_type)
-    return Incoming({**found, "datacontenttype": content_type}, value)
+    return Incoming({**attributes, "datacontenttype": content_type}, value)
 
 
 def _headers(headers: Headers) -> dict[str, str]:
     """`content-type` and the attributes behind `ce_`, names in lower case."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = _header_text(raw_name, raw_value)
         if name.startswith("ce_"):
@@ -84,10 +84,10 @@ def _headers(headers: Headers) -> dict[str, str]:
                 raise RefusedError(RefusalReason.BAD_HEADER, "an attribute has an illegal name")
         elif name != "content-type":
             continue
-        if name in found:
+        if name in attributes:
             raise RefusedError(RefusalReason.BAD_HEADER, f"{name} comes twice")
-        found[name] = value
-    return found
+        attributes[name] = value
+    return attributes
 
 
 def _header_text(name: str, value: bytes | None) -> tuple[str, str]:

@@ -28,10 +28,10 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise JsonFaultError("an object names a key twice")
-    return found
+    return members
 
 
 _DECODER = json.JSONDecoder(
@@ -131,5 +131,5 @@ def _encodable(value: object) -> bool:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    space = _SPACE.match(text, at)
+    return at if space is None else space.end()

@@ -60,7 +60,7 @@ def published_files() -> dict[str, str]:
     files = {
         "README.md": _readme(),
         "catalogue.json": _pretty([_entry(one) for one in CATALOGUE]),
-        "subscriptions.json": _pretty([_filter(*pair) for pair in _heard()]),
+        "subscriptions.json": _pretty([_filter(*pair) for pair in _subscribed_types()]),
         "asyncapi.yaml": asyncapi_text(),
     }
     for one in CATALOGUE:
@@ -120,7 +120,7 @@ def _entry(one: EventDef) -> Payload:
     }
 
 
-def _heard() -> list[tuple[Subscription, str | None]]:
+def _subscribed_types() -> list[tuple[Subscription, str | None]]:
     return [
         (one, name)
         for one in SUBSCRIPTIONS
@@ -130,8 +130,8 @@ def _heard() -> list[tuple[Subscription, str | None]]:
 
 def _filter(one: Subscription, name: str | None) -> Payload:
     """In the form of a Knative Trigger; no type means every type of the topic."""
-    found: Payload = {"subscriber": one.service.value, "topic": one.topic.value}
-    return found if name is None else found | {"filter": {"attributes": {"type": name}}}
+    trigger: Payload = {"subscriber": one.service.value, "topic": one.topic.value}
+    return trigger if name is None else trigger | {"filter": {"attributes": {"type": name}}}
 
 
 def _readme() -> str:

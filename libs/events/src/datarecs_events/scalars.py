@@ -69,10 +69,10 @@ def read_id(text: str) -> UUID:
     Raises:
         ValueError: another form.
     """
-    found = UUID(text)
-    if str(found) != text:
+    identifier = UUID(text)
+    if str(identifier) != text:
         raise ValueError("a UUID in lower case with hyphens is needed")
-    return found
+    return identifier
 
 
 def read_scalar(shape: Scalar, value: object, path: str) -> object:

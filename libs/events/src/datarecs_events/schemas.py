@@ -56,19 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what.add_argument("--check", action="store_true", help="fail when the folder differs")
     what.add_argument("--against", type=Path, help="fail when readers of this folder would break")
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     files = published_files()
-    if asked.write:
-        write_files(asked.folder, files)
+    if options.write:
+        write_files(options.folder, files)
         return 0
-    if asked.against is not None:
-        return _report(broken_promises(asked.against, files), "make a new type instead")
-    return _report(differences(asked.folder, files), "run `make schemas`")
+    if options.against is not None:
+        return _report(broken_promises(options.against, files), "make a new type instead")
+    return _report(differences(options.folder, files), "run `make schemas`")
 
 
 def _stale(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    found = [*folder.rglob("*.json"), *folder.rglob("*.md"), *folder.rglob("*.yaml")]
-    return [path for path in found if path.relative_to(folder).as_posix() not in files]
+    paths = [*folder.rglob("*.json"), *folder.rglob("*.md"), *folder.rglob("*.yaml")]
+    return [path for path in paths if path.relative_to(folder).as_posix() not in files]
 
 
 def _report(faults: Sequence[str], remedy: str) -> int:

@@ -64,11 +64,11 @@ class _LastWords(logging.Handler):
             self.messages.append(record.getMessage())
 
     def reason(self, otherwise: str) -> str:
-        telling = [
+        causes = [
             m for m in self.messages if "authentication" in m.lower() or "certif" in m.lower()
         ]
-        reason = (telling or list(self.messages) or [otherwise])[-1][:300]
-        if not telling and any("socket disconnected" in m for m in self.messages):
+        reason = (causes or list(self.messages) or [otherwise])[-1][:300]
+        if not causes and any("socket disconnected" in m for m in self.messages):
             # The library throws an answer away that it reads together with the end of the socket.
             reason += " (a broker hangs up after a failed authentication)"
         return reason

@@ -197,13 +197,13 @@ class KafkaLogConsumer:
         where = broken.topic_partition
         offset = max(broken.next_fetch_offset, broken.fetch_offset)
         self._inner.seek(where, offset + 1)
-        found = Unreadable(
+        unreadable = Unreadable(
             topic=where.topic,
             partition=where.partition,
             offset=offset,
             error=f"{type(cause).__name__}: {cause}"[:300],
         )
-        return {Partition(*where): [found]}
+        return {Partition(*where): [unreadable]}
 
     def assignment(self) -> frozenset[Partition]:
         return frozenset(Partition(*where) for where in self._inner.assignment())
@@ -232,10 +232,10 @@ class KafkaLogConsumer:
 
     def committed(self, partition: Partition) -> int | None:
         try:
-            found = self._inner.committed(TopicPartition(*partition), timeout_ms=CALL_TIMEOUT_MS)
+            offset = self._inner.committed(TopicPartition(*partition), timeout_ms=CALL_TIMEOUT_MS)
         except KafkaError as cause:
             raise self._translated(cause, partition.topic) from cause
-        return None if found is None or found < 0 else int(found)
+        return None if offset is None or offset < 0 else int(offset)
 
     def begin_offset(self, partition: Partition) -> int:
         return self._bound(self._inner.beginning_offsets, partition)
@@ -243,10 +243,10 @@ class KafkaLogConsumer:
     def end_offset(self, partition: Partition) -> int:
         return self._bound(self._inner.end_offsets, partition)
 
-    def _bound(self, look_up: Any, partition: Partition) -> int:  # noqa: ANN401 - untyped library
+    def _bound(self, fetch_offsets: Any, partition: Partition) -> int:  # noqa: ANN401 - untyped library
         where = TopicPartition(*partition)
         try:
-            return int(look_up([where], timeout_ms=CALL_TIMEOUT_MS)[where])
+            return int(fetch_offsets([where], timeout_ms=CALL_TIMEOUT_MS)[where])
         except KafkaError as cause:
             raise self._translated(cause, partition.topic) from cause
 

@@ -56,14 +56,14 @@ def headers_of(letter: DeadLetter, *, group: str) -> list[tuple[str, bytes]]:
         "attempts": str(letter.attempts),
         "failed_at": letter.failed_at,
     }
-    own = [(f"{_PREFIX}{name}", _cut(text)) for name, text in facts.items()]
-    own.append((f"{_PREFIX}version", VERSION))
+    dlq_headers = [(f"{_PREFIX}{name}", _cut(text)) for name, text in facts.items()]
+    dlq_headers.append((f"{_PREFIX}version", VERSION))
     if record.key is None and record.value is None:
-        own.append((f"{_PREFIX}null_value", b"1"))
+        dlq_headers.append((f"{_PREFIX}null_value", b"1"))
     plain = [(name, content) for name, content in record.headers if content is not None]
     if len(plain) == len(record.headers) and all(_sendable(name) for name, _ in plain):
-        return [*plain, *own]
-    return [*own, (f"{_PREFIX}headers", _packed(record.headers))]
+        return [*plain, *dlq_headers]
+    return [*dlq_headers, (f"{_PREFIX}headers", _packed(record.headers))]
 
 
 def letter_of(record: LogRecord) -> DeadLetter:
@@ -72,11 +72,13 @@ def letter_of(record: LogRecord) -> DeadLetter:
     Raises:
         ValueError: the record is no dead letter of ours.
     """
-    own = {name: content or b"" for name, content in record.headers if name.startswith(_PREFIX)}
-    if own.get(f"{_PREFIX}version") != VERSION:
+    dlq_headers = {
+        name: content or b"" for name, content in record.headers if name.startswith(_PREFIX)
+    }
+    if dlq_headers.get(f"{_PREFIX}version") != VERSION:
         raise ValueError(f"no dead letter at {record.topic}/{record.partition}/{record.offset}")
-    facts = {name.removeprefix(_PREFIX): content.decode() for name, content in own.items()}
-    packed = own.get(f"{_PREFIX}headers")
+    facts = {name.removeprefix(_PREFIX): content.decode() for name, content in dlq_headers.items()}
+    packed = dlq_headers.get(f"{_PREFIX}headers")
     return DeadLetter(
         record=LogRecord(
             topic=facts["topic"],

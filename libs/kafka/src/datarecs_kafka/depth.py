@@ -45,8 +45,8 @@ def dead_letters_waiting(access: BrokerAccess, group: str) -> int:
         reader.close()
 
 
-def tell_depth(access: BrokerAccess, group: str, metrics: Metrics) -> None:
-    """Set the gauge; a broker that is away is told of by those who need it."""
+def report_depth(access: BrokerAccess, group: str, metrics: Metrics) -> None:
+    """Set the gauge; a broker that is away is reported by those who need it."""
     try:
         metrics.gauge("dlq_depth", dead_letters_waiting(access, group), group=group)
     except (LogUnavailableError, LogAccessDeniedError) as cause:
@@ -57,7 +57,7 @@ def depth_loop(access: BrokerAccess, group: str, *, metrics: Metrics, clock: Clo
     """A loop of the group's own service."""
     return Periodic(
         name="dead_letters",
-        act=lambda: tell_depth(access, group, metrics),
+        act=lambda: report_depth(access, group, metrics),
         every=EVERY,
         clock=clock,
     )

@@ -190,7 +190,7 @@ class Handling:
                 for mark, (handler, received) in zip(marks, batch, strict=True):
                     if mark in first:
                         first.remove(mark)
-                        with self._told_of(received):
+                        with self._bind_event(received):
                             handler(tx, received)
                         fresh += 1
                 crash_point(steps.CONSUME_IN_TX)
@@ -198,7 +198,7 @@ class Handling:
             log.info("batch_falls_back", records=len(batch), error=type(cause).__name__)
             return Together(tried=passed)
         crash_point(steps.CONSUME_AFTER_COMMIT)
-        self._tell_batch(batch, self.clock.monotonic() - started, duplicates=len(batch) - fresh)
+        self._report_batch(batch, self.clock.monotonic() - started, duplicates=len(batch) - fresh)
         return Together(tried=passed, handled=passed)
 
     def _batch(
@@ -228,7 +228,7 @@ class Handling:
             passed += 1
         return batch, passed
 
-    def _tell_batch(
+    def _report_batch(
         self, batch: list[tuple[Handler, Received]], seconds: float, *, duplicates: int
     ) -> None:
         for _, received in batch:
@@ -253,7 +253,7 @@ class Handling:
                 self.metrics.count("codec_notes_total", group=self.group, note="SKIPPED")
                 return Handled("skipped")
             case Refused() as refused:
-                self._tell_refusal(record, refused)
+                self._report_refusal(record, refused)
                 return Poison(refused.reason.name, refused.detail)
             case Received() as received:
                 for note in received.notes:
@@ -261,7 +261,7 @@ class Handling:
                 return self._route(record.topic, received)
 
     @contextmanager
-    def _told_of(self, received: Received) -> Iterator[None]:
+    def _bind_event(self, received: Received) -> Iterator[None]:
         """What is logged and traced inside belongs to this event."""
         envelope = received.envelope
         ids = {"group": self.group, "event_id": str(envelope.id), "subject": envelope.subject or ""}
@@ -274,12 +274,12 @@ class Handling:
         ):
             yield
 
-    def _tell_refusal(self, record: LogRecord, refused: Refused) -> None:
+    def _report_refusal(self, record: LogRecord, refused: Refused) -> None:
         self.metrics.count("codec_refused_total", group=self.group, reason=refused.reason.name)
         if refused.reason.name == "TENANT_MISMATCH":
             self.metrics.count("tenant_mismatch_total")
-        tell = log.error if refused.alarm else log.warning
-        tell(
+        log_refusal = log.error if refused.alarm else log.warning
+        log_refusal(
             "event_refused",
             group=self.group,
             reason=refused.reason.name,
@@ -295,7 +295,7 @@ class Handling:
         if handler is None:
             return Handled("unsubscribed")
         started = self.clock.monotonic()
-        with self._told_of(received):
+        with self._bind_event(received):
             outcome = self._apply(handler, received)
         self.metrics.observe(
             "consumer_handle_seconds",

@@ -91,7 +91,8 @@ def list_consumers(access: BrokerAccess) -> tuple[Outsider, ...]:
             if name in topics and acl.resource_pattern.resource_type is ResourceType.TOPIC:
                 topics[name].append(acl.resource_pattern.resource_name)
     return tuple(
-        Outsider(name=name, topics=tuple(sorted(found))) for name, found in sorted(topics.items())
+        Outsider(name=name, topics=tuple(sorted(patterns)))
+        for name, patterns in sorted(topics.items())
     )
 
 
@@ -156,13 +157,13 @@ def _filter_of(name: str | None) -> ACLFilter:
 
 
 def _rules(admin: KafkaAdminClient, name: str | None) -> list[ACL]:
-    found, _ = admin.describe_acls(_filter_of(name))
-    return list(found)
+    rules, _ = admin.describe_acls(_filter_of(name))
+    return list(rules)
 
 
 def _credentials(admin: KafkaAdminClient) -> Mapping[str, object]:
-    found: Mapping[str, object] = admin.describe_user_scram_credentials()
-    return found
+    credentials: Mapping[str, object] = admin.describe_user_scram_credentials()
+    return credentials
 
 
 def _alter(

@@ -38,8 +38,8 @@ class RedriveWish:
     def means(self, letter: DeadLetter) -> bool:
         if self.reason is not None and letter.reason != self.reason:
             return False
-        own = {name.lower(): content for name, content in letter.record.headers}
-        return self.event_id is None or own.get("ce_id") == self.event_id.encode()
+        headers = {name.lower(): content for name, content in letter.record.headers}
+        return self.event_id is None or headers.get("ce_id") == self.event_id.encode()
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class RedriveReport:
     handled: int = 0
     failed: int = 0
     """Returned with one attempt more."""
-    kept: int = 0
+    skipped: int = 0
     """Not meant; returned as they were."""
     discarded: int = 0
     unreadable: int = 0
@@ -123,7 +123,7 @@ class Redrive:
             self._report.unreadable += 1
             return
         if not wish.means(letter):
-            self._report.kept += 1
+            self._report.skipped += 1
             self._return(letters, letter)
         elif wish.discard:
             self._report.discarded += 1

@@ -34,9 +34,9 @@ def redrive(loops: Iterable[object], arguments: Sequence[str]) -> int:
         if not cause.retryable:
             raise
         sys.stderr.write(f"{cause.code.docs_id} cut off: {cause}; run it again\n")
-        sys.stdout.write(told(work.report))
+        sys.stdout.write(format_report(work.report))
         return CUT_OFF
-    sys.stdout.write(told(work.report))
+    sys.stdout.write(format_report(work.report))
     return SOME_FAILED if work.report.failed else DONE
 
 
@@ -48,14 +48,14 @@ def wish_of(arguments: Sequence[str]) -> RedriveWish:
     parser.add_argument("--id", help="only the event of this id")
     parser.add_argument("--limit", type=int, help="at most so many")
     parser.add_argument("--discard", action="store_true", help="drop them instead")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     return RedriveWish(
-        reason=given.reason, event_id=given.id, limit=given.limit, discard=given.discard
+        reason=options.reason, event_id=options.id, limit=options.limit, discard=options.discard
     )
 
 
-def told(report: RedriveReport) -> str:
+def format_report(report: RedriveReport) -> str:
     return (
         f"handled {report.handled}, failed again {report.failed}, discarded {report.discarded},"
-        f" left alone {report.kept}, unreadable {report.unreadable}\n"
+        f" left alone {report.skipped}, unreadable {report.unreadable}\n"
     )

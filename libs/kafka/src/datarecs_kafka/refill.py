@@ -38,7 +38,7 @@ class Refill:
         """
         if self._next is None:
             if self._records is None:
-                if not self.certain and not self.archive.memory(self.group).heard:
+                if not self.certain and not self.archive.memory(self.group).has_marks:
                     return None
                 self._records = self.archive.unheard(self.group, self.topic, self.types)
             try:

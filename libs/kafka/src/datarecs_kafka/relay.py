@@ -150,7 +150,7 @@ class Relay:
             held = self.outbox.hold_shards(self.owner, ttl=self.limits.lease)
             self._renewed_at = started
             self._shards = {number: self._shards.get(number, _Shard()) for number in held}
-            self._queue.keep_shards(self._shards)
+            self._queue.retain_shards(self._shards)
 
     def _require_lease(self) -> None:
         """Self-fence: raises when the right to send may have passed to another owner."""
@@ -170,9 +170,9 @@ class Relay:
                     limits[number] = min(wanted, self.limits.most_rows_per_read)
         if not limits:
             return False
-        fresh, more, found = 0, False, self.outbox.unsent(limits)
+        fresh, more, rows_by_shard = 0, False, self.outbox.unsent(limits)
         now = self.clock.monotonic()
-        for number, rows in found.items():
+        for number, rows in rows_by_shard.items():
             shard = self._shards[number]
             shard.left_alone = self._queue.offer(number, rows, now=now)
             taken = len(rows) - shard.left_alone
@@ -283,7 +283,7 @@ class Relay:
             return
         row = flight.row
         headers = dict(row.headers)
-        self.tracing.told(
+        self.tracing.record_span(
             "relay.publish",
             parent=headers.get("ce_traceparent", b"").decode(),
             seconds=self.clock.monotonic() - flight.sent_at,
@@ -334,7 +334,7 @@ class Relay:
     def _drain(self) -> None:
         """Let the wave end within its limit; what is not acked by then the next owner sends."""
         until = self.clock.monotonic() + _s(self.limits.drain)
-        self._queue.keep_shards(())
+        self._queue.retain_shards(())
         try:
             while self._flights and self.clock.monotonic() < until:
                 self._settle()

@@ -92,7 +92,7 @@ class RelayQueue:
             rows[key.shard] += len(key.waiting) + (key.in_flight is not None)
         return rows
 
-    def keep_shards(self, shards: Collection[int]) -> None:
+    def retain_shards(self, shards: Collection[int]) -> None:
         """Forget waiting rows of shards that are no longer ours; what is in flight may end."""
         for name, key in list(self._keys.items()):
             if key.shard not in shards:

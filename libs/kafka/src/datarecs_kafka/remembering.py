@@ -19,8 +19,8 @@ def refuse_short_memory(memory: EventMemory, *, group: str) -> None:
     Raises:
         MemoryTooShortError: marks are not kept a week longer than all of them.
     """
-    own = [one for one in DEAD_LETTER_TOPICS if one.name == dead_letter_topic(group)]
-    longest = max(memory.outbox, *(topic.retention for topic in (*TOPICS, *own)))
+    group_topics = [one for one in DEAD_LETTER_TOPICS if one.name == dead_letter_topic(group)]
+    longest = max(memory.outbox, *(topic.retention for topic in (*TOPICS, *group_topics)))
     if memory.inbox < longest + MARGIN:
         raise MemoryTooShortError(
             inbox_days=memory.inbox.days, events_days=longest.days, margin_days=MARGIN.days

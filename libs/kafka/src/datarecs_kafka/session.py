@@ -102,7 +102,7 @@ class Session:
         finally:  # the log is away, or the group has moved on: what is left is polled again
             for partition, records in batches.items():
                 self._seek(partition, records[0].offset)
-        self._tell()
+        self._report_gauges()
 
     def close(self) -> None:
         """Leave the group; only what an outage has left owed is still committed, if it is over."""
@@ -281,10 +281,10 @@ class Session:
             begin = self.member.begin_offset(partition)
             if begin > (line.committed or 0):
                 if line.committed is not None:
-                    self._tell_gap(partition, line.committed, begin)
+                    self._report_gap(partition, line.committed, begin)
                 self._fill_again(partition, begin, certain=line.committed is not None)
 
-    def _tell_gap(self, partition: Partition, committed: int | None, begin: int) -> None:
+    def _report_gap(self, partition: Partition, committed: int | None, begin: int) -> None:
         self.handling.metrics.count("offset_gaps_total", group=self.handling.group)
         log.error(
             "offset_gap",
@@ -346,19 +346,19 @@ class Session:
     def _end_refill(self, refill: Refill) -> bool:
         """From here on the gap counts as read; False when the group has moved on."""
         del self._refills[refill.topic]
-        own = sorted(self._lines.keys() & refill.starts.keys())
-        for partition in own:
+        partitions = sorted(self._lines.keys() & refill.starts.keys())
+        for partition in partitions:
             if refill.handled and not refill.certain:
-                self._tell_gap(partition, None, refill.starts[partition])
+                self._report_gap(partition, None, refill.starts[partition])
             if self._lines[partition].resume_at is None:
                 self.member.resume(partition)
         if refill.handled or refill.certain:
             group, topic = self.handling.group, refill.topic
             log.info("gap_refilled", group=group, topic=topic, events=refill.handled)
-        return all(self._commit(one, self._lines[one], refill.starts[one]) for one in own)
+        return all(self._commit(one, self._lines[one], refill.starts[one]) for one in partitions)
 
-    def _tell(self) -> None:
-        """Paused partitions after each turn, lag now and then: it asks the broker."""
+    def _report_gauges(self) -> None:
+        """Paused partitions after each turn, lag now and then: that is a query to the broker."""
         group, metrics = self.handling.group, self.handling.metrics
         paused = sum(line.resume_at is not None for line in self._lines.values())
         metrics.gauge("consumer_paused_partitions", paused, group=group)

@@ -109,17 +109,17 @@ def verify(bootstrap: str, *, username: str, password: str, local: bool) -> tupl
         counts = _partition_counts(admin)
         differences = []
         for topic in DECLARED:
-            wanted, found = _partitions(topic, local=local), counts.get(topic.name)
-            if found is None:
+            wanted, count = _partitions(topic, local=local), counts.get(topic.name)
+            if count is None:
                 differences.append(f"topic {topic.name} is missing")
-            elif found != wanted:
-                differences.append(f"topic {topic.name} has {found} partitions, not {wanted}")
+            elif count != wanted:
+                differences.append(f"topic {topic.name} has {count} partitions, not {wanted}")
         present = [topic for topic in DECLARED if topic.name in counts]
         for name, changed in _deviating(admin, present, local=local).items():
             differences.append(f"topic {name} deviates in {', '.join(sorted(changed))}")
-        found_rights = _found_rights(admin)
-        differences += [f"missing: {one}" for one in sorted(rights() - found_rights)]
-        differences += [f"unexpected: {one}" for one in sorted(found_rights - rights())]
+        present_rights = _read_rights(admin)
+        differences += [f"missing: {one}" for one in sorted(rights() - present_rights)]
+        differences += [f"unexpected: {one}" for one in sorted(present_rights - rights())]
         return tuple(differences)
 
 
@@ -142,7 +142,7 @@ def _partitions(topic: TopicDef, *, local: bool) -> int:
 
 
 def _partition_counts(admin: KafkaAdminClient) -> dict[str, int]:
-    return {found["name"]: len(found["partitions"]) for found in admin.describe_topics()}
+    return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
 
 
 def _make_topics(admin: KafkaAdminClient, *, local: bool) -> list[str]:
@@ -168,13 +168,15 @@ def _deviating(
     wanted = {topic.name: configuration(topic, local=local) for topic in topics}
     if not wanted:
         return {}
-    asked = [
+    resources = [
         ConfigResource(ConfigResourceType.TOPIC, name, dict(settings))
         for name, settings in wanted.items()
     ]
-    found = admin.describe_configs(asked, config_filter="all")["topic"]
+    configs = admin.describe_configs(resources, config_filter="all")["topic"]
     changed = {
-        name: {key: value for key, value in settings.items() if found[name][key]["value"] != value}
+        name: {
+            key: value for key, value in settings.items() if configs[name][key]["value"] != value
+        }
         for name, settings in wanted.items()
     }
     return {name: settings for name, settings in changed.items() if settings}
@@ -211,15 +213,15 @@ def _make_principals(
 
 
 def _make_rights(admin: KafkaAdminClient, access: BrokerAccess) -> list[str]:
-    found = _found_rights(admin)
-    missing, foreign = sorted(rights() - found), sorted(found - rights())
+    present = _read_rights(admin)
+    missing, foreign = sorted(rights() - present), sorted(present - rights())
     if missing:
         failed = admin.create_acls([acl_of(one) for one in missing])["failed"]
         if failed:
             raise LogUnavailableError(where=access.bootstrap, cause=f"rights refused: {failed}")
     if foreign:
         admin.delete_acls([_filter(one) for one in foreign])
-    wait_until(lambda: _found_rights(admin) == rights(), access)
+    wait_until(lambda: _read_rights(admin) == rights(), access)
     return [f"granted: {one}" for one in missing] + [f"revoked: {one}" for one in foreign]
 
 
@@ -232,7 +234,7 @@ def wait_until(shown: Callable[[], bool], access: BrokerAccess) -> None:
     raise LogUnavailableError(where=access.bootstrap, cause="accepted changes do not take effect")
 
 
-def _found_rights(admin: KafkaAdminClient) -> frozenset[Right]:
+def _read_rights(admin: KafkaAdminClient) -> frozenset[Right]:
     """Rules of principals that the catalogue knows; other people's rules are not ours to judge."""
     ours = {one.principal for one in rights()}
     everything = ACLFilter(
@@ -242,7 +244,7 @@ def _found_rights(admin: KafkaAdminClient) -> frozenset[Right]:
         permission_type=ACLPermissionType.ALLOW,  # a denial can only narrow what we grant
         resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
     )
-    found, _ = admin.describe_acls(everything)
+    acls, _ = admin.describe_acls(everything)
     return frozenset(
         Right(
             principal=acl.principal.removeprefix("User:"),
@@ -250,7 +252,7 @@ def _found_rights(admin: KafkaAdminClient) -> frozenset[Right]:
             resource=acl.resource_pattern.resource_type.name,
             name=acl.resource_pattern.resource_name,
         )
-        for acl in found
+        for acl in acls
         if acl.principal.removeprefix("User:") in ours
     )
 

@@ -127,9 +127,9 @@ class Agreement:
         sizes, has_size = np.zeros(rows), _any(each.known for each in changes.values())
         largest = None
         if has_size.any():
-            found = largest_change(changes)
-            sizes = doubles_of(found.numbers, part.scale)
-            largest = unit_key(largest_of(found.numbers), part.scale)
+            maxima = largest_change(changes)
+            sizes = doubles_of(maxima.numbers, part.scale)
+            largest = unit_key(largest_of(maxima.numbers), part.scale)
         return Judgements(
             within=_every(self.together(flags) for flags in sets),
             tolerance_within=[_every(flags) for flags in zip(*sets, strict=True)],

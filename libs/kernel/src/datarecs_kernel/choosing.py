@@ -1,4 +1,4 @@
-"""Which of too many differences are stored: `core.comparison.results.differences.keep` in columns.
+"""Which of too many differences are stored: `core.comparison.results.differences.choose_rows`.
 
 A cut says it of single rows, so it can be made where all rows are known and used in every task. A
 cut over some of the rows never refuses a row that the cut over all of them allows.

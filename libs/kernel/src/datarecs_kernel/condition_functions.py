@@ -58,7 +58,7 @@ def _call(
         raise _refused(source, f"no column {missing[0]!r} is read")
     bases = {name: columns[name].base for name in sorted(parsed.columns)}
     if not bases:
-        return "TRUE" if parsed.keeps({}) else "FALSE"
+        return "TRUE" if parsed.admits({}) else "FALSE"
     name = f"passes_{next(_numbers)}"
     kinds = [duckdb_type(base.form.sql_type) for base in bases.values()]
     members = ", ".join(f"v{at} {kind}, x{at} BLOB" for at, kind in enumerate(kinds))
@@ -99,13 +99,13 @@ class _Judging:
             if answer is None:
                 if len(known) >= _MOST_KNOWN:
                     known.clear()
-                answer = known[values] = self._keeps(values)
+                answer = known[values] = self._matches(values)
             answers.append(answer)
         return pa.array(answers, pa.bool_())
 
-    def _keeps(self, values: tuple[object, ...]) -> bool:
+    def _matches(self, values: tuple[object, ...]) -> bool:
         pairs = zip(self._bases.items(), values[::2], values[1::2], strict=True)
-        return self._parsed.keeps(
+        return self._parsed.admits(
             {name: self._value(base, plain, payload) for (name, base), plain, payload in pairs}
         )
 

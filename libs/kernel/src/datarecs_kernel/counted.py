@@ -28,20 +28,20 @@ class MeasureTally:
 
     unequal: int = 0
     outside: int = 0
-    not_own: Counter[int] = field(default_factory=Counter)
+    alone_outside: Counter[int] = field(default_factory=Counter)
     """By position of the tolerance: groups it would not let pass."""
     classes: Counter[str] = field(default_factory=Counter)
     largest: str | None = None
     """`canonical.size_key` of the largest |delta|."""
 
     def see(
-        self, not_own: Sequence[int], *, outside: int, kinds: Mapping[DifferenceClass, int]
+        self, alone_outside: Sequence[int], *, outside: int, kinds: Mapping[DifferenceClass, int]
     ) -> None:
         """Count groups: those that each tolerance alone would not let pass, and those by class."""
         self.unequal += sum(kinds.values())
         self.outside += outside
         self.classes.update({kind.value: groups for kind, groups in kinds.items() if groups})
-        self.not_own.update({at: groups for at, groups in enumerate(not_own) if groups})
+        self.alone_outside.update({at: groups for at, groups in enumerate(alone_outside) if groups})
 
     def reach(self, size: str | None) -> None:
         if size is not None and (self.largest is None or size > self.largest):
@@ -50,7 +50,7 @@ class MeasureTally:
     def add(self, other: "MeasureTally") -> None:
         self.unequal += other.unequal
         self.outside += other.outside
-        self.not_own += other.not_own
+        self.alone_outside += other.alone_outside
         self.classes += other.classes
         self.reach(other.largest)
 
@@ -165,7 +165,7 @@ class Counted:
                         at,
                         each.unequal,
                         each.outside,
-                        list(each.not_own.items()),
+                        list(each.alone_outside.items()),
                         dict(each.classes),
                         each.largest,
                     ]
@@ -211,8 +211,10 @@ def read_counted(written: str, sources: int) -> Counted:
         ),
         grouped=document["grouped"],
         measures={
-            at: MeasureTally(unequal, outside, Counter(dict(not_own)), Counter(classes), largest)
-            for at, unequal, outside, not_own, classes, largest in document["measures"]
+            at: MeasureTally(
+                unequal, outside, Counter(dict(alone_outside)), Counter(classes), largest
+            )
+            for at, unequal, outside, alone_outside, classes, largest in document["measures"]
         },
         totals={(measure, source): Decimal(total) for measure, source, total in document["totals"]},
         alone={

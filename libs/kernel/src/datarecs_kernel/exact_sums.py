@@ -45,9 +45,9 @@ def halves_of(units: str) -> tuple[Part, ...]:
 def read_sum(parts: Sequence[Part], sums: Sequence[int | Decimal | None]) -> Decimal:
     """The sum of all values from the sums of their parts; 0 without any."""
     total = Decimal(0)
-    for part, found in zip(parts, sums, strict=True):
-        if found is not None:
-            total = EXACT.add(total, Decimal(found).scaleb(part.weight, EXACT))
+    for part, part_sum in zip(parts, sums, strict=True):
+        if part_sum is not None:
+            total = EXACT.add(total, Decimal(part_sum).scaleb(part.weight, EXACT))
     return total
 
 

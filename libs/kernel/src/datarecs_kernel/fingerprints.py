@@ -82,14 +82,14 @@ def bucket_table(
 
     A source without rows in a bucket has 0 and NULL.
     """
-    found = _bucket_sums(connection, key, _of_relations(rows_layout, relations))
+    bucket_sums = _bucket_sums(connection, key, _of_relations(rows_layout, relations))
     by_source: list[dict[int, BucketSum]] = [{} for _ in rows_layout.sources]
-    for each in found:
+    for each in bucket_sums:
         by_source[each.source][each.bucket] = each
-    buckets = sorted({each.bucket for each in found})
+    buckets = sorted({each.bucket for each in bucket_sums})
     columns = {"k0": pa.array(buckets, pa.int64())}
-    for index, own in enumerate(by_source):
-        sums = [own.get(bucket) for bucket in buckets]
+    for index, source_sums in enumerate(by_source):
+        sums = [source_sums.get(bucket) for bucket in buckets]
         columns[f"n{index}"] = pa.array([each.rows if each else 0 for each in sums], pa.int64())
         values = [bucket_value(each.rows, each.total).content if each else None for each in sums]
         columns[f"v0_{index}"] = pa.array(values, pa.binary())

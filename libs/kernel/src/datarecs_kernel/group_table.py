@@ -13,7 +13,7 @@ from datarecs_kernel.aggregates import Aggregate, Columns
 from datarecs_kernel.database import Connection
 from datarecs_kernel.forms import Form, FormKind
 from datarecs_kernel.layout import Field, Layout, MeasureLayout
-from datarecs_kernel.partials import WEIGHT, PartialAggregate, gives_groups, rows_of
+from datarecs_kernel.partials import WEIGHT, PartialAggregate, delivers_groups, rows_of
 
 GROUPS = "compared_groups"
 """The table: keys, `n<source>`, and the columns of `Aggregate` for each measure and source."""
@@ -32,7 +32,7 @@ def group_table(
         aggregates = _aggregates(layout, in_parts=True)
         _store(connection, _query(layout, relations, aggregates))
     try:
-        yield tuple(each for own in aggregates for each in own)
+        yield tuple(each for source_aggregates in aggregates for each in source_aggregates)
     finally:
         connection.execute(f"DROP TABLE {GROUPS}").fetchall()
 
@@ -41,7 +41,7 @@ def _aggregates(layout: Layout, *, in_parts: bool) -> list[list[Aggregate]]:
     """Per source."""
     aggregates = []
     for index in layout.sources:
-        kind = PartialAggregate if gives_groups(layout.stage, index) else Aggregate
+        kind = PartialAggregate if delivers_groups(layout.stage, index) else Aggregate
         aggregates.append(
             [kind(measure=each, source=index, in_parts=in_parts) for each in layout.compared]
         )
@@ -129,7 +129,7 @@ def is_nan(form: Form, value: str) -> str:
 def _grouped(layout: Layout, relation: str, source: int, aggregates: Sequence[Aggregate]) -> str:
     """Keys, `n<source>` and results of one source."""
     keys = layout.key_names
-    rows = rows_of(WEIGHT) if gives_groups(layout.stage, source) else "count(*)"
+    rows = rows_of(WEIGHT) if delivers_groups(layout.stage, source) else "count(*)"
     collected: Columns = {f"n{source}": rows}
     for each in aggregates:
         collected |= each.collected()
@@ -139,8 +139,8 @@ def _grouped(layout: Layout, relation: str, source: int, aggregates: Sequence[Ag
     steps = [list(each.steps()) for each in aggregates]
     for depth in range(max(map(len, steps), default=0)):
         made: Columns = {}
-        for own in steps:
-            made |= own[depth] if depth < len(own) else {}
+        for aggregate_steps in steps:
+            made |= aggregate_steps[depth] if depth < len(aggregate_steps) else {}
         query = f"SELECT {_named(['*'], made)} FROM ({query})"
     results: Columns = {}
     for each in aggregates:

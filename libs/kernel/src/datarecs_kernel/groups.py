@@ -93,7 +93,7 @@ def _add_sums(connection: Connection, aggregates: Sequence[Aggregate], counted: 
     parts = [(each, each.totals()) for each in aggregates if each.measure.plan.has_total]
     overflowing = [each for each in aggregates if each.may_overflow]
     rounding = [each for each in aggregates if each.may_round]
-    columns = [f"sum({part.sql})" for _, own in parts for part in own]
+    columns = [f"sum({part.sql})" for _, totals in parts for part in totals]
     columns += [f"coalesce(bool_or(o{each.at}), FALSE)" for each in overflowing]
     columns += [f"coalesce(sum(w{each.at}), 0)" for each in rounding]
     if not columns:
@@ -101,9 +101,9 @@ def _add_sums(connection: Connection, aggregates: Sequence[Aggregate], counted: 
     query = f"SELECT {', '.join(columns)} FROM {GROUPS}"
     (row,) = connection.execute(query).fetchall()
     values = iter(row)
-    for each, own in parts:
+    for each, totals in parts:
         counted.totals[each.measure.index, each.source] = read_sum(
-            own, list(islice(values, len(own)))
+            totals, list(islice(values, len(totals)))
         )
     for each in overflowing:
         if next(values):

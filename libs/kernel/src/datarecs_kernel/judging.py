@@ -38,7 +38,7 @@ class JudgedGroups:
     differs: Flags
     repeated: Flags
     """Some source has the key several times, as `repeated_in` has it."""
-    found: Sequence[Differences]
+    differences: Sequence[Differences]
     """Of rows of `keys`; differences within tolerances only where the stage stores them."""
 
 
@@ -107,7 +107,7 @@ class Judge:
             keys=groups.first(self.layout.key_names),
             differs=differs,
             repeated=repeated != 0,
-            found=differences,
+            differences=differences,
         )
 
     def _missing(self, groups: OpenGroups, at: Numbers) -> Iterator[Differences]:
@@ -140,8 +140,8 @@ class Judge:
         if self.shape is Shape.WIDE:
             return Places(rows=[at] * len(sources), groups=at, matched=at)
         is_single, is_repeated = (np.zeros(len(groups), np.bool_) for _ in range(2))
-        several = groups.sizes[at, 0] > 1
-        is_single[at[~several]], is_repeated[at[several]] = True, True
+        has_many = groups.sizes[at, 0] > 1
+        is_single[at[~has_many]], is_repeated[at[has_many]] = True, True
         group_of_row = groups.group_of_row
         single = is_single[group_of_row]
         rows = [np.flatnonzero(single & (groups.numbers(f"c{index}") > 0)) for index in sources]

@@ -50,8 +50,8 @@ class PartialAggregate(Aggregate):
         return f"({self._name}_lost OR {super()._overflows()})"
 
 
-def gives_groups(stage: StagePlan, source: int) -> bool:
-    """Whether a source was asked for groups, so that its relation holds them."""
+def delivers_groups(stage: StagePlan, source: int) -> bool:
+    """Whether the scan of a source is one of groups, so that its relation holds them."""
     return stage.scans[source].groups is not None
 
 

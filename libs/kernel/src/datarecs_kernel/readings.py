@@ -1,27 +1,27 @@
 """What a stage reads, and its relations: for one task that reads everything, or for a share of it.
 
-One value says which scans there are at each look, what limits their rows, and how texts are read.
-Whoever reads makes relations of it here, so no rule has a second form.
+One value says which scans there are at each recheck, what limits their rows, and how texts are
+read. Whoever reads makes relations of it here, so no rule has a second form.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from datarecs_core.comparison.planning.confirming import counted_looks
+from datarecs_core.comparison.planning.confirming import counted_rechecks
 from datarecs_core.comparison.planning.plan import ScopePlan, StagePlan
 from datarecs_core.comparison.planning.scan import Scan
 from datarecs_kernel.catalogue import list_columns
 from datarecs_kernel.database import Connection
 from datarecs_kernel.delivered import Delivered, Share, delivered
 from datarecs_kernel.layout import Field, Layout, PlainColumns, Role, keys_of
-from datarecs_kernel.partials import gives_groups
+from datarecs_kernel.partials import delivers_groups
 from datarecs_kernel.relations import create_relation, rows_behind_filter
 from datarecs_kernel.scopes import Scope
 
-Looks = Sequence[Sequence[Delivered]]
-"""By look and source."""
+Rechecks = Sequence[Sequence[Delivered]]
+"""By recheck and source; the first read counts as recheck 0."""
 Shares = tuple[tuple[Share, ...], ...]
-"""By look and source."""
+"""By recheck and source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,13 @@ class Reading:
     """Texts of files may be no UTF-8, which takes another way of reading."""
     scope_files: tuple[str, ...] = ()
     """Keys of the groups to which the stage is limited."""
-    look_files: tuple[tuple[str, ...], ...] = ()
-    """Keys of the groups that differed before each look."""
+    recheck_files: tuple[tuple[str, ...], ...] = ()
+    """Keys of the groups that differed before each recheck."""
 
     @property
     def scans(self) -> tuple[tuple[Scan, ...], ...]:
-        """By look and source."""
-        return counted_looks(self.plan)
+        """By recheck and source."""
+        return counted_rechecks(self.plan)
 
     @property
     def is_limited(self) -> bool:
@@ -52,7 +52,7 @@ class Reading:
 def read_sources(
     connection: Connection, reading: Reading, shares: Shares | None = None
 ) -> list[list[Delivered]]:
-    """The sources at each look.
+    """The sources at each recheck.
 
     Args:
         connection: in which relations of them will be made.
@@ -70,22 +70,22 @@ def read_sources(
                 connection,
                 scan,
                 check_texts=reading.check_texts,
-                share=None if shares is None else shares[look][scan.index],
+                share=None if shares is None else shares[recheck][scan.index],
             )
             for scan in scans
         ]
-        for look, scans in enumerate(reading.scans)
+        for recheck, scans in enumerate(reading.scans)
     ]
 
 
-def columns_of(looks: Looks) -> tuple[PlainColumns, ...]:
-    """How the columns of each source stand in any of its looks."""
+def columns_of(rechecks: Rechecks) -> tuple[PlainColumns, ...]:
+    """How the columns of each source stand in any of its rechecks."""
     return tuple(
         PlainColumns(
             checked=frozenset().union(*(each.checked for each in reads)),
             wide=frozenset().union(*(each.wide for each in reads)),
         )
-        for reads in zip(*looks, strict=True)
+        for reads in zip(*rechecks, strict=True)
     )
 
 
@@ -93,16 +93,16 @@ def create_relations(
     connection: Connection,
     reading: Reading,
     layout: Layout,
-    looks: Looks,
+    rechecks: Rechecks,
     columns: Sequence[PlainColumns],
 ) -> list[str]:
     """What stands after FROM, one per source, in the columns of `relation_columns`.
 
     Args:
-        connection: of the looks.
+        connection: of the rechecks.
         reading: of the stage.
         layout: of the rows.
-        looks: as `read_sources` gave them, whole or in shares.
+        rechecks: as `read_sources` returns them, whole or in shares.
         columns: of the whole sources.
     """
     plan = reading.plan
@@ -110,17 +110,17 @@ def create_relations(
     scopes = _stage_scope(reading, columns)
     relations = []
     for index in layout.sources:
-        # What gives groups has judged its rows itself.
-        where = () if gives_groups(plan, index) else conditions
+        # What delivers groups has judged its rows itself.
+        where = () if delivers_groups(plan, index) else conditions
         parts = [
             create_relation(
                 connection,
                 layout,
                 sources[index],
                 conditions=where,
-                scopes=(*scopes, *_look_scopes(reading, number, columns)),
+                scopes=(*scopes, *_recheck_scopes(reading, number, columns)),
             )
-            for number, sources in enumerate(looks)
+            for number, sources in enumerate(rechecks)
         ]
         relations.append(parts[0] if len(parts) == 1 else _union(parts))
     return relations
@@ -129,12 +129,12 @@ def create_relations(
 def count_rows(
     connection: Connection,
     reading: Reading,
-    looks: Looks,
+    rechecks: Rechecks,
     columns: Sequence[PlainColumns],
 ) -> list[int]:
     """Rows of each source before any condition and scope of the stage."""
-    if len(looks) == 1:
-        return [rows_behind_filter(connection, source) for source in looks[0]]
+    if len(rechecks) == 1:
+        return [rows_behind_filter(connection, source) for source in rechecks[0]]
     layout = Layout(stage=reading.plan, keys=(), measures=())
     counts = []
     for index in layout.sources:
@@ -143,9 +143,9 @@ def count_rows(
                 connection,
                 layout,
                 sources[index],
-                scopes=_look_scopes(reading, number, columns),
+                scopes=_recheck_scopes(reading, number, columns),
             )
-            for number, sources in enumerate(looks)
+            for number, sources in enumerate(rechecks)
         ]
         query = f"SELECT count(*) FROM {_union(parts)}"
         ((rows,),) = connection.execute(query).fetchall()
@@ -164,17 +164,19 @@ def _stage_scope(reading: Reading, columns: Sequence[PlainColumns]) -> tuple[Sco
     return (_scope(reading, scope, _group_fields(scope, columns, "z"), reading.scope_files),)
 
 
-def _look_scopes(reading: Reading, look: int, columns: Sequence[PlainColumns]) -> tuple[Scope, ...]:
-    """The groups whose last look this is: they differed before it, and not before the next one."""
+def _recheck_scopes(
+    reading: Reading, recheck: int, columns: Sequence[PlainColumns]
+) -> tuple[Scope, ...]:
+    """The groups whose last recheck this is: they differed before it, not before the next one."""
     if len(reading.scans) == 1:
         return ()
     groups = reading.plan.groups_of_rows
     fields = _group_fields(groups, columns, "y")
     scopes = []
-    if look:
-        scopes.append(_scope(reading, groups, fields, reading.look_files[look - 1]))
-    if look < len(reading.look_files):
-        before_next = _scope(reading, groups, fields, reading.look_files[look])
+    if recheck:
+        scopes.append(_scope(reading, groups, fields, reading.recheck_files[recheck - 1]))
+    if recheck < len(reading.recheck_files):
+        before_next = _scope(reading, groups, fields, reading.recheck_files[recheck])
         scopes.append(replace(before_next, is_excluded=True))
     return tuple(scopes)
 

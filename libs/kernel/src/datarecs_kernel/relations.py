@@ -18,7 +18,7 @@ from datarecs_kernel.delivered import Delivered, Part
 from datarecs_kernel.forms import form_of
 from datarecs_kernel.group_values import group_values
 from datarecs_kernel.layout import Field, Layout
-from datarecs_kernel.partials import gives_groups, partial_columns
+from datarecs_kernel.partials import delivers_groups, partial_columns
 from datarecs_kernel.prepared_values import AMBIGUOUS, ColumnInput
 from datarecs_kernel.regular_values import regular_values
 from datarecs_kernel.rules_sql import can_prepare, columns_of, nulls_of
@@ -75,13 +75,13 @@ def relation_columns(layout: Layout, source: int) -> list[tuple[str, str]]:
     """Name and type in DuckDB's SQL of the columns of a source's relation."""
     columns = [column for field in _row_fields(layout, source) for column in field.columns]
     columns.append((AMBIGUOUS, "INT"))
-    if gives_groups(layout.stage, source):
+    if delivers_groups(layout.stage, source):
         columns += [(label, form.sql_type) for label, form in partial_columns(layout)]
     return [(label, duckdb_type(kind)) for label, kind in columns]
 
 
 def _row_fields(layout: Layout, source: int) -> tuple[Field, ...]:
-    return layout.keys if gives_groups(layout.stage, source) else layout.fields
+    return layout.keys if delivers_groups(layout.stage, source) else layout.fields
 
 
 def _distinct(fields: Iterable[tuple[Field, ...]]) -> Iterable[Field]:
@@ -129,7 +129,7 @@ class _Making:
     @property
     def _partials(self) -> list[tuple[str, str]]:
         """Name and SQL type of what stands behind groups."""
-        if not gives_groups(self.layout.stage, self._index):
+        if not delivers_groups(self.layout.stage, self._index):
             return []
         return [(label, form.sql_type) for label, form in partial_columns(self.layout)]
 

@@ -204,7 +204,7 @@ class _Measures:
         return MeasureResult(
             name=plan.name,
             tolerances=tuple(
-                ToleranceResult(tolerance=each, own_within=self.matched - tally.not_own[at])
+                ToleranceResult(tolerance=each, alone_within=self.matched - tally.alone_outside[at])
                 for at, each in enumerate(plan.tolerances)
             ),
             within=within,

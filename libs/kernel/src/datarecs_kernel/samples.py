@@ -22,10 +22,10 @@ class BestRows:
 
     def __init__(self, per_class: int) -> None:
         self._per_class = per_class
-        self._found: dict[tuple[str, str], pa.Table] = {}
+        self._best_by_class: dict[tuple[str, str], pa.Table] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._best_by_class)
 
     def see(self, rows: pa.RecordBatch) -> None:
         """Take stored rows."""
@@ -33,23 +33,23 @@ class BestRows:
             return
         measures, classes = rows.column("measure"), rows.column("class")
         for name in product(measures.unique().to_pylist(), classes.unique().to_pylist()):
-            is_own = pc.and_(pc.equal(measures, name[0]), pc.equal(classes, name[1]))
-            self._add(name, rows, pc.indices_nonzero(is_own))
+            is_match = pc.and_(pc.equal(measures, name[0]), pc.equal(classes, name[1]))
+            self._add(name, rows, pc.indices_nonzero(is_match))
 
     def _add(self, name: tuple[str, str], rows: pa.RecordBatch, at: pa.Array) -> None:
         """Only what is chosen is copied with all of its columns."""
         best_rows = rows.take(at.take(self._best(rows.select(_RANKED).take(at))))
         known = pa.Table.from_batches([best_rows])
-        if name in self._found:
-            known = pa.concat_tables([self._found[name], known]).combine_chunks()
+        if name in self._best_by_class:
+            known = pa.concat_tables([self._best_by_class[name], known]).combine_chunks()
         if known.num_rows > _SLACK * self._per_class:
             known = known.take(self._best(known.select(_RANKED)))
         if known.num_rows:
-            self._found[name] = known
+            self._best_by_class[name] = known
 
     def table(self) -> pa.Table:
         """All candidates, as stored rows."""
-        return pa.concat_tables(self._found.values())
+        return pa.concat_tables(self._best_by_class.values())
 
     def _best(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
         """Places of the smallest ids and of the largest sizes."""

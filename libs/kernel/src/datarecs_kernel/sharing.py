@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from datarecs_core.comparison.planning.scan import PinnedFile
 from datarecs_kernel.delivered import Delivered, FilePiece, Share
-from datarecs_kernel.readings import Looks, Shares
+from datarecs_kernel.readings import Rechecks, Shares
 
 SMALLEST_BYTES = 2**23
 """Of a part of a file: less is read sooner than a task begins."""
@@ -20,24 +20,26 @@ _ENDLESS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    look: int
+    recheck: int
     source: int
     size_bytes: int
     piece: FilePiece
 
 
-def shares_of(looks: Looks, tasks: int) -> tuple[Shares, ...]:
+def shares_of(rechecks: Rechecks, tasks: int) -> tuple[Shares, ...]:
     """What each task reads; the same files and number give the same shares.
 
     Args:
-        looks: whole, as `read_sources` gives them.
+        rechecks: whole, as `read_sources` gives them.
         tasks: at most so many, at least one.
     """
-    total = sum(file.size_bytes for own in looks for each in own for file in _files(each))
+    total = sum(
+        file.size_bytes for sources in rechecks for each in sources for file in _files(each)
+    )
     part = max(total // tasks, SMALLEST_BYTES)
     pieces = [
-        _Piece(look=look, source=at, size_bytes=size, piece=piece)
-        for look, sources in enumerate(looks)
+        _Piece(recheck=recheck, source=at, size_bytes=size, piece=piece)
+        for recheck, sources in enumerate(rechecks)
         for at, source in enumerate(sources)
         for size, piece in _pieces(source, part)
     ]
@@ -47,7 +49,7 @@ def shares_of(looks: Looks, tasks: int) -> tuple[Shares, ...]:
         smallest = sizes.index(min(sizes))
         heaps[smallest].append(piece)
         sizes[smallest] += piece.size_bytes
-    return tuple(_shares(looks, heap) for heap in heaps)
+    return tuple(_shares(rechecks, heap) for heap in heaps)
 
 
 def _files(source: Delivered) -> tuple[PinnedFile, ...]:
@@ -69,17 +71,17 @@ def _pieces(source: Delivered, part: int) -> Iterator[tuple[int, FilePiece]]:
             yield file.size_bytes // cuts, FilePiece(file=number, rows=(first, after))
 
 
-def _shares(looks: Looks, pieces: list[_Piece]) -> Shares:
+def _shares(rechecks: Rechecks, pieces: list[_Piece]) -> Shares:
     return tuple(
         tuple(
             Share(
                 pieces=tuple(
-                    each.piece for each in pieces if (each.look, each.source) == (look, at)
+                    each.piece for each in pieces if (each.recheck, each.source) == (recheck, at)
                 ),
                 columns=source.columns,
                 wide=source.wide,
             )
             for at, source in enumerate(sources)
         )
-        for look, sources in enumerate(looks)
+        for recheck, sources in enumerate(rechecks)
     )

@@ -33,14 +33,14 @@ class Stores:
         self.plan, self.layout = plan, plan.layout
         self.counted = Counted(len(plan.layout.sources))
         self._candidates = Candidates(plan.layout, Path(plan.directory), attempt)
-        self._given, self._closing = connection, ExitStack()
+        self._outer_connection, self._closing = connection, ExitStack()
         names = [(label, native_of(plan.layout, label)) for label in plan.layout.key_names]
         scope = None if plan.scope_directory is None else Path(plan.scope_directory)
         self._scope = None if scope is None else Part(scope, attempt, pa.schema(names))
 
     @cached_property
     def _connection(self) -> Connection:
-        return self._given or self._closing.enter_context(hashing_connection(threads=1))
+        return self._outer_connection or self._closing.enter_context(hashing_connection(threads=1))
 
     def leave(self) -> Counted:
         """Close the files; what is stored of the candidates is chosen by `settle`."""
@@ -69,5 +69,5 @@ class Stores:
             self.counted.repeated_keys = sorted({*self.counted.repeated_keys, *hashes})[:SHOWN_KEYS]
         if self._scope is not None:
             self._scope.write(groups.keys.filter(pa.array(groups.differs)))
-        if any(map(len, groups.found)):
-            self._candidates.add(self._connection, groups.keys, groups.found)
+        if any(map(len, groups.differences)):
+            self._candidates.add(self._connection, groups.keys, groups.differences)

@@ -16,7 +16,7 @@ from datarecs_kernel.exact_sums import Part, parts_of, read_sum
 from datarecs_kernel.forms import FormKind
 from datarecs_kernel.group_table import grouped_rows, null_key
 from datarecs_kernel.layout import Field, Layout, MeasureLayout
-from datarecs_kernel.partials import WEIGHT, gives_groups
+from datarecs_kernel.partials import WEIGHT, delivers_groups
 
 _SPECIAL_BITS = 7
 """Of an amount's state: NaN and infinities."""
@@ -62,11 +62,11 @@ class _Tally:
 
     def __init__(self, layout: Layout, index: int) -> None:
         self.layout, self.index = layout, index
-        rows, self.gives_groups = layout.of_rows, gives_groups(layout.stage, index)
+        rows, self.delivers_groups = layout.of_rows, delivers_groups(layout.stage, index)
         self.grouped = grouped_rows(rows)
         self.parts = dict(self._totals())
-        # Of a source that gives groups, measures are no columns of rows.
-        fields = rows.keys if self.gives_groups else rows.fields
+        # Of a source that delivers groups, measures are no columns of rows.
+        fields = rows.keys if self.delivers_groups else rows.fields
         null = f"FILTER (WHERE {null_key(rows.keys)})"
         invalid = [
             self._count(f"{each.payload} IS NOT NULL") for each in fields if each.may_be_invalid
@@ -77,7 +77,7 @@ class _Tally:
             "invalid": " + ".join(invalid) or "0",
             "ambiguous": "coalesce(sum(dst), 0)",
         }
-        for measure in self._own_measures():
+        for measure in self._direct_measures():
             self.columns |= self._faults(measure)
         for at, parts in self.parts.items():
             for number, part in enumerate(parts):
@@ -85,7 +85,7 @@ class _Tally:
 
     def _weighed(self, condition: str) -> str:
         """How many rows of the source there are."""
-        if not self.gives_groups:
+        if not self.delivers_groups:
             return f"count(*) {condition}"
         return f"CAST(coalesce(sum({WEIGHT}) {condition}, 0) AS BIGINT)"
 
@@ -95,25 +95,25 @@ class _Tally:
     def _count(self, condition: str) -> str:
         return f"count(*) FILTER (WHERE {self.grouped} AND {condition})"
 
-    def _own_measures(self) -> tuple[MeasureLayout, ...]:
+    def _direct_measures(self) -> tuple[MeasureLayout, ...]:
         """Compared measures of the stage; of a digest stage none, whose rows have others."""
-        return () if self.layout.hashed or self.gives_groups else self.layout.compared
+        return () if self.layout.hashed or self.delivers_groups else self.layout.compared
 
     def _totals(self) -> Iterator[tuple[int, tuple[Part, ...]]]:
-        for measure in self._own_measures() if self.layout.pairs_rows else ():
+        for measure in self._direct_measures() if self.layout.pairs_rows else ():
             if measure.plan.has_total and measure.field is not None:
                 yield measure.index, parts_of(measure.field.form, measure.field.name)
 
     def _faults(self, measure: MeasureLayout) -> dict[str, str]:
         columns: dict[str, str] = {}
-        own, at = measure.field, measure.index
-        if own is None:
+        measure_field, at = measure.field, measure.index
+        if measure_field is None:
             return columns
-        if own.may_be_invalid:
-            columns[f"u{at}"] = self._count(f"{own.payload} IS NOT NULL")
-            columns[f"p{at}"] = self._filtered(f"min({own.payload})")
+        if measure_field.may_be_invalid:
+            columns[f"u{at}"] = self._count(f"{measure_field.payload} IS NOT NULL")
+            columns[f"p{at}"] = self._filtered(f"min({measure_field.payload})")
         if may_be_infinite(measure.plan, self.index):
-            columns[f"f{at}"] = self._count(_is_infinite(own))
+            columns[f"f{at}"] = self._count(_is_infinite(measure_field))
         return columns
 
     def read(self, row: dict[str, Any]) -> SourceTally:
@@ -134,7 +134,7 @@ class _Tally:
 
     def _read_faults(self, row: dict[str, Any]) -> Iterator[tuple[int, MeasureFaults]]:
         """Of the measures that have any."""
-        for measure in self._own_measures():
+        for measure in self._direct_measures():
             at, smallest = measure.index, row.get(f"p{measure.index}")
             faults = MeasureFaults(
                 unreadable=row.get(f"u{at}", 0),

@@ -165,10 +165,10 @@ class GroupKeys:
             self.shown.append(hasher.masked(key, dimension.mask, written))
         self.encoded = self._joined(encoded)
         """`encode_tuple`, before masks."""
-        self.kept = self.encoded
+        self.stored = self.encoded
         """The same as it is stored."""
         if any(each.mask is not None for each in dimensions):
-            self.kept = self._joined([encoded_payloads(Tag.TEXT, each) for each in self.shown])
+            self.stored = self._joined([encoded_payloads(Tag.TEXT, each) for each in self.shown])
 
     def _joined(self, encoded: Sequence[pa.Array]) -> pa.Array:
         counts = pa.repeat(len(encoded).to_bytes(2), self.plain.num_rows)
@@ -188,7 +188,7 @@ class GroupKeys:
         by_row = np.arange(parts * rows).reshape(parts, rows).T.ravel()
         offsets = pa.array(np.arange(rows + 1) * parts, pa.int32())
         key_texts = pa.ListArray.from_arrays(offsets, every.take(pa.array(by_row)))
-        columns = {"key_text": key_texts, "key_encoded": self.kept, "key_hash": self.hashes}
+        columns = {"key_text": key_texts, "key_encoded": self.stored, "key_hash": self.hashes}
         if self.layout.keys:
             columns["key"] = typed_keys(self.layout, self.plain, key_texts)
         return columns

@@ -49,14 +49,14 @@ class MemoryBlobStore:
     def put(self, key: str, data: bytes) -> BlobInfo:
         check_key(key, self._tenant)
         with self._lock:
-            return self._kept(key, data)
+            return self._store(key, data)
 
     def put_new(self, key: str, data: bytes) -> BlobInfo:
         check_key(key, self._tenant)
         with self._lock:
             present = self._blobs.get(key)
             if present is None:
-                return self._kept(key, data)
+                return self._store(key, data)
             if present.data != data:
                 raise BlobConflictError(key=key)
             return present.info
@@ -69,14 +69,14 @@ class MemoryBlobStore:
             raise BlobStoreUnavailableError(where=path, cause=str(cause.strerror)) from cause
 
     def get(self, key: str) -> bytes:
-        data = self._found(key).data
+        data = self._require_blob(key).data
         expected = content_hash(key)
-        if expected is not None and (found := hashlib.sha256(data).hexdigest()) != expected:
-            raise BlobCorruptError(key=key, found_sha256=found)
+        if expected is not None and (digest := hashlib.sha256(data).hexdigest()) != expected:
+            raise BlobCorruptError(key=key, actual_sha256=digest)
         return data
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        return self._found(key).data[start : max(end, start)]
+        return self._require_blob(key).data[start : max(end, start)]
 
     def head(self, key: str) -> BlobInfo | None:
         check_key(key, self._tenant)
@@ -87,10 +87,10 @@ class MemoryBlobStore:
     def list(self, prefix: str) -> Iterator[BlobInfo]:
         check_prefix(prefix, self._tenant)
         with self._lock:
-            found = sorted(
+            entries = sorted(
                 (key, blob.info) for key, blob in self._blobs.items() if key.startswith(prefix)
             )
-        return (info for _, info in found)
+        return (info for _, info in entries)
 
     def delete(self, key: str) -> None:
         check_key(key, self._tenant)
@@ -104,7 +104,7 @@ class MemoryBlobStore:
     def capabilities(self) -> BlobCapabilities:
         return BlobCapabilities()
 
-    def _kept(self, key: str, data: bytes) -> BlobInfo:
+    def _store(self, key: str, data: bytes) -> BlobInfo:
         digest = hashlib.sha256(data).hexdigest()
         info = BlobInfo(
             key=key,
@@ -116,7 +116,7 @@ class MemoryBlobStore:
         self._blobs[key] = _Blob(info, bytes(data))
         return info
 
-    def _found(self, key: str) -> _Blob:
+    def _require_blob(self, key: str) -> _Blob:
         check_key(key, self._tenant)
         with self._lock:
             blob = self._blobs.get(key)

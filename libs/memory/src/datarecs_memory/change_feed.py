@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
 
-from datarecs_application.ports.feed import EventFilter, FeedEntry, FeedLook
+from datarecs_application.ports.feed import EventFilter, FeedBatch, FeedEntry
 from datarecs_core.values import TenantId
 from datarecs_memory.store import MemoryStore, TenantState
 
@@ -18,11 +18,11 @@ class MemoryChangeFeed:
     def head(self) -> int:
         return max((rv for _, rv in self._numbers()), default=0)
 
-    def look(self, *, after: int, limit: int) -> FeedLook:
-        found = sorted(
+    def read_after(self, *, after: int, limit: int) -> FeedBatch:
+        entries = sorted(
             ((tenant, rv) for tenant, rv in self._numbers() if rv > after), key=lambda one: one[1]
         )
-        return FeedLook(found=tuple(found[:limit]), ended=0, begun=0)
+        return FeedBatch(entries=tuple(entries[:limit]), ended=0, begun=0)
 
     def entries(
         self, tenant: TenantId, where: EventFilter, *, after: int, upto: int, limit: int

@@ -20,7 +20,7 @@ class MemoryDeliveries:
     def __init__(self, scope: Scope) -> None:
         self._scope, self._rows = scope, scope.state.delivery
 
-    def keep(self, event_id: EventId, message: Message) -> date:
+    def store_event(self, event_id: EventId, message: Message) -> date:
         day = self._scope.now.astimezone(UTC).date()
         self._rows.messages.setdefault((day, event_id), message)
         self._rows.received_at.setdefault((day, event_id), self._scope.now)
@@ -52,8 +52,8 @@ class MemoryDeliveries:
     def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
         for uid in endpoints:
             state = self._rows.endpoints[uid]
-            look = min(state.next_claim_at or self._scope.now, self._scope.now)
-            self._rows.endpoints[uid] = replace(state, next_claim_at=look)
+            claim_at = min(state.next_claim_at or self._scope.now, self._scope.now)
+            self._rows.endpoints[uid] = replace(state, next_claim_at=claim_at)
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
         rows = self._rows.deliveries
@@ -169,10 +169,10 @@ class MemoryDeliveries:
         *,
         oldest_first: bool = False,
     ) -> list[Delivery]:
-        found = sorted(filter(wanted, self._of(endpoint)), key=lambda one: one.delivery_id)
+        deliveries = sorted(filter(wanted, self._of(endpoint)), key=lambda one: one.delivery_id)
         if oldest_first:
-            found.sort(key=lambda one: (one.priority, one.due_at))
-        return found[:limit]
+            deliveries.sort(key=lambda one: (one.priority, one.due_at))
+        return deliveries[:limit]
 
 
 def _position(delivery: Delivery) -> tuple[datetime, UUID]:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from datarecs_application.ports.comparing import Explanation, Progress
 from datarecs_core.comparison.oracle.grouping import MAX_ROWS, Outside
 from datarecs_core.comparison.oracle.reference import OracleStage, compare_stage
-from datarecs_core.comparison.planning.confirming import counted_looks, rows_that_count
+from datarecs_core.comparison.planning.confirming import counted_rechecks, rows_that_count
 from datarecs_core.comparison.planning.engine_cost import TEXT_FACTOR, row_bytes
 from datarecs_core.comparison.planning.faults import OracleMemoryError
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan, StrategyChoice
@@ -75,7 +75,7 @@ class MemoryEngine:
             beside=self._beside(plan),
         )
         done = compare_stage(plan, self._counted(plan, outside), outside)
-        before = self._differing.get(plan.name, [])[: len(plan.looks)]
+        before = self._differing.get(plan.name, [])[: len(plan.rechecks)]
         self._differing[plan.name] = [*before, done.differing]
         done = replace(done, results=replace(done.results, strategy=_done(plan.strategy)))
         if self._write is not None:
@@ -110,16 +110,18 @@ class MemoryEngine:
         """The rows of each source that count, of the first read and of every look."""
         if plan.catalogue is not None:
             return []
-        if not plan.looks:
+        if not plan.rechecks:
             return [self._rows_of(scan) for scan in plan.scans]
         # A group that is looked at again leaves with all its rows: every one of them is needed.
-        looks = [[self._rows_of(_whole(scan)) for scan in own] for own in counted_looks(plan)]
-        before = self._differing[plan.name][: len(plan.looks)]
-        return rows_that_count(plan, looks, before, outside)
+        rechecks = [
+            [self._rows_of(_whole(scan)) for scan in scans] for scans in counted_rechecks(plan)
+        ]
+        before = self._differing[plan.name][: len(plan.rechecks)]
+        return rows_that_count(plan, rechecks, before, outside)
 
     def _beside(self, plan: StagePlan) -> dict[int, int]:
         """What sources kept to themselves, of those whose brought rows are read."""
-        if plan.looks or plan.catalogue is not None:
+        if plan.rechecks or plan.catalogue is not None:
             return {}
         return {
             scan.index: max(scan.extract.all_rows - len(self._rows_of(scan)), 0)
@@ -168,10 +170,10 @@ def _whole(scan: Scan) -> Scan:
     return replace(scan, extract=None) if partial else scan
 
 
-def _done(asked: StrategyChoice) -> StrategyChoice:
+def _done(choice: StrategyChoice) -> StrategyChoice:
     """The oracle reads every row, whatever was chosen for an engine."""
-    if asked.chosen is Strategy.FULL:
-        return asked
+    if choice.chosen is Strategy.FULL:
+        return choice
     reason = "the oracle answered, which reads every row"
-    rejected = ((asked.chosen, reason), *asked.rejected)
-    return replace(asked, chosen=Strategy.FULL, rejected=rejected)
+    rejected = ((choice.chosen, reason), *choice.rejected)
+    return replace(choice, chosen=Strategy.FULL, rejected=rejected)

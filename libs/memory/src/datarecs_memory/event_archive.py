@@ -17,11 +17,11 @@ class MemoryEventArchive:
         self._store = store
 
     def memory(self, group: str) -> EventMemory:
-        return EventMemory(outbox=OUTBOX, inbox=INBOX, heard=bool(self._heard(group)))
+        return EventMemory(outbox=OUTBOX, inbox=INBOX, has_marks=bool(self._received_ids(group)))
 
     def unheard(self, group: str, topic: str, types: Collection[str]) -> Iterator[LogRecord]:
         oldest = self._store.clock.now() - OUTBOX
-        kept = [
+        candidates = [
             queued
             for state in self._store.everything().values()
             for queued in state.outbox.values()
@@ -30,11 +30,11 @@ class MemoryEventArchive:
             and queued.sent_at is not None
             and queued.row.created_at >= oldest
         ]
-        for queued in sorted(kept, key=lambda one: one.row.position):
-            if queued.row.event_id not in self._heard(group):
+        for queued in sorted(candidates, key=lambda one: one.row.position):
+            if queued.row.event_id not in self._received_ids(group):
                 yield _record(queued)
 
-    def _heard(self, group: str) -> set[UUID]:
+    def _received_ids(self, group: str) -> set[UUID]:
         return {
             event_id
             for state in self._store.everything().values()

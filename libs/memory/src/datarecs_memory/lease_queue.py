@@ -189,19 +189,19 @@ class MemoryWorkFinder:
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
         states = self._store.everything()
         if feed == "run":
-            found = [
+            entries = [
                 (line.rv, tenant)
                 for tenant, state in states.items()
                 for lines in state.history.values()
                 for line in lines
             ]
         elif feed == "resource":
-            found = [
+            entries = [
                 (change.rv, tenant) for tenant, state in states.items() for change in state.changes
             ]
         else:
             raise ValueError(f"there is no feed {feed}")
-        later = sorted(item for item in found if item[0] > rv)
+        later = sorted(item for item in entries if item[0] > rv)
         return [(tenant, number) for number, tenant in later[:limit]]
 
     def resolve_api_key(self, key_id: str) -> ApiKey | None:

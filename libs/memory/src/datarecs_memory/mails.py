@@ -34,7 +34,7 @@ class MemoryMails:
     def mime(self, delivery_id: UUID) -> bytes | None:
         return self._rows.mimes.get(delivery_id)
 
-    def keep_mime(self, delivery_id: UUID, mime: bytes) -> None:
+    def store_mime(self, delivery_id: UUID, mime: bytes) -> None:
         self._rows.mimes[delivery_id] = mime
 
     def open_attempt(self, attempt: MailAttempt) -> None:

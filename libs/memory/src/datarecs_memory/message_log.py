@@ -220,25 +220,25 @@ class MemoryConsumer:
     ) -> Mapping[Partition, Sequence[LogRecord | Unreadable]]:
         self._log.polls += 1
         self._log.require_up()
-        found = self._take(max_records)
-        if not found:
+        records = self._take(max_records)
+        if not records:
             self._log.clock.wait(timeout)
-            found = self._take(max_records)
-        return found
+            records = self._take(max_records)
+        return records
 
     def _take(self, limit: int) -> dict[Partition, list[LogRecord | Unreadable]]:
         with self._log.lock:
             self._follow_assignment()
-            found: dict[Partition, list[LogRecord | Unreadable]] = {}
+            records: dict[Partition, list[LogRecord | Unreadable]] = {}
             for where, position in list(self._positions.items()):
                 if where in self._paused or limit <= 0:
                     continue
                 batch = self._log.read(where, position, limit)
                 if batch:
-                    found[where] = batch
+                    records[where] = batch
                     self._positions[where] = batch[-1].offset + 1
                     limit -= len(batch)
-            return found
+            return records
 
     def _follow_assignment(self) -> None:
         mine = {where for where, owner in self._group.owners.items() if owner is self}

@@ -29,8 +29,8 @@ class MemoryOutbox:
         ids: Sequence[EventId] | None = None,
         traceparent: str | None = None,
     ) -> tuple[EventId, ...]:
-        given = tuple(ids or (EventId(self._scope.store.ids.new()) for _ in events))
-        for event, event_id in zip(events, given, strict=True):
+        event_ids = tuple(ids or (EventId(self._scope.store.ids.new()) for _ in events))
+        for event, event_id in zip(events, event_ids, strict=True):
             stamp = Stamp(
                 event_id=event_id,
                 time=self._scope.now,
@@ -43,7 +43,7 @@ class MemoryOutbox:
             self._queue(event_id, encoded)
         if events:
             self._scope.wake()
-        return given
+        return event_ids
 
     def _of_run(self, event: RunEvent, stamp: Stamp) -> EncodedEvent:
         """Numbered and recorded; a raw outcome waits as HISTORY for its consumer."""

@@ -24,16 +24,18 @@ class MemoryOutboxReader:
                 del relays[gone]
             share = -(-SHARDS // len(relays))
             shards = self._store.shards
-            own = [number for number, shard in enumerate(shards) if shard.owner == owner]
-            free = [n for n, shard in enumerate(shards) if _is_free(shard, now) and n not in own]
-            kept = own[:share]
-            taken = free[: share - len(kept)]
-            for number in own[share:]:
+            current = [number for number, shard in enumerate(shards) if shard.owner == owner]
+            free = [
+                n for n, shard in enumerate(shards) if _is_free(shard, now) and n not in current
+            ]
+            renewals = current[:share]
+            taken = free[: share - len(renewals)]
+            for number in current[share:]:
                 shards[number] = Shard(epoch=shards[number].epoch)
-            for number in (*kept, *taken):
+            for number in (*renewals, *taken):
                 epoch = shards[number].epoch + (number in taken)
                 shards[number] = Shard(owner=owner, epoch=epoch, lease_until=now + ttl)
-            return {number: shards[number].epoch for number in (*kept, *taken)}
+            return {number: shards[number].epoch for number in (*renewals, *taken)}
 
     def release_shards(self, owner: str) -> None:
         with self._store.alone():
@@ -49,8 +51,8 @@ class MemoryOutboxReader:
                 if queued.shard in limits and queued.sent_at is None and queued.parked_at is None:
                     rows[queued.shard].append(queued.row)
         return {
-            shard: sorted(found, key=lambda row: row.position)[: limits[shard]]
-            for shard, found in rows.items()
+            shard: sorted(of_shard, key=lambda row: row.position)[: limits[shard]]
+            for shard, of_shard in rows.items()
         }
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:

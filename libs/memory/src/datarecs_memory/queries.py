@@ -40,8 +40,8 @@ class MemoryQueries:
         return self._store.committed(tenant).runs.get(run_id)
 
     def runs_with_prefix(self, tenant: TenantId, prefix: str) -> list[RunId]:
-        found = sorted(self._store.committed(tenant).runs)
-        return [run_id for run_id in found if str(run_id).startswith(prefix)][:2]
+        run_ids = sorted(self._store.committed(tenant).runs)
+        return [run_id for run_id in run_ids if str(run_id).startswith(prefix)][:2]
 
     def run_events(
         self, tenant: TenantId, run_id: RunId, *, after: int, limit: int
@@ -50,8 +50,8 @@ class MemoryQueries:
         return [line for line in lines if line.sequence > after][:limit]
 
     def runs_of(self, tenant: TenantId, run_ids: Collection[RunId]) -> Mapping[RunId, Run]:
-        found = {run_id: self.run(tenant, run_id) for run_id in run_ids}
-        return {run_id: run for run_id, run in found.items() if run is not None}
+        runs = {run_id: self.run(tenant, run_id) for run_id in run_ids}
+        return {run_id: run for run_id, run in runs.items() if run is not None}
 
     def news(
         self, tenant: TenantId, seen: Sequence[tuple[RunId, int]], *, limit: int
@@ -70,7 +70,7 @@ def _admits(where: RunFilter, run: Run) -> bool:
         (where.cancel_requested, run.cancel_requested),
     )
     return (
-        all(wanted is None or wanted == found for wanted, found in pairs)
+        all(wanted is None or wanted == actual for wanted, actual in pairs)
         and (where.since is None or run.created_at >= where.since)
         and (where.until is None or run.created_at < where.until)
     )

@@ -78,12 +78,12 @@ class MemoryResources:
         """Nothing to do: transactions come one after another."""
 
     def jobs_using(self, connection: str, *, limit: int) -> JobsUsing:
-        found = sorted(
+        jobs = sorted(
             (one.namespace, one.name)
             for one in self._scope.state.resources.values()
             if one.kind is Kind.RECONCILIATION_JOB and _reads_from(one, connection)
         )
-        return JobsUsing(first=tuple(found[:limit]), total=len(found))
+        return JobsUsing(first=tuple(jobs[:limit]), total=len(jobs))
 
     def page(
         self,
@@ -93,14 +93,14 @@ class MemoryResources:
         limit: int = 50,
         before: tuple[datetime, ResourceUid] | None = None,
     ) -> list[Resource]:
-        found = [
+        resources = [
             one
             for one in self._scope.state.resources.values()
             if one.kind is kind
             and namespace in {None, one.namespace}
             and (before is None or (one.created_at, one.uid) < before)
         ]
-        return sorted(found, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]
+        return sorted(resources, key=lambda one: (one.created_at, one.uid), reverse=True)[:limit]
 
 
 def _reads_from(job: Resource, connection: str) -> bool:
@@ -130,13 +130,13 @@ class MemorySealedSecrets:
 
     def labels(self, resource_uid: ResourceUid, field: str) -> list[SecretLabel]:
         now = self._scope.store.clock.now()
-        found = [
+        labels = [
             SecretLabel(key_id=key_id, created_at=secret.created_at, expires_at=secret.expires_at)
             for (uid, name, key_id), secret in self._scope.state.secrets.items()
             if (uid, name) == (resource_uid, field)
             and (secret.expires_at is None or secret.expires_at > now)
         ]
-        return sorted(found, key=lambda one: (one.created_at, one.key_id), reverse=True)
+        return sorted(labels, key=lambda one: (one.created_at, one.key_id), reverse=True)
 
     def expire(self, resource_uid: ResourceUid, field: str, key_id: str, at: datetime) -> None:
         key = (resource_uid, field, key_id)

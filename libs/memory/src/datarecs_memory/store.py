@@ -21,7 +21,7 @@ from datarecs_core.runs.model import Run
 from datarecs_core.values import EventId, ResourceUid, RunId, TenantId
 from datarecs_memory.delivery_rows import DeliveryRows
 
-Heard = Callable[[str, str], None]
+Listener = Callable[[str, str], None]
 
 SHARDS = 16
 """Shards of the outbox, as in PostgreSQL."""
@@ -138,15 +138,15 @@ class MemoryStore:
         self._writer: int | None = None
         self._last_rv = 0
         self._last_position = 0
-        self._listeners: list[Heard] = []
+        self._listeners: list[Listener] = []
 
     def create_tenant(self) -> TenantId:
         """A tenant without rows; any id is one, this only makes a new id."""
         return TenantId(self.ids.new())
 
-    def listen(self, heard: Heard) -> None:
-        """Call `heard(channel, payload)` after each commit that notifies, as LISTEN would."""
-        self._listeners.append(heard)
+    def listen(self, listener: Listener) -> None:
+        """Call `listener(channel, payload)` after each commit that notifies, as LISTEN would."""
+        self._listeners.append(listener)
 
     @contextmanager
     def writing(self, tenant: TenantId) -> Iterator[TenantState]:
@@ -183,8 +183,8 @@ class MemoryStore:
         return self._last_position
 
     def notify(self, channel: str, payload: str) -> None:
-        for heard in self._listeners:
-            heard(channel, payload)
+        for listener in self._listeners:
+            listener(channel, payload)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -230,8 +230,8 @@ def _shown(text: str) -> str:
 
 def _enhanced(text: str) -> str:
     """The enhanced code alone: what else a relay says to a login may repeat the login."""
-    found = _ENHANCED.match(text)
-    return found.group() if found else ""
+    match = _ENHANCED.match(text)
+    return match.group() if match else ""
 
 
 def _reason(cause: Exception) -> str:

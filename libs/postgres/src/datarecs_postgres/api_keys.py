@@ -65,15 +65,15 @@ class PostgresApiKeys:
         statement = (
             update(API_KEY)
             .where(
-                self._session.own(API_KEY),
+                self._session.tenant_rows(API_KEY),
                 API_KEY.c.key_id.in_(self._family_ids(key_id)),
                 API_KEY.c.revoked_at.is_(None),
             )
             .values(revoked_at=func.clock_timestamp())
             .returning(API_KEY.c.key_id)
         )
-        while found := self._session.execute(statement).scalars().all():
-            revoked += found
+        while batch := self._session.execute(statement).scalars().all():
+            revoked += batch
         return tuple(revoked)
 
     def family(self, key_id: str) -> list[ApiKey]:
@@ -83,18 +83,18 @@ class PostgresApiKeys:
         return self._keys()
 
     def _keys(self, *where: ColumnElement[bool]) -> list[ApiKey]:
-        statement = select(API_KEY).where(self._session.own(API_KEY), *where)
+        statement = select(API_KEY).where(self._session.tenant_rows(API_KEY), *where)
         newest = statement.order_by(API_KEY.c.created_at.desc(), API_KEY.c.key_id)
         return [_stored(row) for row in self._session.execute(newest)]
 
     def _named(self, key_id: str) -> tuple[ColumnElement[bool], ...]:
-        return self._session.own(API_KEY), API_KEY.c.key_id == key_id
+        return self._session.tenant_rows(API_KEY), API_KEY.c.key_id == key_id
 
     def _family_ids(self, key_id: str) -> Select[tuple[str]]:
         first = select(API_KEY.c.key_id).where(*self._named(key_id))
         family = first.cte("family", recursive=True)
         made = select(API_KEY.c.key_id).where(
-            self._session.own(API_KEY), API_KEY.c.parent_key_id == family.c.key_id
+            self._session.tenant_rows(API_KEY), API_KEY.c.parent_key_id == family.c.key_id
         )
         return select(family.union(made).c.key_id)
 

@@ -74,7 +74,7 @@ class PostgresAudit:
             .inline()
         )
         head = self._session.execute(
-            select(AUDIT_HEAD).where(self._session.own(AUDIT_HEAD)).with_for_update()
+            select(AUDIT_HEAD).where(self._session.tenant_rows(AUDIT_HEAD)).with_for_update()
         ).one()
         return head.seq, bytes(head.hash)
 

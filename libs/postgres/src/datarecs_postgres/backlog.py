@@ -17,18 +17,20 @@ PATIENCE = timedelta(seconds=60)
 """A relay whose oldest event waits longer is not ready."""
 
 
-def tell_runs(database: Database, metrics: Metrics) -> None:
+def report_run_gauges(database: Database, metrics: Metrics) -> None:
     """Runs by status. The database is of the login datarecs_controller."""
-    found = func.datarecs.run_backlog().table_valued("status", "runs", "oldest_seconds", "overdue")
+    backlog = func.datarecs.run_backlog().table_valued(
+        "status", "runs", "oldest_seconds", "overdue"
+    )
     overdue = 0
-    for row in database.call(select(found)):
+    for row in database.call(select(backlog)):
         metrics.gauge("runs_active", row.runs, status=row.status)
         metrics.gauge("run_oldest_seconds", row.oldest_seconds, status=row.status)
         overdue += row.overdue
     metrics.gauge("runs_overdue", overdue)
 
 
-def tell_outbox(reader: PostgresOutboxReader, metrics: Metrics) -> None:
+def report_outbox_gauges(reader: PostgresOutboxReader, metrics: Metrics) -> None:
     """The whole outbox, whichever relay has its shards, and also while the relay is stuck."""
     backlog = reader.backlog()
     metrics.gauge("outbox_unsent", backlog.unsent)

@@ -62,8 +62,8 @@ def _ensure_database(admin_url: str) -> None:
     with psycopg.connect(
         conninfo(admin_url, database=MAINTENANCE_DATABASE), autocommit=True
     ) as session:
-        found = session.execute("SELECT 1 FROM pg_database WHERE datname = %s", (wanted,))
-        if found.fetchone() is None:
+        cursor = session.execute("SELECT 1 FROM pg_database WHERE datname = %s", (wanted,))
+        if cursor.fetchone() is None:
             with suppress(DuplicateDatabase, UniqueViolation):
                 session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(wanted)))
 
@@ -92,8 +92,8 @@ def _ensure_roles(session: Session, passwords: Mapping[str, str]) -> None:
 
 
 def _ensure_role(session: Session, role: str, login: str) -> None:
-    found = session.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
-    if found is not None:
+    row = session.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+    if row is not None:
         return
     inherit = "NOINHERIT" if role in UNPRIVILEGED else "INHERIT"
     with suppress(DuplicateObject, UniqueViolation):

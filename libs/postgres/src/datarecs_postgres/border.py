@@ -128,7 +128,7 @@ class Opened:
             self._say(*((word, None) for word in words))
             return
         try:
-            self._own.execute(b"; ".join(words), prepare=False)
+            self._cursor.execute(b"; ".join(words), prepare=False)
         except psycopg.Error as cause:
             raise _wrapped(words[-1], cause, is_gone=self._driver.closed) from cause
 
@@ -145,7 +145,7 @@ class Opened:
         driver: Any = self._held.driver_connection
         # Kept, since SQLAlchemy might offer another one in place of a connection that broke.
         self._driver: Driver = driver
-        self._own = driver.cursor()
+        self._cursor = driver.cursor()
 
     def _begin_alone(self) -> None:
         """Before a COMMIT: a message that ends with it must never be sent a second time."""
@@ -185,7 +185,7 @@ class Opened:
         return self._begun(said)
 
     def _begun(self, said: Sequence[_Said]) -> Answer:
-        first = self._own
+        first = self._cursor
         try:
             answer = self._sent(said, begins=True)
         finally:
@@ -201,8 +201,8 @@ class Opened:
         try:
             with OneMessage(self._driver):
                 if begins:
-                    self._own.execute(self._begin, prepare=False)
-                    self._own.execute(*self._settings)
+                    self._cursor.execute(self._begin, prepare=False)
+                    self._cursor.execute(*self._settings)
                 answer = self._driver.cursor()
                 for word, values in said:
                     answer.execute(word, values)
@@ -218,7 +218,7 @@ def listen(engine: Engine) -> None:
     event.listen(engine, "do_execute", _with_settings)
 
 
-def ask(
+def query(
     engine: Engine,
     settings: Settings,
     statement: Executable,
@@ -237,7 +237,7 @@ def ask(
 def answer(
     engine: Engine, settings: Settings, statement: Executable, parameters: Parameters
 ) -> list[tuple[Any, ...]]:
-    """`ask` for a statement that stands in a module: compiled once, without SQLAlchemy in between.
+    """`query` for a statement of a module: compiled once, without SQLAlchemy in between.
 
     Raises:
         DBAPIError, sqlalchemy.exc.TimeoutError: there is no answer; its outcome may be unknown.
@@ -248,8 +248,8 @@ def answer(
         try:
             with OneMessage(driver):
                 driver.execute(*settings)
-                found = driver.execute(known.text, known.values(parameters))
-            return list(found.fetchall())
+                cursor = driver.execute(known.text, known.values(parameters))
+            return list(cursor.fetchall())
         except psycopg.Error as cause:
             raise _wrapped(known.text, cause, is_gone=driver.closed) from cause
 

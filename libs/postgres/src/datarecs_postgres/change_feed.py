@@ -20,7 +20,7 @@ from sqlalchemy import (
     true,
 )
 
-from datarecs_application.ports.feed import EventFilter, FeedEntry, FeedLook
+from datarecs_application.ports.feed import EventFilter, FeedBatch, FeedEntry
 from datarecs_core.values import JobId, RunId, TenantId
 from datarecs_postgres.database import Database
 from datarecs_postgres.history import entry_of
@@ -38,19 +38,19 @@ class PostgresChangeFeed:
 
     def head(self) -> int:
         newest = func.datarecs.feed_after(FEED, None, 1).table_valued("tenant_id", "rv")
-        rows = self._database.ask(None, select(newest.c.rv))
+        rows = self._database.query(None, select(newest.c.rv))
         return int(rows[0].rv) if rows else 0
 
-    def look(self, *, after: int, limit: int) -> FeedLook:
+    def read_after(self, *, after: int, limit: int) -> FeedBatch:
         """One statement, hence one snapshot: what it calls ended is what it has shown."""
-        rows = self._database.ask(None, _LOOK, {"after": after, "limit": limit})
-        found = tuple((TenantId(row.tenant_id), row.rv) for row in rows if row.rv is not None)
-        return FeedLook(found=found, ended=rows[0].ended, begun=rows[0].begun)
+        rows = self._database.query(None, _BATCH, {"after": after, "limit": limit})
+        entries = tuple((TenantId(row.tenant_id), row.rv) for row in rows if row.rv is not None)
+        return FeedBatch(entries=entries, ended=rows[0].ended, begun=rows[0].begun)
 
     def entries(
         self, tenant: TenantId, where: EventFilter, *, after: int, upto: int, limit: int
     ) -> list[FeedEntry]:
-        rows = self._database.ask(
+        rows = self._database.query(
             tenant,
             select(RUN_EVENT, RUN.c.job_id)
             .join(RUN, _same_run())
@@ -82,13 +82,13 @@ class PostgresChangeFeed:
         rv = RUN_EVENT.c.rv
         return session.execute(
             select(RUN_EVENT.c.time < func.now() - age)
-            .where(session.own(RUN_EVENT), where)
+            .where(session.tenant_rows(RUN_EVENT), where)
             .order_by(rv.desc() if newest else rv)
             .limit(1)
         ).scalar()
 
 
-def _look() -> Select[Any]:
+def _select_batch() -> Select[Any]:
     snapshot = func.pg_current_snapshot()
     horizon = select(
         _number(func.pg_snapshot_xmin(snapshot)).label("ended"),
@@ -122,4 +122,4 @@ def _number(xid8: ColumnElement[str]) -> ColumnElement[int]:
     return cast(cast(xid8, Text), BigInteger)
 
 
-_LOOK = _look()
+_BATCH = _select_batch()

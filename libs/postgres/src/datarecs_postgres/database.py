@@ -114,14 +114,14 @@ class Database:
     ) -> list[Row[Any]]:
         """One statement without a tenant, committed by itself: the definer functions."""
         with _translating():
-            return border.ask(self._engine, (self._single, ("",)), statement, parameters)
+            return border.query(self._engine, (self._single, ("",)), statement, parameters)
 
     def answer(self, statement: Executable, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """`call` where it is said all the time: the statement stands in a module and has rows."""
         with _translating():
             return border.answer(self._engine, (self._single, ("",)), statement, parameters)
 
-    def ask(
+    def query(
         self,
         tenant: TenantId | None,
         statement: Executable,
@@ -133,7 +133,7 @@ class Database:
         """
         scope = "" if tenant is None else str(tenant)
         with _translating():
-            return border.ask(self._engine, (self._reading, (scope,)), statement, parameters)
+            return border.query(self._engine, (self._reading, (scope,)), statement, parameters)
 
     def ready(self) -> str | None:
         """None when the schema is one this release can work on, else the reason in a few words.
@@ -142,15 +142,15 @@ class Database:
         processes stay in service while a newer release migrates.
         """
         try:
-            found = self.call(select(SCHEMA_COMPAT.c.revision, SCHEMA_COMPAT.c.oldest_release))
+            rows = self.call(select(SCHEMA_COMPAT.c.revision, SCHEMA_COMPAT.c.oldest_release))
         except DBAPIError as failure:
             if sqlstate(failure) not in _NO_SCHEMA:
                 raise
             return "the database has no schema yet; run `datarecs admin migrate`"
-        revisions = {row.revision for row in found}
-        if own_revision() not in revisions:
-            return f"the database lacks migration {own_revision()}"
-        oldest = max((row.oldest_release for row in found), key=_release)
+        revisions = {row.revision for row in rows}
+        if newest_revision() not in revisions:
+            return f"the database lacks migration {newest_revision()}"
+        oldest = max((row.oldest_release for row in rows), key=_release)
         if _release(oldest) > _release(version("datarecs-postgres")):
             return f"the database needs release {oldest} or newer"
         return None
@@ -213,7 +213,7 @@ def _settings(limits: Limits) -> str:
     return ", ".join([*set_all, "now()"])
 
 
-def own_revision() -> str:
+def newest_revision() -> str:
     """The newest migration of this release, by its file's number; alembic itself stays unloaded."""
     folder = files("datarecs_postgres") / "migrations" / "versions"
     return max(name[:4] for name in (item.name for item in folder.iterdir()) if name[:4].isdigit())

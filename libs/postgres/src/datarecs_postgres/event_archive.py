@@ -34,9 +34,9 @@ class PostgresEventArchive:
 
     def memory(self, group: str) -> EventMemory:
         del group  # the login's service
-        found = func.datarecs.event_memory().table_valued("outbox_days", "inbox_days", "heard")
+        policy = func.datarecs.event_memory().table_valued("outbox_days", "inbox_days", "heard")
         try:
-            (row,) = self._database.call(select(found))
+            (row,) = self._database.call(select(policy))
         except DBAPIError as failure:
             if sqlstate(failure) not in _NOT_MIGRATED:
                 raise
@@ -45,14 +45,14 @@ class PostgresEventArchive:
         return EventMemory(
             outbox=timedelta(days=row.outbox_days),
             inbox=timedelta(days=row.inbox_days),
-            heard=row.heard,
+            has_marks=row.heard,
         )
 
     def unheard(self, group: str, topic: str, types: Collection[str]) -> Iterator[LogRecord]:
-        kept = self.memory(group).outbox
+        retention = self.memory(group).outbox
         (now,) = self._database.call(select(func.clock_timestamp().label("now")))
         until: datetime = aware(now.now)
-        since, step = until - kept, SLICE
+        since, step = until - retention, SLICE
         while since < until:
             count = 0
             for record in self._slice(topic, types, since, min(since + step, until)):
@@ -67,10 +67,10 @@ class PostgresEventArchive:
         after = 0
         while True:
             wanted = cast(bindparam("types", sorted(types)), ARRAY(Text))
-            found = func.datarecs.unheard_events(
+            events = func.datarecs.unheard_events(
                 topic, wanted, since, until, after, PAGE
             ).table_valued("tenant_id", "event_id", "outbox_position")
-            missing = self._database.call(select(found).order_by(found.c.outbox_position))
+            missing = self._database.call(select(events).order_by(events.c.outbox_position))
             if not missing:
                 return
             for tenant, rows in groupby(missing, key=lambda row: row.tenant_id):
@@ -90,7 +90,9 @@ class PostgresEventArchive:
             OUTBOX.c.created_at < until,
         )
         with self._database.transaction(tenant, read_only=True) as session:
-            rows = session.execute(wanted.where(session.own(OUTBOX)).order_by(OUTBOX.c.position))
+            rows = session.execute(
+                wanted.where(session.tenant_rows(OUTBOX)).order_by(OUTBOX.c.position)
+            )
             return [_record(row) for row in rows]
 
 

@@ -94,9 +94,9 @@ class RunHistory:
         rvs = tuple(self._session.next_rv() for _ in range(count))
         self._session.touch_run(run_id)
         known = self._writes.number(run_id, rvs)
-        return known or self._asked(run_id, rvs)
+        return known or self._read_numbers(run_id, rvs)
 
-    def _asked(self, run_id: RunId, rvs: tuple[int, ...]) -> Numbers:
+    def _read_numbers(self, run_id: RunId, rvs: tuple[int, ...]) -> Numbers:
         """Of a run that this transaction has not read under its lock."""
         count = len(rvs)
         run = {"tenant": self._session.tenant_id, "run": run_id}
@@ -139,18 +139,18 @@ class RunHistory:
             "event": event_id,
             "told": disposition.value,
         }
-        found = self._session.answer(_RECLASSIFY, fact).fetchone()
-        if found is None:
+        row = self._session.answer(_RECLASSIFY, fact).fetchone()
+        if row is None:
             return None
         self._session.touch_run(run_id)
-        return int(found[0])
+        return int(row[0])
 
     def entries(self, run_id: RunId, *, after: int, limit: int) -> list[HistoryEntry]:
         """Entries with a sequence above `after`, in order."""
         rows = self._session.execute(
             select(RUN_EVENT)
             .where(
-                self._session.own(RUN_EVENT),
+                self._session.tenant_rows(RUN_EVENT),
                 RUN_EVENT.c.run_id == run_id,
                 RUN_EVENT.c.sequence > after,
             )
@@ -161,7 +161,7 @@ class RunHistory:
 
     def _explain(self, run_id: RunId) -> NoReturn:
         known = self._session.execute(
-            select(RUN.c.feed_rv).where(self._session.own(RUN), RUN.c.run_id == run_id)
+            select(RUN.c.feed_rv).where(self._session.tenant_rows(RUN), RUN.c.run_id == run_id)
         ).scalar()
         if known is None:
             raise LookupError(f"run {run_id} is not one of this tenant")

@@ -74,7 +74,7 @@ class PostgresIdempotencyKeys:
     def _of(self, principal: str, route: str, key: str) -> tuple[ColumnElement[bool], ...]:
         table = IDEMPOTENCY_KEY.c
         return (
-            self._session.own(IDEMPOTENCY_KEY),
+            self._session.tenant_rows(IDEMPOTENCY_KEY),
             table.principal == principal,
             table.route == route,
             table.key == key,

@@ -93,7 +93,7 @@ class PostgresRunLeases:
         rows = self._session.execute(
             select(RUN_LEASE)
             .where(
-                self._session.own(RUN_LEASE),
+                self._session.tenant_rows(RUN_LEASE),
                 RUN_LEASE.c.lease_owner.is_not(None),
                 RUN_LEASE.c.lease_until < func.clock_timestamp() - RECLAIM_GRACE,
             )

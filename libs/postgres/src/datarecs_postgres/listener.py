@@ -12,7 +12,7 @@ from datarecs_application.ports.outside import Wake
 from datarecs_postgres.session import RUN_CHANNEL, WAKE_CHANNEL
 from datarecs_postgres.urls import conninfo
 
-LOOK_FOR_STOP_S = 0.5
+STOP_CHECK_S = 0.5
 RECONNECT_S = 1.0
 
 
@@ -22,7 +22,7 @@ class Listener:
     def __init__(
         self,
         url: str,
-        heard: Callable[[str, str], None],
+        on_notice: Callable[[str, str], None],
         *,
         channels: Sequence[str] = (WAKE_CHANNEL, RUN_CHANNEL),
     ) -> None:
@@ -30,13 +30,13 @@ class Listener:
 
         Args:
             url: any service login; the connection must reach the server itself, no pooler.
-            heard: called on the loop's thread with channel and payload; must not block. Called
+            on_notice: called on the loop's thread with channel and payload; must not block. Called
                 with an empty payload for each channel after every (re)connect, since what was
                 sent meanwhile is lost.
             channels: `datarecs_run` brings a run id, or nothing when several runs changed;
                 `datarecs_wake` brings nothing.
         """
-        self._conninfo, self._heard, self._channels = conninfo(url), heard, tuple(channels)
+        self._conninfo, self._on_notice, self._channels = conninfo(url), on_notice, tuple(channels)
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Listener:
             for channel in self._channels:
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             for channel in self._channels:
-                self._heard(channel, "")
+                self._on_notice(channel, "")
             while not stop.is_set():
-                for notice in connection.notifies(timeout=LOOK_FOR_STOP_S):
-                    self._heard(notice.channel, notice.payload)
+                for notice in connection.notifies(timeout=STOP_CHECK_S):
+                    self._on_notice(notice.channel, notice.payload)

@@ -26,7 +26,7 @@ class PostgresMailChoices:
         table = EMAIL_UNSUBSCRIBE
         rows = self._session.execute(
             select(table.c.recipient_hash, table.c.scope).where(
-                self._session.own(table), table.c.scope.in_(scopes)
+                self._session.tenant_rows(table), table.c.scope.in_(scopes)
             )
         )
         return {(row.recipient_hash, row.scope) for row in rows}
@@ -45,7 +45,7 @@ class PostgresMailChoices:
         table = EMAIL_SUPPRESSION
         rows = self._session.execute(
             select(table.c.recipient_key).where(
-                self._session.own(table), table.c.recipient_key.in_(keys)
+                self._session.tenant_rows(table), table.c.recipient_key.in_(keys)
             )
         )
         return {row.recipient_key for row in rows}
@@ -64,7 +64,7 @@ class PostgresMailChoices:
         table = EMAIL_SUPPRESSION
         rows = self._session.execute(
             select(table)
-            .where(self._session.own(table))
+            .where(self._session.tenant_rows(table))
             .order_by(table.c.created_at.desc(), table.c.recipient_key.desc())
             .limit(limit)
         )
@@ -76,7 +76,9 @@ class PostgresMailChoices:
     def release(self, recipient_key: str) -> bool:
         table = EMAIL_SUPPRESSION
         removed = self._session.execute(
-            delete(table).where(self._session.own(table), table.c.recipient_key == recipient_key)
+            delete(table).where(
+                self._session.tenant_rows(table), table.c.recipient_key == recipient_key
+            )
         )
         return bool(removed.rowcount)
 
@@ -94,6 +96,8 @@ class PostgresMailChoices:
     def report_links_revoked_at(self, run_id: RunId) -> datetime | None:
         table = REPORT_LINK_REVOCATION
         revoked = self._session.execute(
-            select(table.c.revoked_at).where(self._session.own(table), table.c.run_id == run_id)
+            select(table.c.revoked_at).where(
+                self._session.tenant_rows(table), table.c.run_id == run_id
+            )
         ).scalar()
         return None if revoked is None else aware(revoked)

@@ -65,12 +65,12 @@ class PostgresMails:
         )
 
     def mime(self, delivery_id: UUID) -> bytes | None:
-        kept = self._session.execute(
+        content = self._session.execute(
             select(EMAIL_DELIVERY.c.mime).where(*self._by_id(delivery_id))
         ).scalar()
-        return None if kept is None else bytes(kept)
+        return None if content is None else bytes(content)
 
-    def keep_mime(self, delivery_id: UUID, mime: bytes) -> None:
+    def store_mime(self, delivery_id: UUID, mime: bytes) -> None:
         self._session.execute(
             update(EMAIL_DELIVERY).where(*self._by_id(delivery_id)).values(mime=mime)
         )
@@ -120,7 +120,7 @@ class PostgresMails:
     def of_run(self, run_id: UUID) -> list[Mail]:
         rows = self._session.execute(
             select(*_SHOWN)
-            .where(self._session.own(EMAIL_DELIVERY), EMAIL_DELIVERY.c.run_id == run_id)
+            .where(self._session.tenant_rows(EMAIL_DELIVERY), EMAIL_DELIVERY.c.run_id == run_id)
             .order_by(EMAIL_DELIVERY.c.recipient_key)
         )
         return [_mail_of(row) for row in rows]
@@ -129,7 +129,8 @@ class PostgresMails:
         rows = self._session.execute(
             select(*_SHOWN)
             .where(
-                self._session.own(EMAIL_DELIVERY), EMAIL_DELIVERY.c.delivery_id.in_(delivery_ids)
+                self._session.tenant_rows(EMAIL_DELIVERY),
+                EMAIL_DELIVERY.c.delivery_id.in_(delivery_ids),
             )
             .order_by(EMAIL_DELIVERY.c.finalised_at, EMAIL_DELIVERY.c.delivery_id)
         )
@@ -146,7 +147,7 @@ class PostgresMails:
         rows = self._session.execute(
             select(*_SHOWN)
             .where(
-                self._session.own(table),
+                self._session.tenant_rows(table),
                 table.c.recipient_key == mail.recipient_key,
                 table.c.fold == mail.fold,
                 table.c.state == MailState.PENDING.value,
@@ -165,13 +166,15 @@ class PostgresMails:
             self._session.execute(select(func.pg_advisory_xact_lock(lock)))
             whose.append(table.c.recipient_key == recipient_key)
         counted = self._session.execute(
-            select(func.count()).where(self._session.own(table), table.c.opened_at > since, *whose)
+            select(func.count()).where(
+                self._session.tenant_rows(table), table.c.opened_at > since, *whose
+            )
         )
         return int(counted.scalar_one())
 
     def page(self, where: MailFilter, limit: int) -> list[Mail]:
         table = EMAIL_DELIVERY
-        wanted = [self._session.own(table)]
+        wanted = [self._session.tenant_rows(table)]
         if where.run_id is not None:
             wanted.append(table.c.run_id == where.run_id)
         if where.state is not None:
@@ -193,12 +196,15 @@ class PostgresMails:
 
     def _by_id(self, delivery_id: UUID) -> tuple[ColumnElement[bool], ...]:
         return (
-            self._session.own(EMAIL_DELIVERY),
+            self._session.tenant_rows(EMAIL_DELIVERY),
             EMAIL_DELIVERY.c.delivery_id == delivery_id,
         )
 
     def _attempts(self, delivery_id: UUID) -> tuple[ColumnElement[bool], ...]:
-        return (self._session.own(EMAIL_ATTEMPT), EMAIL_ATTEMPT.c.delivery_id == delivery_id)
+        return (
+            self._session.tenant_rows(EMAIL_ATTEMPT),
+            EMAIL_ATTEMPT.c.delivery_id == delivery_id,
+        )
 
 
 class PostgresRuleStates:
@@ -214,7 +220,7 @@ class PostgresRuleStates:
         self._session.execute(select(func.pg_advisory_xact_lock(lock)))
         table = NOTIFICATION_RULE_STATE
         rows = self._session.execute(
-            select(table).where(self._session.own(table), table.c.job_id == job)
+            select(table).where(self._session.tenant_rows(table), table.c.job_id == job)
         )
         return {ResourceUid(row.rule_uid): _rule_state_of(row) for row in rows}
 
@@ -245,7 +251,7 @@ def _mail_row(mail: Mail) -> dict[str, Any]:
         "background": {
             "since": before.since.isoformat() if before.since else None,
             "runs": before.runs,
-            "first_told": before.first_told,
+            "first_told": before.alert_outcome,
         },
     }
 
@@ -268,7 +274,7 @@ def _mail_of(row: Row[Any]) -> Mail:
             "background": Background(
                 since=datetime.fromisoformat(before["since"]) if before["since"] else None,
                 runs=before["runs"],
-                first_told=before["first_told"],
+                alert_outcome=before["first_told"],
             ),
             "state": MailState(row.state),
             "reason": _reason(row.state, row.reason),

@@ -8,8 +8,8 @@ from datarecs_application.errors import StoreBusyError
 from datarecs_postgres.database import Database
 
 
-def keep_outbox(database: Database, *, days: int) -> None:
-    """Keep sent events so many days from the next maintenance on. Safe to repeat.
+def set_outbox_retention(database: Database, *, days: int) -> None:
+    """Retain sent events so many days from the next maintenance on. Safe to repeat.
 
     Args:
         database: of the login datarecs_controller.

@@ -126,5 +126,5 @@ def head_revision() -> str:
 
 
 def _current(connection: Connection) -> str:
-    found = connection.execute(text("SELECT version_num FROM datarecs.alembic_version"))
-    return str(found.scalar())
+    versions = connection.execute(text("SELECT version_num FROM datarecs.alembic_version"))
+    return str(versions.scalar())

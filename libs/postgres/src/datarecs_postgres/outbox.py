@@ -61,11 +61,11 @@ class PostgresOutbox:
         ids: Sequence[EventId] | None = None,
         traceparent: str | None = None,
     ) -> tuple[EventId, ...]:
-        given = tuple(ids or (EventId(self._ids.new()) for _ in events))
+        event_ids = tuple(ids or (EventId(self._ids.new()) for _ in events))
         places = self._places(events)
         encoded: list[EncodedEvent] = []
         entries: list[NewEntry] = []
-        for event, event_id in zip(events, given, strict=True):
+        for event, event_id in zip(events, event_ids, strict=True):
             place = next(places[event.run_id]) if isinstance(event, RunEvent) else None
             stamp = Stamp(
                 event_id=event_id,
@@ -81,8 +81,8 @@ class PostgresOutbox:
         if entries:
             self._history.insert(entries)
         if encoded:
-            self._queue(given, encoded)
-        return given
+            self._queue(event_ids, encoded)
+        return event_ids
 
     def _places(self, events: Sequence[Event]) -> dict[RunId, Iterator[_Place]]:
         """Numbers for all events of each run at once, to be taken in the order of the events."""

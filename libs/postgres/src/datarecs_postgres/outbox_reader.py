@@ -105,14 +105,14 @@ class PostgresOutboxReader:
                 .with_for_update()
             ).all()
             share = -(-len(shards) // owners)  # fair over all relays that are alive
-            own = [row.shard for row in shards if row.owner == owner]
-            kept = own[:share]
+            current = [row.shard for row in shards if row.owner == owner]
+            renewals = current[:share]
             others = [row.shard for row in shards if row.free and row.owner != owner]
-            taken = others[: share - len(kept)]
-            _lease(connection, kept, owner, ttl, grant=0)
+            taken = others[: share - len(renewals)]
+            _lease(connection, renewals, owner, ttl, grant=0)
             _lease(connection, taken, owner, ttl, grant=1)
-            _give_back(connection, own[share:])
-            held = {*kept, *taken}
+            _release(connection, current[share:])
+            held = {*renewals, *taken}
             return {
                 row.shard: row.epoch + (row.shard in taken) for row in shards if row.shard in held
             }
@@ -121,14 +121,14 @@ class PostgresOutboxReader:
         with self._database.platform() as connection:
             connection.execute(delete(RELAY_OWNER).where(RELAY_OWNER.c.owner == owner))
             mine = select(RELAY_SHARD.c.shard).where(RELAY_SHARD.c.owner == owner)
-            _give_back(connection, list(connection.execute(mine).scalars()))
+            _release(connection, list(connection.execute(mine).scalars()))
 
     def unsent(self, limits: Mapping[int, int]) -> Mapping[int, list[OutboxRow]]:
-        found: dict[int, list[OutboxRow]] = {shard: [] for shard in limits}
-        asked = {"shards": list(limits), "counts": list(limits.values())}
+        rows: dict[int, list[OutboxRow]] = {shard: [] for shard in limits}
+        parameters = {"shards": list(limits), "counts": list(limits.values())}
         row: Any
-        for row in map(_Row._make, self._database.answer(_UNSENT, asked) if limits else ()):
-            found[row.shard].append(
+        for row in map(_Row._make, self._database.answer(_UNSENT, parameters) if limits else ()):
+            rows[row.shard].append(
                 OutboxRow(
                     position=row.position,
                     event_id=EventId(row.event_id),
@@ -140,7 +140,7 @@ class PostgresOutboxReader:
                     created_at=aware(row.created_at),
                 )
             )
-        return found
+        return rows
 
     def mark_sent(self, event_ids: Sequence[EventId]) -> None:
         self._database.answer(_MARK_SENT, {"ids": list(event_ids)})
@@ -209,7 +209,7 @@ def _lease(
     )
 
 
-def _give_back(connection: Connection, shards: Sequence[int]) -> None:
+def _release(connection: Connection, shards: Sequence[int]) -> None:
     connection.execute(
         update(RELAY_SHARD)
         .where(RELAY_SHARD.c.shard.in_(shards))

@@ -49,7 +49,7 @@ class PostgresQueries:
         wanted = _conditions(where)
         if before is not None:
             wanted.append(tuple_(RUN.c.created_at, RUN.c.run_id) < before)
-        rows = self._database.ask(
+        rows = self._database.query(
             tenant,
             select(RUN)
             .where(RUN.c.tenant_id == tenant, *wanted)
@@ -60,21 +60,21 @@ class PostgresQueries:
 
     def run(self, tenant: TenantId, run_id: RunId) -> Run | None:
         mine = select(RUN).where(RUN.c.tenant_id == tenant, RUN.c.run_id == run_id)
-        rows = self._database.ask(tenant, mine)
+        rows = self._database.query(tenant, mine)
         return from_row(rows[0]) if rows else None
 
     def runs_with_prefix(self, tenant: TenantId, prefix: str) -> list[RunId]:
         span = _span(prefix)
         if span is None:
             return []
-        found = self._database.ask(
+        rows = self._database.query(
             tenant,
             select(RUN.c.run_id)
             .where(RUN.c.tenant_id == tenant, RUN.c.run_id.between(*span))
             .order_by(RUN.c.run_id)
             .limit(2),
         )
-        return [RunId(row.run_id) for row in found]
+        return [RunId(row.run_id) for row in rows]
 
     def run_events(
         self, tenant: TenantId, run_id: RunId, *, after: int, limit: int
@@ -82,23 +82,23 @@ class PostgresQueries:
         return self.news(tenant, [(run_id, after)], limit=limit)[0]
 
     def runs_of(self, tenant: TenantId, run_ids: Collection[RunId]) -> Mapping[RunId, Run]:
-        asked = {"tenant": tenant, "ids": list(run_ids)}
-        runs = [from_row(row) for row in self._database.ask(tenant, _RUNS, asked)]
+        parameters = {"tenant": tenant, "ids": list(run_ids)}
+        runs = [from_row(row) for row in self._database.query(tenant, _RUNS, parameters)]
         return {run.run_id: run for run in runs}
 
     def news(
         self, tenant: TenantId, seen: Sequence[tuple[RunId, int]], *, limit: int
     ) -> list[list[HistoryEntry]]:
-        found: list[list[HistoryEntry]] = [[] for _ in seen]
-        asked = {
+        entries: list[list[HistoryEntry]] = [[] for _ in seen]
+        parameters = {
             "tenant": tenant,
             "runs": [run_id for run_id, _ in seen],
             "afters": [after for _, after in seen],
             "limit": limit,
         }
-        for row in self._database.ask(tenant, _NEWS, asked):
-            found[row.place - 1].append(entry_of(row))
-        return found
+        for row in self._database.query(tenant, _NEWS, parameters):
+            entries[row.place - 1].append(entry_of(row))
+        return entries
 
 
 def _news() -> Select[Any]:

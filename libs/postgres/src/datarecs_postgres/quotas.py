@@ -38,8 +38,8 @@ class PostgresQuotas:
 
     def waiting_runs(self, job_id: JobId) -> WaitingRuns:
         self._lock()
-        asked = {"of_tenant": self._session.tenant_id, "of_job": job_id}
-        row = self._session.execute(_WAITING, asked).one()
+        parameters = {"of_tenant": self._session.tenant_id, "of_job": job_id}
+        row = self._session.execute(_WAITING, parameters).one()
         return WaitingRuns(of_job=row.of_job, of_tenant=row.of_tenant)
 
     def resources(self, kind: Kind) -> int:
@@ -47,7 +47,7 @@ class PostgresQuotas:
         counted = (
             select(func.count())
             .select_from(RESOURCE)
-            .where(self._session.own(RESOURCE), RESOURCE.c.kind == kind.value)
+            .where(self._session.tenant_rows(RESOURCE), RESOURCE.c.kind == kind.value)
         )
         return int(self._session.execute(counted).scalar_one())
 

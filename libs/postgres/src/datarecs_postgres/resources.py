@@ -110,7 +110,7 @@ class PostgresResources:
             self._session.execute(
                 select(RESOURCE.c.uid)
                 .where(
-                    self._session.own(RESOURCE),
+                    self._session.tenant_rows(RESOURCE),
                     RESOURCE.c.kind == kind.value,
                     RESOURCE.c.namespace == namespace,
                     RESOURCE.c.name.in_(wanted),
@@ -123,7 +123,7 @@ class PostgresResources:
         rows = self._session.execute(
             select(RESOURCE.c.namespace, RESOURCE.c.name, func.count().over().label("found"))
             .where(
-                self._session.own(RESOURCE),
+                self._session.tenant_rows(RESOURCE),
                 RESOURCE.c.kind == Kind.RECONCILIATION_JOB.value,
                 RESOURCE.c.spec.contains({"sources": [{"connection": connection}]}),
             )
@@ -142,7 +142,7 @@ class PostgresResources:
         before: tuple[datetime, ResourceUid] | None = None,
     ) -> list[Resource]:
         statement = select(RESOURCE).where(
-            self._session.own(RESOURCE), RESOURCE.c.kind == kind.value
+            self._session.tenant_rows(RESOURCE), RESOURCE.c.kind == kind.value
         )
         if namespace is not None:
             statement = statement.where(RESOURCE.c.namespace == namespace)
@@ -153,14 +153,14 @@ class PostgresResources:
 
     def _named(self, kind: Kind, namespace: str, name: str) -> Select[tuple[Any, ...]]:
         return select(RESOURCE).where(
-            self._session.own(RESOURCE),
+            self._session.tenant_rows(RESOURCE),
             RESOURCE.c.kind == kind.value,
             RESOURCE.c.namespace == namespace,
             RESOURCE.c.name == name,
         )
 
     def _by_uid(self, uid: ResourceUid) -> tuple[ColumnElement[bool], ...]:
-        return (self._session.own(RESOURCE), RESOURCE.c.uid == uid)
+        return (self._session.tenant_rows(RESOURCE), RESOURCE.c.uid == uid)
 
     def _one(self, statement: Select[tuple[Any, ...]]) -> Resource | None:
         row = self._session.execute(statement).one_or_none()

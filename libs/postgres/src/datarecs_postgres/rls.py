@@ -55,7 +55,7 @@ _RESOURCE_SPEC = (
 )
 _RESOURCE_STATUS = ("status", "observed_generation", "rv", "finalizers")
 _EVENT = (*("event_id", "tenant_id", "type", "topic", "partition_key", "shard", "headers", "data"),)
-_HEARD = (
+_SUBSCRIBER_COLUMNS = (
     *("position", "event_id", "created_at", "tenant_id", "type", "topic", "partition_key"),
     *("headers", "data"),
 )
@@ -89,7 +89,7 @@ def _types_of(role: str) -> Policy:
     )
 
 
-def _heard_by(role: str) -> Policy:
+def _subscriber_policy(role: str) -> Policy:
     """What a service may read from the outbox again: what it is subscribed to, and no more."""
     types = sorted(
         one for grant in subscriptions_of(Service(SERVICE_OF[role])) for one in grant.types or ()
@@ -234,14 +234,14 @@ TABLES: tuple[TableAccess, ...] = (
         grants=(
             *granted("INSERT", *SERVICES, columns=_EVENT),
             *granted("SELECT", RELAY, READ),
-            *granted("SELECT", CONTROLLER, MAIL, WEBHOOK, columns=_HEARD),
+            *granted("SELECT", CONTROLLER, MAIL, WEBHOOK, columns=_SUBSCRIBER_COLUMNS),
             *granted("UPDATE", RELAY, columns=("attempts", "last_error", "sent_at", "parked_at")),
         ),
         extra_policies=(
             Policy(name="relay", role=RELAY, using="true", check="true"),
             *(_types_of(role) for role in SERVICES),
             # webhook-service hears everything, so nothing narrows what it may read.
-            *(_heard_by(role) for role in (CONTROLLER, MAIL)),
+            *(_subscriber_policy(role) for role in (CONTROLLER, MAIL)),
         ),
     ),
     TableAccess(

@@ -25,13 +25,13 @@ NUMBERED = frozenset({"row_version", "last_sequence", "feed_rv"})
 
 def to_row(run: Run) -> dict[str, object]:
     """Values by column name."""
-    plain = {name: _plain(getattr(run, name)) for name in _OWN}
+    plain = {name: _plain(getattr(run, name)) for name in _COLUMN_FIELDS}
     return plain | {name: value for make in _SPREAD.values() for name, value in make(run).items()}
 
 
 def changes(before: Run, after: Run) -> dict[str, object]:
     """Values by column name where the two differ, without the columns that no save writes."""
-    found = {
+    columns = {
         name: _plain(new)
         for name in _SAVED
         if (new := getattr(after, name)) is not (old := getattr(before, name)) and new != old
@@ -39,8 +39,8 @@ def changes(before: Run, after: Run) -> dict[str, object]:
     for name, make in _SPREAD.items():
         if getattr(after, name) != getattr(before, name):
             old_columns = make(before)
-            found |= {key: new for key, new in make(after).items() if new != old_columns[key]}
-    return found
+            columns |= {key: new for key, new in make(after).items() if new != old_columns[key]}
+    return columns
 
 
 def _error_columns(run: Run) -> dict[str, object]:
@@ -66,9 +66,9 @@ _SPREAD: Mapping[str, Callable[[Run], dict[str, object]]] = {
     "summary": _summary_column,
 }
 """Fields that are other columns than one of their own name and value."""
-_OWN = dict.fromkeys(one.name for one in fields(Run) if one.name not in _SPREAD)
+_COLUMN_FIELDS = dict.fromkeys(one.name for one in fields(Run) if one.name not in _SPREAD)
 """Fields that are a column each, in order."""
-_SAVED = tuple(name for name in _OWN if name not in NUMBERED)
+_SAVED = tuple(name for name in _COLUMN_FIELDS if name not in NUMBERED)
 
 
 def _plain(value: object) -> object:
@@ -76,10 +76,10 @@ def _plain(value: object) -> object:
 
 
 def _defaults() -> Mapping[str, object]:
-    given = {one.name: one.default for one in fields(Run) if one.default is not MISSING}
+    defaults = {one.name: one.default for one in fields(Run) if one.default is not MISSING}
     columns = dict.fromkeys(("error_code", "error_message", "error_detail_code"))
     return {
-        **{name: _plain(value) for name, value in given.items() if name != "error"},
+        **{name: _plain(value) for name, value in defaults.items() if name != "error"},
         **columns,
         "parameters": {},
     }
@@ -91,7 +91,7 @@ DEFAULTS: Mapping[str, object] = _defaults()
 
 def from_row(row: Any) -> Run:  # noqa: ANN401  a row of SQLAlchemy or of the driver
     """The run of a complete row of `run`."""
-    plain = {name: _read(getattr(row, name)) for name in _OWN}
+    plain = {name: _read(getattr(row, name)) for name in _COLUMN_FIELDS}
     return Run(
         **plain
         | {

@@ -42,7 +42,7 @@ class PostgresRuns:
         self._locked: dict[RunId, Run] = {}
 
     def add(self, run: Run) -> None:
-        self._session_owns(run)
+        self._require_session_tenant(run)
         row = to_row(run)
         named = {
             name: value
@@ -58,17 +58,17 @@ class PostgresRuns:
         self._session.wake()
 
     def get(self, run_id: RunId) -> Run | None:
-        row = self._asked(_READ, run_id)
+        row = self._read_row(_READ, run_id)
         return None if row is None else from_row(_Row._make(row))
 
     def for_update(self, run_id: RunId) -> Run | None:
-        found = self._asked(_LOCKED, run_id)
-        if found is None:
+        columns = self._read_row(_LOCKED, run_id)
+        if columns is None:
             return None
-        row: Any = _Row._make(found[:-1])
+        row: Any = _Row._make(columns[:-1])
         self._locked[run_id] = run = from_row(row)
         numbers = (row.row_version, row.last_sequence, row.feed_rv)
-        self._writes.locked(run_id, _locked_row(*numbers, found[-1]))
+        self._writes.locked(run_id, _locked_row(*numbers, columns[-1]))
         return run
 
     def save(self, run: Run) -> None:
@@ -123,11 +123,11 @@ class PostgresRuns:
             return None
         return history.reclassify(run_id, event_id, entry.disposition)
 
-    def _asked(self, statement: Executable, run_id: RunId) -> tuple[Any, ...] | None:
+    def _read_row(self, statement: Executable, run_id: RunId) -> tuple[Any, ...] | None:
         by_id = {"of_tenant": self._session.tenant_id, "of_run": run_id}
         return self._session.answer(statement, by_id).fetchone()
 
-    def _session_owns(self, run: Run) -> None:
+    def _require_session_tenant(self, run: Run) -> None:
         if run.tenant_id != self._session.tenant_id:
             raise ValueError("a run is added in a transaction of its own tenant")
 

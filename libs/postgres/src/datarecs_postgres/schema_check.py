@@ -25,7 +25,7 @@ _SHOWN = {
     )
 }
 
-Ask = Callable[[TextClause], Iterable[Any]]
+FetchRows = Callable[[TextClause], Iterable[Any]]
 
 
 class _Right(NamedTuple):
@@ -62,26 +62,26 @@ def schema_faults(url: str) -> list[str]:
     try:
         with engine.connect() as connection:
 
-            def ask(query: TextClause) -> Iterable[Any]:
+            def fetch_rows(query: TextClause) -> Iterable[Any]:
                 return connection.execute(query).all()
 
             return [
-                *_table_faults(ask),
-                *_policy_faults(ask),
-                *_grant_faults(ask),
-                *_index_faults(ask),
-                *_function_faults(ask),
+                *_table_faults(fetch_rows),
+                *_policy_faults(fetch_rows),
+                *_grant_faults(fetch_rows),
+                *_index_faults(fetch_rows),
+                *_function_faults(fetch_rows),
             ]
     finally:
         engine.dispose()
 
 
-def _table_faults(ask: Ask) -> Iterator[str]:
+def _table_faults(fetch_rows: FetchRows) -> Iterator[str]:
     expected = {access.table: access for access in TABLES}
-    found = {row.name: row for row in ask(_query("tables")) if row.name != ALEMBIC}
-    for name in sorted(expected.keys() - found.keys()):
+    actual = {row.name: row for row in fetch_rows(_query("tables")) if row.name != ALEMBIC}
+    for name in sorted(expected.keys() - actual.keys()):
         yield f"table {name} is missing"
-    for name, row in sorted(found.items()):
+    for name, row in sorted(actual.items()):
         if name not in expected:
             yield f"table {name} is not in rls.py"
         if name not in expected or expected[name].tenant:
@@ -91,45 +91,45 @@ def _table_faults(ask: Ask) -> Iterator[str]:
                 yield f"table {name} does not force row-level security"
 
 
-def _policy_faults(ask: Ask) -> Iterator[str]:
+def _policy_faults(fetch_rows: FetchRows) -> Iterator[str]:
     expected = {_rule(access, policy) for access in TABLES for policy in access.policies}
-    found = {
+    actual = {
         _Rule(
             *(row.tablename, row.policyname, row.role, row.cmd),
             *(row.restrictive, row.qual, row.with_check),
         )
-        for row in ask(_query("policies"))
+        for row in fetch_rows(_query("policies"))
     }
-    yield from _differences(expected, found)
+    yield from _differences(expected, actual)
 
 
-def _grant_faults(ask: Ask) -> Iterator[str]:
+def _grant_faults(fetch_rows: FetchRows) -> Iterator[str]:
     expected = {
         _Right(access.table, grant.role, grant.privilege, column)
         for access in TABLES
         for grant in access.grants
         for column in grant.columns or ("",)
     }
-    found = {
+    actual = {
         _Right(row.relname, row.role, row.privilege_type, row.column)
-        for row in ask(_query("grants"))
+        for row in fetch_rows(_query("grants"))
     }
-    yield from _differences(expected, found)
+    yield from _differences(expected, actual)
 
 
-def _index_faults(ask: Ask) -> Iterator[str]:
-    for row in ask(_query("unique_indexes")):
+def _index_faults(fetch_rows: FetchRows) -> Iterator[str]:
+    for row in fetch_rows(_query("unique_indexes")):
         name = row.index_name.rpartition(".")[2]
         if name not in UNIQUE_BY_ITSELF:
             yield f"unique index {name} of {row.table_name} leaves the tenant out"
 
 
-def _function_faults(ask: Ask) -> Iterator[str]:
+def _function_faults(fetch_rows: FetchRows) -> Iterator[str]:
     expected = {access.name: access for access in FUNCTIONS}
-    found = {row.name: row for row in ask(_query("functions"))}
-    for name in sorted(expected.keys() - found.keys()):
+    actual = {row.name: row for row in fetch_rows(_query("functions"))}
+    for name in sorted(expected.keys() - actual.keys()):
         yield f"function {name} is missing"
-    for name, row in sorted(found.items()):
+    for name, row in sorted(actual.items()):
         access = expected.get(name)
         if "PUBLIC" in row.callers:
             yield f"function {name} is open to PUBLIC"
@@ -143,8 +143,8 @@ def _function_faults(ask: Ask) -> Iterator[str]:
             yield f"function {name} is granted to {', '.join(sorted(row.callers))}"
 
 
-def _differences(expected: Iterable[object], found: Iterable[object]) -> Iterator[str]:
-    wanted, present = set(expected), set(found)
+def _differences(expected: Iterable[object], actual: Iterable[object]) -> Iterator[str]:
+    wanted, present = set(expected), set(actual)
     yield from sorted(f"{one} is missing or differs" for one in wanted - present)
     yield from sorted(f"{one} is not as in rls.py" for one in present - wanted)
 

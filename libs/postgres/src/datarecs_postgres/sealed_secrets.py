@@ -59,7 +59,7 @@ class PostgresSealedSecrets:
         self._session.execute(
             update(SEALED_SECRET)
             .where(
-                self._session.own(SEALED_SECRET),
+                self._session.tenant_rows(SEALED_SECRET),
                 table.resource_uid == resource_uid,
                 table.field == field,
                 table.key_id == key_id,
@@ -70,7 +70,7 @@ class PostgresSealedSecrets:
     def _live(self, resource_uid: ResourceUid, field: str) -> tuple[ColumnElement[bool], ...]:
         table = SEALED_SECRET.c
         return (
-            self._session.own(SEALED_SECRET),
+            self._session.tenant_rows(SEALED_SECRET),
             table.resource_uid == resource_uid,
             table.field == field,
             or_(table.expires_at.is_(None), table.expires_at > func.clock_timestamp()),
@@ -79,6 +79,7 @@ class PostgresSealedSecrets:
     def erase(self, resource_uid: ResourceUid) -> None:
         self._session.execute(
             delete(SEALED_SECRET).where(
-                self._session.own(SEALED_SECRET), SEALED_SECRET.c.resource_uid == resource_uid
+                self._session.tenant_rows(SEALED_SECRET),
+                SEALED_SECRET.c.resource_uid == resource_uid,
             )
         )

@@ -71,8 +71,8 @@ class Session:
         """Whether the write that was given this very mapping is still to be sent."""
         return self._opened.waits(parameters)
 
-    def own(self, table: Table) -> ColumnElement[bool]:
-        """The table's rows of this tenant: said in the statement as well as by row security."""
+    def tenant_rows(self, table: Table) -> ColumnElement[bool]:
+        """The table's rows of this tenant: a condition in the statement besides row security."""
         mine: ColumnElement[bool] = table.c.tenant_id == self.tenant_id
         return mine
 
@@ -95,12 +95,16 @@ class Session:
     def notifications(self) -> bytes:
         """A statement that queues them, one per channel: COMMIT takes a global lock for them once.
 
-        Called by `Database` only, which sends it with COMMIT. Empty when nobody is told anything.
+        Called by `Database` only, which sends it with COMMIT. Empty when nothing is to be sent.
         """
-        told = {}
+        payloads = {}
         if self._touched:
-            told[RUN_CHANNEL] = str(next(iter(self._touched))) if len(self._touched) == 1 else ""
+            payloads[RUN_CHANNEL] = (
+                str(next(iter(self._touched))) if len(self._touched) == 1 else ""
+            )
         if self._woken:
-            told[WAKE_CHANNEL] = " ".join(sorted(self._woken))
-        calls = [f"pg_notify({sql.quote(name)}, {sql.quote(what)})" for name, what in told.items()]
+            payloads[WAKE_CHANNEL] = " ".join(sorted(self._woken))
+        calls = [
+            f"pg_notify({sql.quote(name)}, {sql.quote(what)})" for name, what in payloads.items()
+        ]
         return f"SELECT {', '.join(calls)}".encode() if calls else b""

@@ -58,10 +58,10 @@ def _with_new_key(url: str, tenant_of: Callable[[Connection], TenantId]) -> tupl
 
 
 def _existing_tenant(connection: Connection, name: str) -> TenantId:
-    found = connection.execute(select(TENANT.c.tenant_id).where(TENANT.c.name == name)).scalar()
-    if found is None:
+    tenant_id = connection.execute(select(TENANT.c.tenant_id).where(TENANT.c.name == name)).scalar()
+    if tenant_id is None:
         raise LookupError(f"no tenant is named {name}")
-    return TenantId(found)
+    return TenantId(tenant_id)
 
 
 def _insert_tenant(connection: Connection, name: str) -> TenantId:

@@ -17,7 +17,8 @@ class PostgresSocketTickets:
     def add(self, ticket: SocketTicket) -> None:
         self._session.execute(
             delete(WS_TICKET).where(
-                self._session.own(WS_TICKET), WS_TICKET.c.expires_at <= func.clock_timestamp()
+                self._session.tenant_rows(WS_TICKET),
+                WS_TICKET.c.expires_at <= func.clock_timestamp(),
             )
         )
         self._session.execute(
@@ -34,7 +35,7 @@ class PostgresSocketTickets:
     def take(self, ticket_sha256: bytes) -> SocketTicket | None:
         row = self._session.execute(
             delete(WS_TICKET)
-            .where(self._session.own(WS_TICKET), WS_TICKET.c.ticket_sha256 == ticket_sha256)
+            .where(self._session.tenant_rows(WS_TICKET), WS_TICKET.c.ticket_sha256 == ticket_sha256)
             .returning(
                 WS_TICKET.c.key_id,
                 WS_TICKET.c.expires_at,

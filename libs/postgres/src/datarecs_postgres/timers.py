@@ -45,5 +45,5 @@ class PostgresRunTimers:
 
     def due(self, run_id: RunId, reason: str) -> bool:
         timer = {"tenant": self._session.tenant_id, "run": run_id, "reason": reason}
-        found = self._session.answer(_DUE, timer).fetchone()
-        return found is not None and bool(found[0])
+        row = self._session.answer(_DUE, timer).fetchone()
+        return row is not None and bool(row[0])

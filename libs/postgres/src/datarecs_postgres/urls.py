@@ -15,15 +15,15 @@ def engine_url(url: str) -> URL:
     Raises:
         ValueError: another kind of URL.
     """
-    given = make_url(url.replace("postgres://", "postgresql://", 1))
-    if given.drivername not in {"postgresql", DRIVER}:
-        raise ValueError(f"a database URL starts with postgresql://, not {given.drivername}://")
-    return given.set(drivername=DRIVER)
+    parts = make_url(url.replace("postgres://", "postgresql://", 1))
+    if parts.drivername not in {"postgresql", DRIVER}:
+        raise ValueError(f"a database URL starts with postgresql://, not {parts.drivername}://")
+    return parts.set(drivername=DRIVER)
 
 
 def conninfo(url: str, *, database: str | None = None) -> str:
     """The URL as libpq reads it, optionally of another database of the same server."""
-    given = engine_url(url).set(drivername="postgresql")
+    parts = engine_url(url).set(drivername="postgresql")
     if database is not None:
-        given = given.set(database=database)
-    return given.render_as_string(hide_password=False)
+        parts = parts.set(database=database)
+    return parts.render_as_string(hide_password=False)

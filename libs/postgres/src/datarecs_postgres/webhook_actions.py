@@ -64,7 +64,7 @@ class PostgresWebhookActions:
     def open(self, limit: int) -> list[WebhookAction]:
         rows = self._session.execute(
             select(WEBHOOK_ACTION)
-            .where(self._session.own(WEBHOOK_ACTION), _T.state == ActionState.OPEN.value)
+            .where(self._session.tenant_rows(WEBHOOK_ACTION), _T.state == ActionState.OPEN.value)
             .order_by(_T.created_at)
             .limit(limit)
             .with_for_update(skip_locked=True)
@@ -78,11 +78,13 @@ class PostgresWebhookActions:
 
     def forget(self, before: datetime) -> None:
         self._session.execute(
-            delete(WEBHOOK_ACTION).where(self._session.own(WEBHOOK_ACTION), _T.closed_at < before)
+            delete(WEBHOOK_ACTION).where(
+                self._session.tenant_rows(WEBHOOK_ACTION), _T.closed_at < before
+            )
         )
 
     def _by_id(self, action_id: UUID) -> tuple[ColumnElement[bool], ...]:
-        return (self._session.own(WEBHOOK_ACTION), _T.action_id == action_id)
+        return (self._session.tenant_rows(WEBHOOK_ACTION), _T.action_id == action_id)
 
 
 def _progress(action: WebhookAction) -> dict[str, object]:

@@ -71,7 +71,7 @@ class PostgresDeliveries:
         self._known: dict[DeliveryKey, Delivery] = {}
         """As this transaction has read or saved them, under its locks."""
 
-    def keep(self, event_id: EventId, message: Message) -> date:
+    def store_event(self, event_id: EventId, message: Message) -> date:
         day = self._session.now.astimezone(UTC).date()
         self._session.execute(
             insert(WEBHOOK_MESSAGE)
@@ -92,7 +92,7 @@ class PostgresDeliveries:
         keys = {(one.stored_on, one.event_id) for one in deliveries}
         rows = self._session.execute(
             select(table.message_id, table.attributes, table.data).where(
-                self._session.own(WEBHOOK_MESSAGE),
+                self._session.tenant_rows(WEBHOOK_MESSAGE),
                 table.received_on.in_({day for day, _ in keys}),
                 table.message_id.in_({event for _, event in keys}),
             )
@@ -115,7 +115,7 @@ class PostgresDeliveries:
         table = WEBHOOK_ENDPOINT_STATE
         wanted = (
             select(table)
-            .where(self._session.own(table), table.c.endpoint_uid.in_(uids))
+            .where(self._session.tenant_rows(table), table.c.endpoint_uid.in_(uids))
             .order_by(table.c.endpoint_uid)
             .with_for_update()
         )
@@ -159,7 +159,7 @@ class PostgresDeliveries:
             table = WEBHOOK_ENDPOINT_STATE
             self._session.execute(
                 update(table)
-                .where(self._session.own(table), table.c.endpoint_uid.in_(uids))
+                .where(self._session.tenant_rows(table), table.c.endpoint_uid.in_(uids))
                 .values(next_claim_at=func.least(table.c.next_claim_at, func.now()))
             )
 
@@ -193,8 +193,8 @@ class PostgresDeliveries:
 
     def waiting(self, endpoint: ResourceUid) -> Waiting:
         """One statement of four index probes: an endpoint may have 100,000 rows waiting."""
-        found = self._session.answer(_WAITING, self._alive(endpoint)).fetchone()
-        due, expiry, lease_end, leased, test = found or (None, None, None, 0, None)
+        row = self._session.answer(_WAITING, self._alive(endpoint)).fetchone()
+        due, expiry, lease_end, leased, test = row or (None, None, None, 0, None)
         return Waiting(
             first_due=utc(due),
             first_lease_end=utc(lease_end),
@@ -236,7 +236,7 @@ class PostgresDeliveries:
     ) -> list[Delivery]:
         table = WEBHOOK_DELIVERY.c
         statement = select(WEBHOOK_DELIVERY).where(
-            self._session.own(WEBHOOK_DELIVERY), table.endpoint_uid == endpoint
+            self._session.tenant_rows(WEBHOOK_DELIVERY), table.endpoint_uid == endpoint
         )
         if state is not None:
             statement = statement.where(table.state == state.value)
@@ -249,7 +249,7 @@ class PostgresDeliveries:
         """Every day is searched: one probe of a primary key each."""
         rows = self._session.execute(
             select(WEBHOOK_DELIVERY)
-            .where(self._session.own(WEBHOOK_DELIVERY), _T.delivery_id.in_(list(ids)))
+            .where(self._session.tenant_rows(WEBHOOK_DELIVERY), _T.delivery_id.in_(list(ids)))
             .order_by(_T.received_on, _T.delivery_id)
         )
         return [delivery_of(row) for row in rows]
@@ -259,7 +259,7 @@ class PostgresDeliveries:
     ) -> list[tuple[Position, Message]]:
         table = WEBHOOK_MESSAGE.c
         statement = select(table.received_on, table.message_id, table.attributes).where(
-            self._session.own(WEBHOOK_MESSAGE),
+            self._session.tenant_rows(WEBHOOK_MESSAGE),
             table.received_on >= since.astimezone(UTC).date(),
             table.received_on <= until.astimezone(UTC).date(),
             table.created_at >= since,
@@ -285,7 +285,7 @@ class PostgresDeliveries:
             return set()
         rows = self._session.execute(
             select(_T.event_id).where(
-                self._session.own(WEBHOOK_DELIVERY),
+                self._session.tenant_rows(WEBHOOK_DELIVERY),
                 _T.endpoint_uid == endpoint,
                 _T.received_on >= min(one.received_on for one in events),
                 _T.event_id.in_([one.event_id for one in events]),
@@ -298,9 +298,9 @@ class PostgresDeliveries:
 
     def _locked(self, statement: Executable, parameters: Mapping[str, object]) -> list[Delivery]:
         rows = self._session.answer(statement, parameters)
-        found = [delivery_of(_Row._make(row)) for row in rows]
-        self._known |= {_key_of(one): one for one in found}
-        return found
+        deliveries = [delivery_of(_Row._make(row)) for row in rows]
+        self._known |= {_key_of(one): one for one in deliveries}
+        return deliveries
 
     def _changed(self, deliveries: Sequence[Delivery]) -> tuple[str, ...]:
         """Columns in which any of them is not as it was read here."""
@@ -326,14 +326,14 @@ class PostgresDeliveries:
     def _attempts(self, key: DeliveryKey) -> tuple[ColumnElement[bool], ...]:
         table = WEBHOOK_ATTEMPT.c
         return (
-            self._session.own(WEBHOOK_ATTEMPT),
+            self._session.tenant_rows(WEBHOOK_ATTEMPT),
             table.received_on == key.received_on,
             table.delivery_id == key.delivery_id,
         )
 
     def _state(self, endpoint: ResourceUid) -> tuple[ColumnElement[bool], ...]:
         table = WEBHOOK_ENDPOINT_STATE
-        return (self._session.own(table), table.c.endpoint_uid == endpoint)
+        return (self._session.tenant_rows(table), table.c.endpoint_uid == endpoint)
 
 
 _CHANGING = (
@@ -354,19 +354,19 @@ _OF_ENDPOINT = (
     _T.received_on >= bindparam("first_day"),
     _T.received_on <= bindparam("last_day"),
 )
-_FOUND = select(*(_T[name] for name in _DELIVERY)).with_for_update()
-_FOUND_SOME = _FOUND.where(*_OF_ENDPOINT).limit(bindparam("most", type_=Integer))
+_LOCKED_ROWS = select(*(_T[name] for name in _DELIVERY)).with_for_update()
+_LOCKED_BATCH = _LOCKED_ROWS.where(*_OF_ENDPOINT).limit(bindparam("most", type_=Integer))
 _IS_TEST = _T.priority == literal_column(str(Origin.TEST.priority))
-_DUE = _FOUND_SOME.where(_IS_PENDING, _T.due_at <= func.now(), _T.expires_at > func.now()).order_by(
-    _T.priority, _T.due_at
-)
+_DUE = _LOCKED_BATCH.where(
+    _IS_PENDING, _T.due_at <= func.now(), _T.expires_at > func.now()
+).order_by(_T.priority, _T.due_at)
 _DUE_TESTS = _DUE.where(_IS_TEST)
-_OVERDUE = _FOUND_SOME.where(
+_OVERDUE = _LOCKED_BATCH.where(
     or_(_IS_LEASED & (_T.lease_until <= func.now()), _IS_PENDING & (_T.expires_at <= func.now()))
 ).order_by(_T.delivery_id)
-_OPEN = _FOUND_SOME.where(or_(_IS_PENDING, _IS_LEASED)).order_by(_T.delivery_id)
+_OPEN = _LOCKED_BATCH.where(or_(_IS_PENDING, _IS_LEASED)).order_by(_T.delivery_id)
 # Arrays, whatever their length: one text, so the server plans it once.
-_NAMED = _FOUND.where(
+_NAMED = _LOCKED_ROWS.where(
     _T.tenant_id == bindparam("tenant"),
     _T.received_on == any_(cast(bindparam("days", type_=ARRAY(Date)), ARRAY(Date))),
     _T.delivery_id == any_(cast(bindparam("ids", type_=ARRAY(Uuid)), ARRAY(Uuid))),
@@ -399,7 +399,7 @@ def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
     )
 
 
-def _given(table: Table, names: Sequence[str]) -> TableValuedAlias:
+def _unnest(table: Table, names: Sequence[str]) -> TableValuedAlias:
     """The rows of a call, a parameter for each column: one text for any number of them."""
     arrays = (cast(bindparam(f"p_{name}"), ARRAY(table.c[name].type)) for name in names)
     named = (column(name, table.c[name].type) for name in names)
@@ -407,8 +407,8 @@ def _given(table: Table, names: Sequence[str]) -> TableValuedAlias:
 
 
 def _insert_all(table: Table, names: Sequence[str]) -> Insert:
-    given = _given(table, names)
-    return insert(table).from_select(list(names), select(*(given.c[name] for name in names)))
+    rows = _unnest(table, names)
+    return insert(table).from_select(list(names), select(*(rows.c[name] for name in names)))
 
 
 @cache
@@ -417,13 +417,13 @@ def _update_all(changed: tuple[str, ...]) -> Update:
 
     The days are named apart, so that only their partitions are looked into.
     """
-    given = _given(WEBHOOK_DELIVERY, (*_KEY_OF_TENANT, *changed))
+    rows = _unnest(WEBHOOK_DELIVERY, (*_KEY_OF_TENANT, *changed))
     days = cast(bindparam("p_received_on"), ARRAY(_T.received_on.type))
     return (
         update(WEBHOOK_DELIVERY)
         .where(_T.tenant_id == bindparam("tenant"), _T.received_on == any_(days))
-        .where(*(_T[name] == given.c[name] for name in _KEY_OF_TENANT))
-        .values({name: given.c[name] for name in changed})
+        .where(*(_T[name] == rows.c[name] for name in _KEY_OF_TENANT))
+        .values({name: rows.c[name] for name in changed})
     )
 
 

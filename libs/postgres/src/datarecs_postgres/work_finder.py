@@ -75,8 +75,8 @@ class PostgresWorkFinder:
         return [(TenantId(tenant), items) for tenant, items in rows]
 
     def lease_run(self, executor: str) -> LeasedRun | None:
-        asked = {"executor": executor, "ttl": self._lease_ttl}
-        for tenant, run, attempt, epoch, remaining in self._database.answer(_LEASE_RUN, asked):
+        parameters = {"executor": executor, "ttl": self._lease_ttl}
+        for tenant, run, attempt, epoch, remaining in self._database.answer(_LEASE_RUN, parameters):
             return LeasedRun(
                 tenant_id=TenantId(tenant),
                 run_id=RunId(run),
@@ -95,20 +95,22 @@ class PostgresWorkFinder:
         return answers
 
     def feed_after(self, feed: str, rv: int, limit: int) -> list[tuple[TenantId, int]]:
-        found = func.datarecs.feed_after(feed, rv, limit).table_valued("tenant_id", "rv")
-        rows = self._database.call(select(found))
+        numbers = func.datarecs.feed_after(feed, rv, limit).table_valued("tenant_id", "rv")
+        rows = self._database.call(select(numbers))
         return [(TenantId(row.tenant_id), row.rv) for row in rows]
 
     def resolve_api_key(self, key_id: str) -> ApiKey | None:
-        found = func.datarecs.resolve_api_key(key_id).table_valued(
+        keys = func.datarecs.resolve_api_key(key_id).table_valued(
             *("key_id", "tenant_id", "name", "subject", "secret_sha256", "permissions"),
             *("created_at", "expires_at", "revoked_at"),
         )
-        return next((key_of(row) for row in self._database.call(select(found))), None)
+        return next((key_of(row) for row in self._database.call(select(keys))), None)
 
     def resolve_session(self, sha256: bytes) -> TenantId | None:
-        found = func.datarecs.resolve_session(sha256).table_valued("tenant_id")
-        return next((TenantId(row.tenant_id) for row in self._database.call(select(found))), None)
+        sessions = func.datarecs.resolve_session(sha256).table_valued("tenant_id")
+        return next(
+            (TenantId(row.tenant_id) for row in self._database.call(select(sessions))), None
+        )
 
     def _renew_in(self, tenant: TenantId, leases: Sequence[HeldLease]) -> Mapping[RunId, Renewal]:
         """One statement: leases of other epochs are not in its answer."""
@@ -119,8 +121,8 @@ class PostgresWorkFinder:
             rows = session.execute(
                 update(RUN_LEASE)
                 .where(
-                    session.own(RUN_LEASE),
-                    session.own(RUN),
+                    session.tenant_rows(RUN_LEASE),
+                    session.tenant_rows(RUN),
                     RUN_LEASE.c.run_id == held.c.run_id,
                     RUN_LEASE.c.lease_epoch == held.c.lease_epoch,
                     RUN_LEASE.c.lease_owner.is_not(None),

@@ -7,7 +7,7 @@ later is read there, and shown here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from datarecs_core.comparison.planning.additivity import adds_up, is_unit
+from datarecs_core.comparison.planning.additivity import adds_up, is_unit, unit_column
 from datarecs_core.comparison.planning.measuring import ADDING, COUNTING
 from datarecs_core.comparison.planning.plan import Warn
 from datarecs_core.comparison.planning.tolerance import (
@@ -120,7 +120,7 @@ def _warning(warning: Warn) -> WarningFacts:
 
 
 def _source(source: SealedSource, place: Part | None, notes: Part) -> SourceFacts:
-    told = place or Part(place="", content={})
+    part = place or Part(place="", content={})
     return SourceFacts(
         name=source.name,
         kind=source.kind.value,
@@ -129,7 +129,7 @@ def _source(source: SealedSource, place: Part | None, notes: Part) -> SourceFact
         columns=tuple((name, str(kind)) for name, kind in source.columns),
         read=source.closure,
         changes=source.changes,
-        read_as=_lines(told, "read_as"),
+        read_as=_lines(part, "read_as"),
         notes=_lines(notes, source.name),
     )
 
@@ -209,7 +209,7 @@ def _executed(
         else ConfirmedFacts(
             resolved=stage.confirmed.in_flight_resolved,
             first=stage.confirmed.first,
-            looks=len(stage.confirmed.looks),
+            rechecks=len(stage.confirmed.rechecks),
         ),
     )
 
@@ -272,10 +272,11 @@ def _mixed_by(stage: SealedStage, plan: SealedMeasure | None) -> str | None:
     """The compared column by which a measure's values may have several currencies or units."""
     if plan is None or plan.adds_up or plan.function is Function.COUNT:
         return None
-    if any(is_unit((each.name, each.column)) for each in stage.dimensions):
-        return None
-    columns = (each for each in stage.measures if is_unit((each.name, each.column or "")))
-    return next((each.name for each in columns if each.types[:1] == ("text",)), None)
+    texts = (each for each in stage.measures if each.types[:1] == ("text",))
+    return unit_column(
+        ((each.name, each.column) for each in stage.dimensions),
+        ((each.name, each.column or "") for each in texts),
+    )
 
 
 def _measure(

@@ -115,8 +115,8 @@ def all_differences(parts: Iterable[Path], where: DifferenceFilter) -> Iterator[
             with pq.ParquetFile(part) as file:
                 for batch in stored_batches(file, most=_BATCH_ROWS):
                     table = with_text_keys(pa.Table.from_batches([batch]))
-                    found = _wanted(table, where)
-                    yield from map(_row, found.to_pylist())
+                    matches = _wanted(table, where)
+                    yield from map(_row, matches.to_pylist())
         except (pa.ArrowException, OSError, KeyError) as cause:
             raise DocumentUnreadableError(place=part.name, wanted="a difference file") from cause
 

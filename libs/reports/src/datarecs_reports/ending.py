@@ -56,20 +56,22 @@ def ending_page(run: Mapping[str, object]) -> EndingPage:
     status = text_of(run, "status") or "ERRORED"
     cancelled = status == "CANCELLED"
     error = run.get("error")
-    told = error if isinstance(error, Mapping) else {}
-    detail = _detail(told)
+    error_fields = error if isinstance(error, Mapping) else {}
+    detail = _detail(error_fields)
     job = text_of(run, "job")
     return EndingPage(
         title=visible(job or "comparison"),
         sign="▬" if cancelled else "✖",
         word=status,
         kind="cancelled" if cancelled else "errored",
-        reason=_cancelled(run) if cancelled else _reason(status, told, detail),
-        message="" if cancelled else _message(told),
+        reason=_cancelled(run) if cancelled else _reason(status, error_fields, detail),
+        message="" if cancelled else _message(error_fields),
         head=(*who(run), *when(run)),
-        cause=() if cancelled else tuple(_cause(told, detail)),
+        cause=() if cancelled else tuple(_cause(error_fields, detail)),
         steps=_steps(run),
-        advice="Run the job again when it is wanted." if cancelled else _advice(told, detail),
+        advice="Run the job again when it is wanted."
+        if cancelled
+        else _advice(error_fields, detail),
         commands=tuple(_commands(run, job, detail)),
     )
 
@@ -92,8 +94,8 @@ def _reason(status: str, error: Mapping[str, object], detail: RunDetail | None) 
 
 def _cancelled(run: Mapping[str, object]) -> str:
     by, why = text_of(run, "cancelled_by"), text_of(run, "cancel_reason")
-    told = f"Cancelled by {visible(by)}" if by else "Cancelled"
-    return f"{told}: {visible(why, most=500)}" if why else f"{told}."
+    sentence = f"Cancelled by {visible(by)}" if by else "Cancelled"
+    return f"{sentence}: {visible(why, most=500)}" if why else f"{sentence}."
 
 
 def _cause(error: Mapping[str, object], detail: RunDetail | None) -> Iterator[tuple[str, str]]:

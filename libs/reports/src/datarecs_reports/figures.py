@@ -54,17 +54,17 @@ def share(percentage: str) -> str:
 
 def amount(text: str, *, places: int = 0) -> str:
     """A plain decimal with thousands separators, padded to `places`; other text as it is."""
-    found = _PLAIN.fullmatch(text)
-    if found is None:
+    match = _PLAIN.fullmatch(text)
+    if match is None:
         return text
-    sign, whole, fraction = found[1], f"{int(found[2]):,}", (found[3] or "").ljust(places, "0")
+    sign, whole, fraction = match[1], f"{int(match[2]):,}", (match[3] or "").ljust(places, "0")
     return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
 
 
 def common_places(texts: Iterable[str | None]) -> int:
     """Digits after the point that line all amounts up; 0 where one has too many to be padded to."""
-    found = [_PLAIN.fullmatch(text) for text in texts if text is not None]
-    most = max((len(one[3] or "") for one in found if one is not None), default=0)
+    matches = [_PLAIN.fullmatch(text) for text in texts if text is not None]
+    most = max((len(one[3] or "") for one in matches if one is not None), default=0)
     return most if most <= _MOST_PLACES else 0
 
 
@@ -120,8 +120,8 @@ def markdown_inline(text: str) -> str:
         return shown
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     room = " " if "`" in (shown[0], shown[-1]) else ""
-    kept = shown.replace("|", "\\|")
-    return f"{fence}{room}{kept}{room}{fence}"
+    code = shown.replace("|", "\\|")
+    return f"{fence}{room}{code}{room}{fence}"
 
 
 def instant(text: str) -> str:

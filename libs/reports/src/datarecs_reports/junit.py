@@ -39,12 +39,12 @@ def ending_junit(run: Mapping[str, object]) -> bytes:
     suite = ET.Element("testsuite", name=_safe(job))
     case = ET.SubElement(suite, "testcase", name="run", classname=_safe(job))
     error = run.get("error")
-    told = error if isinstance(error, Mapping) else {}
+    error_fields = error if isinstance(error, Mapping) else {}
     if run.get("status") == "CANCELLED":
         ET.SubElement(case, "skipped", message="cancelled")
     else:
-        kind = str(told.get("detail_code") or told.get("code") or run.get("status"))
-        message = str(told.get("message") or NO_VERDICT)
+        kind = str(error_fields.get("detail_code") or error_fields.get("code") or run.get("status"))
+        message = str(error_fields.get("message") or NO_VERDICT)
         ET.SubElement(case, "error", type=_safe(kind), message=_safe(message, most=2000))
     return _written(job, [suite])
 

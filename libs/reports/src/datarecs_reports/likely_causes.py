@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from datarecs_core.comparison.insight.hint_stage import hint_stage
-from datarecs_core.comparison.insight.hints import MOST_LOOKED_AT, Hint, hints
+from datarecs_core.comparison.insight.hints import MAX_BREAKS, Hint, hints
 from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
 from datarecs_core.documents import to_document
 from datarecs_core.hashing import JsonValue
@@ -27,20 +27,20 @@ def stage_hints(run: SealedRun, stage: SealedStage, parts: Iterable[Path]) -> tu
     Raises:
         DifferencesUnreadableError: a file that is damaged or none of ours.
     """
-    return hints(smallest_breaks(parts, stage, most=MOST_LOOKED_AT), hint_stage(run, stage))
+    return hints(smallest_breaks(parts, stage, most=MAX_BREAKS), hint_stage(run, stage))
 
 
 def hints_document(
     run: SealedRun, parts_of: Callable[[SealedStage], Iterable[Path]]
 ) -> dict[str, JsonValue]:
     """The hints of every executed stage that has any, by the stage's name."""
-    found = {
+    hints_by_stage = {
         stage.name: stage_hints(run, stage, parts_of(stage))
         for stage in run.stages
         if stage.results is not None and stage.results.differences.rows
     }
     return {
-        name: cast("JsonValue", [to_document(each) for each in own])
-        for name, own in found.items()
-        if own
+        name: cast("JsonValue", [to_document(each) for each in stage_causes])
+        for name, stage_causes in hints_by_stage.items()
+        if stage_causes
     }

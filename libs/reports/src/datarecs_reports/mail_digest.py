@@ -11,7 +11,7 @@ from datarecs_core.notifications.evaluation import MailKind
 from datarecs_core.notifications.mail import Notice
 from datarecs_core.notifications.rule import ERRORED
 from datarecs_core.runs.model import RunResult
-from datarecs_reports.figures import amount, count
+from datarecs_reports.figures import count
 from datarecs_reports.mail_tables import Table, clean, cut_table, single_gap
 from datarecs_reports.mail_words import EDGES, PREFIX, Link, MailWords, instant
 
@@ -91,7 +91,7 @@ def _difference(line: DigestLine) -> str:
         return ""
     gap = single_gap(line.summary)
     if gap is not None:
-        return amount(gap)
+        return gap
     unmatched, compared = line.summary.rows_unmatched, line.summary.rows_compared
     return f"{count(unmatched)} of {count(compared)} groups"
 

@@ -14,7 +14,8 @@ from datarecs_core.runs.model import LikelyCause, MeasureGap, MissingGroups, Run
 from datarecs_reports.figures import amount, common_places, count
 
 _UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_UNKNOWN = "unknown"
+_NONE = "\N{EN DASH}"
+"""No total: it is unknown, or prices, rates or several currencies would be added up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +50,20 @@ def cut_table(
 
 
 def single_gap(summary: RunSummary | None) -> str | None:
-    """The difference of the totals, where the run has exactly one; exact decimal text.
+    """`-1,234.50 USD`: the difference of the totals, where the run has exactly one.
 
-    None with several measures or sources, whose gaps must not be added up, and for totals that
-    agree: then the number of groups says more.
+    None with several measures, units or sources, whose gaps must not be added up, and for totals
+    that agree: then the number of groups says more.
     """
     gaps = [] if summary is None else [gap for gap in summary.measures or () if gap.gap is not None]
-    names = {(gap.measure_name, gap.source) for gap in gaps}
-    values = {gap.gap for gap in gaps}
-    return next(iter(values)) if len(names) == 1 == len(values) and values != {"0"} else None
+    names = {(gap.measure_name, gap.source, gap.unit) for gap in gaps}
+    texts = {with_unit(amount(gap.gap), gap) for gap in gaps if gap.gap not in {None, "0"}}
+    return next(iter(texts)) if len(names) == 1 == len(texts) else None
+
+
+def with_unit(text: str, gap: MeasureGap) -> str:
+    """The amount with its currency or unit, where it has one."""
+    return text if gap.unit is None else f"{text} {clean(gap.unit)}"
 
 
 def difference_tables(summary: RunSummary, most_rows: int) -> Iterator[Table]:
@@ -88,20 +94,21 @@ def _measures(
 
 
 def _measure_row(gap: MeasureGap, *, is_staged: bool) -> tuple[str, ...]:
-    name = clean(gap.measure_name)
+    name = with_unit(clean(gap.measure_name), gap)
     places = common_places((gap.gap, gap.changed))
+    outside = gap.outside_tolerance_count
     return (
         f"{name} ({clean(gap.stage_name)})" if is_staged else name,
         f"{clean(gap.source)} minus {clean(gap.reference)}",
-        _UNKNOWN if gap.gap is None else amount(gap.gap, places=places),
-        _UNKNOWN if gap.changed is None else amount(gap.changed, places=places),
-        count(gap.outside_tolerance_count),
+        _NONE if gap.gap is None else amount(gap.gap, places=places),
+        _NONE if gap.changed is None else amount(gap.changed, places=places),
+        _NONE if outside is None else count(outside),
     )
 
 
 def _missing_row(entry: MissingGroups, gaps: Sequence[MeasureGap]) -> tuple[str, ...]:
     amounts = "; ".join(_missing_amounts(entry, gaps))
-    return clean(entry.source), clean(entry.stage_name), count(entry.groups), amounts or _UNKNOWN
+    return clean(entry.source), clean(entry.stage_name), count(entry.groups), amounts or _NONE
 
 
 def _missing_amounts(entry: MissingGroups, gaps: Sequence[MeasureGap]) -> Iterator[str]:
@@ -111,9 +118,10 @@ def _missing_amounts(entry: MissingGroups, gaps: Sequence[MeasureGap]) -> Iterat
             continue
         name = clean(gap.measure_name)
         if gap.source == entry.source and gap.missing_in_source is not None:
-            yield f"{name} {amount(gap.missing_in_source)}"
+            yield f"{name} {with_unit(amount(gap.missing_in_source), gap)}"
         if gap.reference == entry.source and gap.missing_in_reference is not None:
-            yield f"{name} {amount(gap.missing_in_reference)} of {clean(gap.source)}"
+            missing = with_unit(amount(gap.missing_in_reference), gap)
+            yield f"{name} {missing} of {clean(gap.source)}"
 
 
 _PATTERNS = {

@@ -13,7 +13,7 @@ from datarecs_core.notifications.content import MailContent, StageFacts
 from datarecs_core.notifications.evaluation import MailKind
 from datarecs_core.notifications.rule import ERRORED, Detail
 from datarecs_core.runs.model import RunResult
-from datarecs_reports.figures import amount, count, percent
+from datarecs_reports.figures import count, percent
 from datarecs_reports.mail_tables import (
     Table,
     cause_words,
@@ -122,7 +122,7 @@ def _subject(content: MailContent, sign: str) -> str:
         return f"{subject} · since {content.background.since:%Y-%m-%d}"
     match _code(content):
         case RunResult.UNMATCHED if gap is not None:
-            return f"{subject} · gap {amount(gap)}"
+            return f"{subject} · gap {gap}"
         case RunResult.UNMATCHED if summary:
             unmatched, compared = count(summary.rows_unmatched), count(summary.rows_compared)
             return f"{subject} · {unmatched} of {compared} groups"
@@ -153,9 +153,9 @@ def _matched(content: MailContent) -> Iterator[str]:
         yield f"{sources}: {groups} groups, every measure within tolerance."
     before = content.background
     if content.kind is MailKind.RECOVERY and before.since:
-        told = f"; the first mail said {before.first_told}" if before.first_told else ""
+        first_mail = f"; the first mail said {before.alert_outcome}" if before.alert_outcome else ""
         runs = f"{before.runs} run" + ("s" if before.runs != 1 else "")
-        yield f"It had differed since {instant(before.since)}, for {runs}{told}."
+        yield f"It had differed since {instant(before.since)}, for {runs}{first_mail}."
 
 
 def _unmatched(content: MailContent) -> Iterator[str]:

@@ -130,10 +130,10 @@ def _measures(executed: Executed, sources: Sequence[str], most: int) -> Iterator
 def _gap(executed: Executed, measure: MeasureFacts, sources: Sequence[str]) -> str:
     """Of every other source; named where there is more than one."""
     places = places_of(executed, measure)
-    found = gaps(executed, measure, sources, places=places)
-    if len(found) == 1:
-        return found[0][1]
-    return ", ".join(f"{_text(name)} {gap}" for name, gap in found)
+    source_gaps = gaps(executed, measure, sources, places=places)
+    if len(source_gaps) == 1:
+        return source_gaps[0][1]
+    return ", ".join(f"{_text(name)} {gap}" for name, gap in source_gaps)
 
 
 def _differences(executed: Executed, sources: Sequence[str], most: int) -> Iterator[str]:

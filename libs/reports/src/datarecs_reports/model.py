@@ -198,15 +198,15 @@ class QuestionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmedFacts:
-    """What a second look at the differing groups found."""
+    """The outcome of rechecks of the differing groups."""
 
     resolved: int
     first: StageCounts
-    """Before any look."""
-    looks: int
+    """Before any recheck."""
+    rechecks: int
 
     @property
-    def looked_at(self) -> int:
+    def initial_differences(self) -> int:
         """Groups that differed at first."""
         return self.first.rows_unmatched
 

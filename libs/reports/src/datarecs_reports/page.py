@@ -241,12 +241,12 @@ def _browse(
 
 
 def _truncated(facts: RunFacts, stage: str) -> str:
-    found = (
+    messages = (
         each.message
         for each in facts.warnings
         if each.code == BREAKS_TRUNCATED and stage in each.where
     )
-    return next(found, "not every difference is stored")
+    return next(messages, "not every difference is stored")
 
 
 def _hint(hint: HintFacts) -> HintLine:
@@ -294,15 +294,15 @@ def _tiles(executed: Executed, sources: Sequence[str]) -> tuple[Tile, ...]:
             figure=count(counts.unmatched_groups),
             note=", ".join(missing_words(executed, sources)),
         ),
-        *_looked_at_again(executed),
+        *_recheck_tiles(executed),
     )
 
 
-def _looked_at_again(executed: Executed) -> Iterator[Tile]:
-    told = executed.confirmed
-    if told is not None:
-        note = f"of {count(told.looked_at)} that differed at first"
-        yield Tile(label="Agreed when read again", figure=count(told.resolved), note=note)
+def _recheck_tiles(executed: Executed) -> Iterator[Tile]:
+    confirmed = executed.confirmed
+    if confirmed is not None:
+        note = f"of {count(confirmed.initial_differences)} that differed at first"
+        yield Tile(label="Agreed when read again", figure=count(confirmed.resolved), note=note)
 
 
 def _samples_note(facts: RunFacts, amounts: Amounts, *, samples: bool) -> str:

@@ -45,7 +45,7 @@ NEXT = {
     OnUnmatched.ESCALATE: "the next stage sees only the groups that differ here",
 }
 _SHOWN_FILES, _SHOWN_COLUMNS = 5, 40
-NOTHING_ASKED: Mapping[str, Sequence[tuple[str, str]]] = {}
+NO_STATEMENTS: Mapping[str, Sequence[tuple[str, str]]] = {}
 Lines = tuple[tuple[str, str], ...]
 """Label and text; a label may stand several times."""
 
@@ -123,8 +123,8 @@ def _readers(ranges: Ranges | None) -> str:
     if ranges is None or ranges.count == 1:
         return f"one reader: {ranges.reason}" if ranges is not None else "one reader"
     by = "blocks (ctid)" if ranges.by is None else f"column {visible(ranges.by)}"
-    told = f"{counted(ranges.at_once, 'reader')} at once, {count(ranges.count)} ranges of {by}"
-    return f"{told}; no more at once: {visible(ranges.reason)}" if ranges.reason else told
+    readers = f"{counted(ranges.at_once, 'reader')} at once, {count(ranges.count)} ranges of {by}"
+    return f"{readers}; no more at once: {visible(ranges.reason)}" if ranges.reason else readers
 
 
 def _pin(pin: Pin) -> Iterator[str]:
@@ -145,8 +145,8 @@ def _pin(pin: Pin) -> Iterator[str]:
 
 def _expected(scan: Scan) -> str:
     rows, stored = scan.schema.estimated_rows, scan.schema.estimated_bytes
-    told = "an unknown number of rows" if rows is None else counted(rows, "row")
-    return told if stored is None else f"{told}, {size(stored)}"
+    amount = "an unknown number of rows" if rows is None else counted(rows, "row")
+    return amount if stored is None else f"{amount}, {size(stored)}"
 
 
 def _columns(scan: Scan) -> Iterator[str]:
@@ -181,24 +181,24 @@ def _minutes(length: timedelta) -> str:
 
 
 def stage_parts(
-    plan: ComparisonPlan, asked: Mapping[str, Sequence[tuple[str, str]]] = NOTHING_ASKED
+    plan: ComparisonPlan, statements: Mapping[str, Sequence[tuple[str, str]]] = NO_STATEMENTS
 ) -> list[PlanPart]:
     """Every stage in order: question, tolerances, policies, strategy and what follows from it.
 
     Args:
         plan: of a job.
-        asked: by stage, sources that are asked for groups, with the SQL that asks.
+        statements: by stage, sources that deliver groups, with the SQL for them.
     """
     return [
         PlanPart(
             title=f"stage {visible(stage.name)}",
-            lines=tuple(_stage(stage, asked.get(stage.name, ()))),
+            lines=tuple(_stage(stage, statements.get(stage.name, ()))),
         )
         for stage in plan.stages
     ]
 
 
-def _stage(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _stage(stage: StagePlan, statements: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     reference = stage.sources[stage.reference]
     yield "compares", kind_words(stage.type.value, [each.name for each in stage.dimensions])
     for measure in stage.measures:
@@ -217,14 +217,14 @@ def _stage(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple
         empty=stage.empty.value,
     ):
         yield "policy", line
-    yield from _strategy(stage, asked)
+    yield from _strategy(stage, statements)
     yield "work", _effort(stage.effort)
     if stage.confirm is not None:
         limits = stage.confirm
         times = "once" if limits.attempts == 1 else f"up to {counted(limits.attempts, 'time')}"
         unless = f"unless more than {counted(limits.max_keys, 'group')} differ"
-        told = f"what differs is read again {times}, {_minutes(limits.after)} apart, {unless}"
-        yield "confirm", told
+        rule = f"what differs is read again {times}, {_minutes(limits.after)} apart, {unless}"
+        yield "confirm", rule
     yield "then", NEXT[stage.on_unmatched]
 
 
@@ -234,7 +234,7 @@ def _effort(effort: Effort) -> str:
     return f"cut {cut}, at most {size(effort.spill)} of disk for intermediate data"
 
 
-def _strategy(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _strategy(stage: StagePlan, statements: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """How it is compared, why not otherwise, and what databases are asked for instead of rows."""
     yield (
         "strategy",
@@ -242,7 +242,7 @@ def _strategy(stage: StagePlan, asked: Sequence[tuple[str, str]]) -> Iterator[tu
     )
     for strategy, reason in stage.strategy.rejected:
         yield "not", f"{strategy}: {reason}"
-    for source, statement in asked:
+    for source, statement in statements:
         yield "groups", f"{visible(source)}: {visible(statement, most=4000)}"
     for index in stage.by_keys:
         rows = f"only rows of groups that differ, up to {count(MAX_KEYS)} of them; else all rows"
@@ -272,15 +272,15 @@ def _measured(measure: MeasurePlan) -> str:
 
 def relaxation_lines(plan: ComparisonPlan) -> list[str]:
     """Every declared departure from strict equality, and every type that is brought to another."""
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for stage in plan.stages:
         parts: list[DimensionPlan | MeasurePlan] = [*stage.row_dimensions, *stage.row_measures]
         for part in parts:
-            found |= dict.fromkeys(rule_words(part.name, dict(part.rules.declared())))
-            found |= dict.fromkeys(_coercions(stage, part))
+            lines |= dict.fromkeys(rule_words(part.name, dict(part.rules.declared())))
+            lines |= dict.fromkeys(_coercions(stage, part))
         if stage.catalogue is not None:
-            found |= dict.fromkeys(schema_words(stage.name, stage.catalogue.policy))
-    return list(found)
+            lines |= dict.fromkeys(schema_words(stage.name, stage.catalogue.policy))
+    return list(lines)
 
 
 def masked_columns(plan: ComparisonPlan) -> list[str]:
@@ -293,18 +293,18 @@ def masked_columns(plan: ComparisonPlan) -> list[str]:
 
 def _coercions(stage: StagePlan, part: DimensionPlan | MeasurePlan) -> Iterator[str]:
     """Where a column does not meet itself in the type that its source delivers."""
-    given = [
+    inputs = [
         (source, each)
         for source, each in zip(stage.sources, part.inputs, strict=True)
         if each is not None
     ]
     if isinstance(part, MeasurePlan) and part.function is Function.COUNT:
         return
-    for source, each in given:
+    for source, each in inputs:
         yield from _changed(visible(part.name), visible(source), each)
-    kinds = {str(each.result) for _, each in given}
+    kinds = {str(each.result) for _, each in inputs}
     if len(kinds) > 1:
-        met = ", ".join(f"{each.result} in {visible(source)}" for source, each in given)
+        met = ", ".join(f"{each.result} in {visible(source)}" for source, each in inputs)
         yield f"⚠ {visible(part.name)} meets as {met}; equal numbers are equal in any of them"
 
 

@@ -44,7 +44,7 @@ def who(run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 def head_facts(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     yield from who(run)
-    yield from when({**facts.run.maybe_part("times").content, **_given(run)})
+    yield from when({**facts.run.maybe_part("times").content, **_non_null_fields(run)})
     generation = text_of(run, "job_generation")
     if generation:
         yield "Job generation", generation
@@ -65,7 +65,7 @@ def head_facts(facts: RunFacts, run: Mapping[str, object]) -> Iterator[tuple[str
 
 def ended_line(facts: RunFacts, run: Mapping[str, object]) -> str:
     """`Ended 2026-11-20 06:14:03 UTC · took 2.92 s · asked by ana (immediate)`."""
-    times = {**facts.run.maybe_part("times").content, **_given(run)}
+    times = {**facts.run.maybe_part("times").content, **_non_null_fields(run)}
     named = {**dict(when(times)), **dict(who(run))}
     parts = [f"{label} {named[label]}" for label in ("Ended", "Took", "Asked by") if label in named]
     return " · ".join(parts)
@@ -77,7 +77,7 @@ def export_command(run: Mapping[str, object], stage: str) -> str:
     return "" if place is None else shlex.join(["datarecs", "export", place, "--stage", stage])
 
 
-def _given(run: Mapping[str, object]) -> dict[str, object]:
+def _non_null_fields(run: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in run.items() if value is not None}
 
 

@@ -88,8 +88,8 @@ def smallest_breaks(
     for path in parts:
         try:
             with pq.ParquetFile(path) as file:
-                kept = _smallest(file, most)
-            for record in kept.to_pylist():
+                breaks = _smallest(file, most)
+            for record in breaks.to_pylist():
                 yield _difference(record, names, None)
         except (pa.ArrowException, OSError) as cause:
             raise DifferencesUnreadableError(path, "it cannot be read as Parquet") from cause
@@ -99,18 +99,22 @@ def smallest_breaks(
 
 def _smallest(file: pq.ParquetFile, most: int) -> pa.Table:
     """Per measure, over the batches of one file; the rest is forgotten on the way."""
-    kept: dict[str, pa.Table] = {}
+    by_measure: dict[str, pa.Table] = {}
     for batch in stored_batches(file, most=10 * _BATCH_ROWS):
         table = with_short_texts(with_text_keys(pa.Table.from_batches([batch])), _TEXT_MAPS)
         breaks = table.filter(pc.equal(table["outcome"], text_scalar(Outcome.BREAK.value)))
         for named in pc.unique(breaks["measure"]):
-            own, measure = breaks.filter(pc.equal(breaks["measure"], named)), named.as_py()
-            both = pa.concat_tables([kept[measure], own]) if measure in kept else own
+            candidates, measure = breaks.filter(pc.equal(breaks["measure"], named)), named.as_py()
+            both = (
+                pa.concat_tables([by_measure[measure], candidates])
+                if measure in by_measure
+                else candidates
+            )
             if both.num_rows > most:
                 order = pc.sort_indices(both["break_id"])
                 both = both.take(order[:most])
-            kept[measure] = both
-    return pa.concat_tables(kept.values()) if kept else file.schema_arrow.empty_table()
+            by_measure[measure] = both
+    return pa.concat_tables(by_measure.values()) if by_measure else file.schema_arrow.empty_table()
 
 
 def _records(path: Path) -> Iterator[tuple[Mapping[str, object], object]]:
@@ -128,8 +132,8 @@ def _typed(batch: pa.RecordBatch) -> list[object]:
     """None for every row of a batch that holds a time beyond Python's years."""
     try:
         if "key_text" in batch.schema.names and "key" in batch.schema.names:
-            found: list[object] = batch.column("key").to_pylist()
-            return found
+            keys: list[object] = batch.column("key").to_pylist()
+            return keys
     except (ValueError, OverflowError):
         pass
     return [None] * batch.num_rows

@@ -158,10 +158,10 @@ def is_time(executed: Executed, measure: MeasureFacts) -> bool:
     if any(each.type == "DURATION" for each in measure.tolerances):
         return True
     rows = (row for row in _of(executed.samples, measure.name) if row.deltas)
-    return any(map(looks_like_time, (value for row in rows for value in row.values.values())))
+    return any(map(is_time_text, (value for row in rows for value in row.values.values())))
 
 
-def looks_like_time(value: str | None) -> bool:
+def is_time_text(value: str | None) -> bool:
     """Whether a value of a measure with deltas is a date, a time or an instant."""
     return value is not None and _TIME.match(value) is not None
 
@@ -229,11 +229,11 @@ def _measure_table(
     for name in others:
         columns += _delta_columns("" if one else f" {name}", timed=timed)
     kinds = measure.types or (None,) * len(sources)
-    told = any(row.difference_class is not DifferenceClass.OUTSIDE for row in rows)
+    has_reasons = any(row.difference_class is not DifferenceClass.OUTSIDE for row in rows)
     return DifferenceTable(
         title=f"{measure.name} outside tolerance",
         key_columns=_key_columns(executed),
-        columns=(*columns, *(["Why"] if told else [])),
+        columns=(*columns, *(["Why"] if has_reasons else [])),
         rows=tuple(
             (
                 *_key_cells(executed, row),
@@ -242,7 +242,11 @@ def _measure_table(
                     for name, kind in zip(sources, kinds, strict=True)
                 ),
                 *_delta_cells(row, others, places=places, timed=timed),
-                *([Cell(text=class_words(row.difference_class), kind="reason")] if told else []),
+                *(
+                    [Cell(text=class_words(row.difference_class), kind="reason")]
+                    if has_reasons
+                    else []
+                ),
             )
             for row in rows
         ),

@@ -188,43 +188,44 @@ def short_tolerance(measure: MeasureFacts) -> str:
 def policies(executed: Executed, kind: str) -> list[str]:
     """How a stage treats duplicates, NULL keys and empty sources, and what limits it."""
     question, counts = executed.question, executed.counts
-    found = policy_words(
+    lines = policy_words(
         duplicates=question.duplicates if kind == "row" else None,
         null_keys=question.null_keys if question.dimensions else None,
         empty=question.empty,
     )
     if question.where is not None:
-        found.append(f"Only rows with {visible(question.where, most=1000)}.")
+        lines.append(f"Only rows with {visible(question.where, most=1000)}.")
     if question.scope is not None:
-        found.append(f"Only groups that differ in the stage {question.scope}.")
+        lines.append(f"Only groups that differ in the stage {question.scope}.")
     if any(counts.excluded_rows_by_source):
         rows = sum(counts.excluded_rows_by_source)
-        found.append(f"{counted(rows, 'row')} left out for a NULL in the key.")
+        lines.append(f"{counted(rows, 'row')} left out for a NULL in the key.")
     if executed.confirmed is not None:
-        found.append(confirmed_words(executed.confirmed))
+        lines.append(confirmed_words(executed.confirmed))
     if question.accept:
-        found.append(f"Accepted within {_listed(question.accept)}: {executed.acceptance}.")
+        lines.append(f"Accepted within {_listed(question.accept)}: {executed.acceptance}.")
     if question.warn_at:
-        found.append(f"Warns above {_listed(question.warn_at)}.")
-    return found
+        lines.append(f"Warns above {_listed(question.warn_at)}.")
+    return lines
 
 
 def confirmed_words(confirmed: ConfirmedFacts) -> str:
     """What a second look changed, with both counts."""
-    times = "once" if confirmed.looks == 1 else f"{count(confirmed.looks)} times"
-    left = confirmed.looked_at - confirmed.resolved
+    times = "once" if confirmed.rechecks == 1 else f"{count(confirmed.rechecks)} times"
+    left = confirmed.initial_differences - confirmed.resolved
     return (
-        f"{counted(confirmed.looked_at, 'group')} differed at first and, looked at again {times}, "
+        f"{counted(confirmed.initial_differences, 'group')} differed at first and, "
+        f"looked at again {times}, "
         f"{count(confirmed.resolved)} agreed (in flight); {count(left)} still differ."
     )
 
 
 def policy_words(*, duplicates: str | None, null_keys: str | None, empty: str) -> list[str]:
     """What happens to repeated keys, NULL keys and empty sources; None where none can be."""
-    found = [] if duplicates is None else [_DUPLICATES[duplicates]]
+    lines = [] if duplicates is None else [_DUPLICATES[duplicates]]
     if null_keys is not None:
-        found.append(_NULL_KEYS[null_keys])
-    return [*found, _EMPTY[empty]]
+        lines.append(_NULL_KEYS[null_keys])
+    return [*lines, _EMPTY[empty]]
 
 
 def _listed(limits: Mapping[str, str]) -> str:
@@ -233,7 +234,7 @@ def _listed(limits: Mapping[str, str]) -> str:
 
 def relaxations(facts: RunFacts) -> list[str]:
     """Every declared departure from strict equality, once each; empty means strict."""
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for stage in facts.stages:
         if stage.executed is not None:
             named: list[tuple[str, Mapping[str, str]]] = [
@@ -242,12 +243,12 @@ def relaxations(facts: RunFacts) -> list[str]:
             named += [(each.name, each.rules) for each in stage.executed.measures]
             named += stage.executed.question.hashed
             for name, rules in named:
-                found |= dict.fromkeys(rule_words(name, rules))
-            found |= dict.fromkeys(schema_words(stage.name, stage.executed.question.schema))
+                lines |= dict.fromkeys(rule_words(name, rules))
+            lines |= dict.fromkeys(schema_words(stage.name, stage.executed.question.schema))
     for source in facts.sources:
         for change in source.changes:
-            found |= dict.fromkeys(_changes(source, change))
-    return list(found)
+            lines |= dict.fromkeys(_changes(source, change))
+    return list(lines)
 
 
 def rule_words(column: str, rules: Mapping[str, str]) -> list[str]:
@@ -320,11 +321,11 @@ def reason(facts: RunFacts) -> str:
     executed = [(stage, stage.executed) for stage in facts.stages if stage.executed is not None]
     differing = [(stage, each) for stage, each in executed if not each.matched]
     if differing:
-        stage, found = max(differing, key=lambda pair: pair[1].counts.rows_compared)
+        stage, largest = max(differing, key=lambda pair: pair[1].counts.rows_compared)
         lead = f"Stage {stage.name}: " if len(facts.stages) > 1 else ""
         others = [other.name for other, _ in differing if other is not stage]
         more = f" Other stages that differ: {', '.join(others)}." if others else ""
-        return f"{lead}{_difference(found, facts.source_names)}{more}"
+        return f"{lead}{_difference(largest, facts.source_names)}{more}"
     if not any(rows for _, each in executed for rows in each.counts.source_row_counts):
         return "All sources are empty, so nothing differs."
     widest = max((each for _, each in executed), key=lambda each: each.counts.rows_compared)

@@ -1,4 +1,4 @@
-"""The real child of a worker: a process group of its own, fed and heard through pipes.
+"""The real child of a worker: a process group of its own, written to and read from through pipes.
 
 Its own module because three threads belong together here: one starts the program and waits for its
 end, one reads what it says, one writes what it is told; so nobody who uses it ever blocks.
@@ -32,7 +32,7 @@ _Frame = dict[str, object]
 
 
 class _Mailbox:
-    """Frames that were heard and not yet asked for, bounded by their bytes."""
+    """Frames that were read and not yet taken, bounded by their bytes."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, _Frame]] = deque()
@@ -74,8 +74,8 @@ class SpawnedChild:
         self, command: Sequence[str], environment: Mapping[str, str], *, cwd: str | None = None
     ) -> None:
         self._command, self._environment, self._cwd = tuple(command), dict(environment), cwd
-        self._said = _Mailbox()
-        self._told: SimpleQueue[bytes | None] = SimpleQueue()
+        self._incoming = _Mailbox()
+        self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self._begun = threading.Event()
         self._start_error: OSError | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -89,7 +89,7 @@ class SpawnedChild:
         program = self._command[0]
         if shutil.which(program) is None:
             raise ChildStartError(program=program, cause="there is no such program")
-        self._told.put(plan)
+        self._outgoing.put(plan)
         # The kernel ties the child to the thread that starts it: this one lives as long as it.
         threading.Thread(target=self._live, name="child", daemon=True).start()
         self._begun.wait()
@@ -100,11 +100,11 @@ class SpawnedChild:
     def send(self, frame: bytes) -> bool:
         if self._deaf or self._over.is_set():
             return False
-        self._told.put(frame)
+        self._outgoing.put(frame)
         return True
 
     def frames(self, timeout: timedelta) -> Mapping[str, object] | None:
-        return self._said.take(timeout.total_seconds())
+        return self._incoming.take(timeout.total_seconds())
 
     def terminate(self) -> None:
         self._signal(signal.SIGTERM)
@@ -151,15 +151,15 @@ class SpawnedChild:
             self._begun.set()
             return
         self._begun.set()
-        hearing = _beside(self._hear, process.stdout)
-        telling = _beside(self._tell, process.stdin)
-        printing = _beside(log_output, process.stderr)
+        reader = _beside(self._read_frames, process.stdout)
+        writer = _beside(self._write_frames, process.stdin)
+        printer = _beside(log_output, process.stderr)
         code = process.wait()
         kill_all(process.pid)
-        hearing.join(_LAST_WORDS_S)
-        printing.join(_LAST_WORDS_S)
-        self._told.put(None)
-        telling.join(_LAST_WORDS_S)
+        reader.join(_LAST_WORDS_S)
+        printer.join(_LAST_WORDS_S)
+        self._outgoing.put(None)
+        writer.join(_LAST_WORDS_S)
         self._end = ChildEnd(
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
@@ -169,20 +169,20 @@ class SpawnedChild:
         )
         self._over.set()
 
-    def _hear(self, pipe: IO[bytes]) -> None:
+    def _read_frames(self, pipe: IO[bytes]) -> None:
         try:
             while (document := read_frame(pipe, max_bytes=MAX_CHILD_FRAME_BYTES)) is not None:
-                self._said.put(len(document), parse(document))
+                self._incoming.put(len(document), parse(document))
         except BrokenFrameError as fault:
             self._broken = str(fault)
             self.kill()
         finally:
-            self._said.close()
+            self._incoming.close()
             pipe.close()
 
-    def _tell(self, pipe: IO[bytes]) -> None:
+    def _write_frames(self, pipe: IO[bytes]) -> None:
         with contextlib.suppress(OSError):  # the child has closed its end: so be it
-            while (document := self._told.get()) is not None:
+            while (document := self._outgoing.get()) is not None:
                 write_frame(pipe, document)
         self._deaf = True
         with contextlib.suppress(OSError):

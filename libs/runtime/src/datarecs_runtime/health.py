@@ -53,11 +53,11 @@ class Health:
         """Why the process is not ready; empty when it is."""
         if self.draining or not self.started:
             return {"process": "is draining" if self.draining else "is starting"}
-        asked = {name: _asked(check) for name, check in self.ready_when.items()}
-        return {name: reason for name, reason in asked.items() if reason is not None}
+        answers = {name: _run_check(check) for name, check in self.ready_when.items()}
+        return {name: reason for name, reason in answers.items() if reason is not None}
 
 
-def _asked(check: ReadyCheck) -> str | None:
+def _run_check(check: ReadyCheck) -> str | None:
     try:
         return check()
     except Exception as error:  # noqa: BLE001  whatever a check raises, it is not ready

@@ -22,7 +22,7 @@ _LONG_TEXTS = frozenset({"exception", "message"})
 _MAX_LONG_CHARACTERS, _MAX_CUT_CHARACTERS = 5000, 1000
 _TAIL_SHARE = 3
 """Of a long text the end is kept three times as long as the beginning: it names the error."""
-_ALWAYS_KEPT = frozenset({"timestamp", "level", "service", "event", "run_id", "trace_id"})
+_ESSENTIAL_KEYS = frozenset({"timestamp", "level", "service", "event", "run_id", "trace_id"})
 
 Record = MutableMapping[str, object]
 Processor = Callable[[object, str, Record], Record]
@@ -72,11 +72,11 @@ def log_what_nobody_catches() -> None:
     def in_main(kind: type[BaseException], error: BaseException, trace: object) -> None:
         log.critical("uncaught", exc_info=(kind, error, trace))
 
-    def in_thread(found: threading.ExceptHookArgs) -> None:
-        log.error("uncaught_in_thread", exc_info=found.exc_value)
+    def in_thread(details: threading.ExceptHookArgs) -> None:
+        log.error("uncaught_in_thread", exc_info=details.exc_value)
 
-    def unraisable(found: "sys.UnraisableHookArgs") -> None:
-        log.error("uncaught_in_finalizer", exc_info=found.exc_value)
+    def unraisable(details: "sys.UnraisableHookArgs") -> None:
+        log.error("uncaught_in_finalizer", exc_info=details.exc_value)
 
     sys.excepthook, threading.excepthook, sys.unraisablehook = in_main, in_thread, unraisable
     logging.captureWarnings(capture=True)
@@ -94,7 +94,7 @@ def shorten(_logger: object, _method: str, record: Record) -> Record:
     if len(json.dumps(cut, default=str)) <= MAX_LINE_BYTES:
         return cut
     return {
-        **{key: value for key, value in cut.items() if key in _ALWAYS_KEPT},
+        **{key: value for key, value in cut.items() if key in _ESSENTIAL_KEYS},
         **{key: _ends(str(cut[key]), _MAX_CUT_CHARACTERS) for key in _LONG_TEXTS & cut.keys()},
         "cut": True,
     }

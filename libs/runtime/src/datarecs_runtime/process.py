@@ -37,7 +37,7 @@ class ProcessExit(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Signal:
     signal: int
 
 
@@ -47,7 +47,7 @@ class _Ended:
     error: Exception | None
 
 
-_News = _Asked | _Ended
+_News = _Signal | _Ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Process:
 
 
 class _Running:
-    """One run of a process: its threads and what they told."""
+    """One run of a process: its threads and what they reported."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -101,7 +101,7 @@ class _Running:
 
     def until_over(self) -> int:
         side = self._serve_health()
-        before = {number: signal.signal(number, self._heard) for number in _ENDING}
+        before = {number: signal.signal(number, self._on_signal) for number in _ENDING}
         try:
             for name, thread in self._threads.items():
                 self._process.metrics.gauge("loop_alive", 1, loop=name)
@@ -136,7 +136,7 @@ class _Running:
         deadline = self._clock.monotonic() + self._process.grace.total_seconds()
         while self._working:
             news = self._next_news(deadline)
-            if news is None or isinstance(news, _Asked):
+            if news is None or isinstance(news, _Signal):
                 return self._overdue()
             died |= self._noted(news)
         return ProcessExit.LOOP_DIED if died else ProcessExit.DRAINED
@@ -149,12 +149,12 @@ class _Running:
         """
         while (left := deadline - self._clock.monotonic()) > 0:
             with contextlib.suppress(Empty):
-                return self._news.get(timeout=min(left, _LOOK_S))
+                return self._news.get(timeout=min(left, _POLL_S))
         return None
 
     def _noted(self, news: _News) -> bool:
         """Log it; True when a loop ended that should not have."""
-        if isinstance(news, _Asked):
+        if isinstance(news, _Signal):
             self._log.info("process_draining", signal=signal.Signals(news.signal).name)
             return False
         self._working.discard(news.loop)
@@ -192,9 +192,9 @@ class _Running:
             except Exception:  # noqa: BLE001  a process entry: the others are closed all the same
                 self._log.exception("closing_failed")
 
-    def _heard(self, number: int, _frame: object) -> None:
-        self._news.put(_Asked(number))
+    def _on_signal(self, number: int, _frame: object) -> None:
+        self._news.put(_Signal(number))
 
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
-_LOOK_S = 0.25
+_POLL_S = 0.25

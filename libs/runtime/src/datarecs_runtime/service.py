@@ -39,9 +39,9 @@ def run_service(
             runs; `--help` tells its settings.
         commands: first argument -> what is done instead of running, with the arguments behind it.
     """
-    given = sys.argv[1:] if arguments is None else arguments
-    command = commands.get(given[0]) if given else None
-    if "--help" in given and command is None:
+    argv = sys.argv[1:] if arguments is None else arguments
+    command = commands.get(argv[0]) if argv else None
+    if "--help" in argv and command is None:
         sys.stdout.write(usage(name, settings_class))
         return 0
     try:
@@ -56,7 +56,7 @@ def run_service(
     log_what_nobody_catches()
     try:
         if command is not None:
-            return command(settings, given[1:])
+            return command(settings, argv[1:])
         process = build(settings)
     except DatarecsError as refusal:
         structlog.get_logger().exception("start_refused", code=refusal.code.docs_id)

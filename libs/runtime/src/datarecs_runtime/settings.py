@@ -121,7 +121,9 @@ def load(settings_class: type[S], **flags: Any) -> S:  # noqa: ANN401  values of
     try:
         settings = settings_class(**flags)
     except ValidationError as cause:
-        faults += [_told(error) for error in cause.errors(include_input=False, include_url=False)]
+        faults += [
+            _fault_line(error) for error in cause.errors(include_input=False, include_url=False)
+        ]
     except (OSError, tomllib.TOMLDecodeError) as cause:
         faults.append(f"a settings file cannot be read: {cause}")
     else:
@@ -231,7 +233,7 @@ def _guess(name: str, known: frozenset[str]) -> str:
     return f"; did you mean {close}?" if close else ""
 
 
-def _told(error: Mapping[str, Any]) -> str:
+def _fault_line(error: Mapping[str, Any]) -> str:
     name = PREFIX + "__".join(str(step) for step in error["loc"]).upper()
     return f"{name}: {error['msg'].removeprefix('Value error, ')}"
 
@@ -266,7 +268,7 @@ def _shown_default(field: FieldInfo) -> str:
 
 
 def _whole_platform() -> dict[str, FieldInfo]:
-    own = {
+    common = {
         name: field for name, field in ServiceSettings.model_fields.items() if name not in SECTIONS
     }
-    return own | {name: FieldInfo(annotation=section) for name, section in SECTIONS.items()}
+    return common | {name: FieldInfo(annotation=section) for name, section in SECTIONS.items()}

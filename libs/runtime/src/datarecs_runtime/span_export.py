@@ -39,18 +39,18 @@ NANOSECONDS = 1_000_000_000
 
 
 class _Ids(RandomIdGenerator):
-    """Random, unless the next span has been given its ids beforehand."""
+    """Random, unless ids are preset for the next span."""
 
     def __init__(self) -> None:
-        self.given: ContextVar[SpanContext | None] = ContextVar("given", default=None)
+        self.preset: ContextVar[SpanContext | None] = ContextVar("preset", default=None)
 
     def generate_trace_id(self) -> int:
-        given = self.given.get()
-        return given.trace_id if given else super().generate_trace_id()
+        preset = self.preset.get()
+        return preset.trace_id if preset else super().generate_trace_id()
 
     def generate_span_id(self) -> int:
-        given = self.given.get()
-        return given.span_id if given else super().generate_span_id()
+        preset = self.preset.get()
+        return preset.span_id if preset else super().generate_span_id()
 
 
 class ExportedTracing:
@@ -100,7 +100,7 @@ class ExportedTracing:
                 span.set_status(Status(StatusCode.ERROR, type(error).__name__))
                 raise
 
-    def told(
+    def record_span(
         self,
         name: str,
         *,
@@ -110,9 +110,9 @@ class ExportedTracing:
         **attributes: str | int,
     ) -> None:
         ended = time.time_ns()
-        own = _context_of(parent) if begins else None
+        preset = _context_of(parent) if begins else None
         above = self._below(caller_of(parent) if begins else parent)
-        token = self._ids.given.set(own)
+        token = self._ids.preset.set(preset)
         try:
             span = self._tracer.start_span(
                 name,
@@ -121,7 +121,7 @@ class ExportedTracing:
                 start_time=ended - int(seconds * NANOSECONDS),
             )
         finally:
-            self._ids.given.reset(token)
+            self._ids.preset.reset(token)
         span.end(end_time=ended)
 
     def close(self) -> None:

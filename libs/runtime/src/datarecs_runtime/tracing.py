@@ -48,15 +48,15 @@ def child_of(traceparent: str | None) -> str:
 
 def arrival(traceparent: str | None) -> str:
     """`child_of` for a request: a run that it triggers stands below the caller's span."""
-    own = child_of(traceparent)
-    _arrived.set(None if traceparent is None else (own, traceparent))
-    return own
+    child = child_of(traceparent)
+    _arrived.set(None if traceparent is None else (child, traceparent))
+    return child
 
 
-def caller_of(own: str | None) -> str | None:
-    """The traceparent with which the request came whose own one this is."""
+def caller_of(traceparent: str | None) -> str | None:
+    """The traceparent that a request came with, by the one that `arrival` made for it."""
     arrived = _arrived.get()
-    return arrived[1] if arrived is not None and arrived[0] == own else None
+    return arrived[1] if arrived is not None and arrived[0] == traceparent else None
 
 
 def _random_hex(count: int) -> str:

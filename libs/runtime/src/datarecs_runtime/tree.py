@@ -71,7 +71,7 @@ def _counted(line: str, root: Path) -> int:
     else:
         return 0
     try:
-        found = _OOM_KILL.search(file.read_text())
+        kills = _OOM_KILL.search(file.read_text())
     except OSError:
         return 0
-    return int(found["count"]) if found else 0
+    return int(kills["count"]) if kills else 0

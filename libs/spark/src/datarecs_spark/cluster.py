@@ -26,8 +26,8 @@ from datarecs_spark.sinking import attempt_name
 _PACKAGES = ("datarecs-spark", "datarecs-kernel", "pyspark", "duckdb", "pyarrow", "numpy", "tzdata")
 EXECUTOR_LIMIT_S = 60.0
 """From the session's start to answers of its executors; a child has 120 s to be ready."""
-_LOOKS_PER_CORE = 2
-"""Tasks of the look at executors; each core takes some, as none of them takes long."""
+_PROBES_PER_CORE = 2
+"""Tasks that probe executors; each core takes some, as none of them takes long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Cluster:
 
 def configuration(cluster: Cluster, java_options: str) -> Mapping[str, str]:
     """Spark's settings, the secret apart: these stand on a command line."""
-    found = {
+    settings = {
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         # Else a peer without encryption is spoken to without it.
@@ -62,12 +62,12 @@ def configuration(cluster: Cluster, java_options: str) -> Mapping[str, str]:
         "spark.executor.extraJavaOptions": java_options,
     }
     if cluster.driver_host is not None:
-        found["spark.driver.host"] = cluster.driver_host
+        settings["spark.driver.host"] = cluster.driver_host
     if cluster.max_cores is not None:
-        found["spark.cores.max"] = str(cluster.max_cores)
+        settings["spark.cores.max"] = str(cluster.max_cores)
         # Work is cut by the cores that are there when it begins.
-        found["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
-    return found
+        settings["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
+    return settings
 
 
 def secret_configuration(cluster: Cluster) -> Mapping[str, str]:
@@ -84,11 +84,11 @@ def check_executors(session: SparkSession, scratch: Path) -> None:
     with TemporaryDirectory(dir=scratch, prefix="seen-") as name:
         directory = Path(name)
         cores = session.sparkContext.defaultParallelism
-        looks = session.range(0, _LOOKS_PER_CORE * cores, 1, _LOOKS_PER_CORE * cores)
+        probes = session.range(0, _PROBES_PER_CORE * cores, 1, _PROBES_PER_CORE * cores)
         with _executors_within(session, EXECUTOR_LIMIT_S):
-            told = looks.mapInArrow(_look(name), "body STRING").collect()
+            answers = probes.mapInArrow(_probe(name), "body STRING").collect()
         seen = {path.name for path in directory.iterdir()}
-    for row in told:
+    for row in answers:
         refused = refusal(Shown(**json.loads(row["body"])), seen, scratch)
         if refused is not None:
             raise ClusterUnfitError(refused)
@@ -130,20 +130,20 @@ def refusal(shown: Shown, seen: Collection[str], scratch: Path) -> str | None:
 
 @contextmanager
 def _executors_within(session: SparkSession, limit_s: float) -> Iterator[None]:
-    """Give up what is asked inside once it has taken so long: Spark itself would wait for ever."""
-    given_up = threading.Event()
+    """Cancel the jobs inside once it has taken so long: Spark itself would wait for ever."""
+    expiry = threading.Event()
 
-    def give_up() -> None:
-        given_up.set()
+    def cancel_jobs() -> None:
+        expiry.set()
         session.sparkContext.cancelAllJobs()
 
-    timer = threading.Timer(limit_s, give_up)
+    timer = threading.Timer(limit_s, cancel_jobs)
     timer.daemon = True
     timer.start()
     try:
         yield
     except SparkFailure as cause:
-        if not given_up.is_set():
+        if not expiry.is_set():
             raise
         raise ClusterUnfitError(
             f"it gave no executor within {limit_s:.0f} s; look for free cores, and for Workers with"
@@ -153,13 +153,13 @@ def _executors_within(session: SparkSession, limit_s: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _look(directory: str) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _probe(directory: str) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    def probe(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
         yield pa.RecordBatch.from_pydict({"body": [json.dumps(asdict(_shown(Path(directory))))]})
 
-    return look
+    return probe
 
 
 def _shown(directory: Path) -> Shown:

@@ -20,7 +20,7 @@ from datarecs_core.jobs.types import TypeKind
 from datarecs_kernel.database import Resources, connected
 from datarecs_kernel.layout import Field, Layout, check_covered, layout_of
 from datarecs_kernel.pinned_rows import all_rows, check_pinned
-from datarecs_kernel.readings import Looks, Reading, columns_of, read_sources
+from datarecs_kernel.readings import Reading, Rechecks, columns_of, read_sources
 from datarecs_kernel.results import stage_results
 from datarecs_kernel.scopes import group_files, list_keys
 from datarecs_kernel.settling import SinkPlan, settle
@@ -32,7 +32,7 @@ from datarecs_spark.cancelling import Cancellation
 from datarecs_spark.errors import ComparisonFailedError, SparkFailure, translated
 from datarecs_spark.explaining import explained
 from datarecs_spark.partitions import compare_partitions
-from datarecs_spark.progressing import RowsTold
+from datarecs_spark.progressing import RowProgress
 from datarecs_spark.reading_tasks import (
     Work,
     compare_at_once,
@@ -42,7 +42,7 @@ from datarecs_spark.reading_tasks import (
 )
 from datarecs_spark.resources import cores_of_one, kernel_memory, on_one_executor
 from datarecs_spark.row_counts import rows_counted
-from datarecs_spark.spilling import SpillLook
+from datarecs_spark.spilling import SpillGuard
 from datarecs_spark.task_failures import InvalidTextsError
 from datarecs_spark.watching import Watch
 
@@ -73,10 +73,10 @@ class SparkEngine:
     ) -> None:
         self._session, self._key, self._directory = session, key, directory
         self._cancellation = cancellation
-        self._rows_told = RowsTold(expected=0, tell=_unheard)
+        self._row_progress = RowProgress(expected=0, report=_unheard)
         """Of the stage at work."""
         self._passes: dict[str, int] = {}
-        """The latest pass of each stage: how many looks it had."""
+        """The latest pass of each stage: how many rechecks it had."""
         self._key_fields: dict[str, tuple[Field, ...]] = {}
         """Of each stage: what the keys of its differing groups are."""
 
@@ -95,9 +95,9 @@ class SparkEngine:
         """
         check_covered(plan)
         self._cancellation.name_jobs()
-        self._rows_told = told = _rows_told(plan, progress)
+        self._row_progress = row_progress = _progress_of(plan, progress)
         try:
-            with Watch([self._spill(plan), told]):
+            with Watch([self._spill(plan), row_progress]):
                 results = self._compare(plan)
         except SparkFailure as cause:
             self._cancellation.check()
@@ -107,7 +107,7 @@ class SparkEngine:
         progress(
             Progress(
                 stage=plan.name,
-                row_count=max(told.rows, sum(counts.source_row_counts)),
+                row_count=max(row_progress.rows, sum(counts.source_row_counts)),
                 mismatch_count=counts.rows_unmatched,
             )
         )
@@ -137,19 +137,19 @@ class SparkEngine:
     def _cores(self) -> int:
         return self._session.sparkContext.defaultParallelism
 
-    def _spill(self, plan: StagePlan) -> SpillLook:
+    def _spill(self, plan: StagePlan) -> SpillGuard:
         """Ends the run where intermediate data take more disk than the job allows.
 
         What executors of a cluster keep for themselves is not seen from here.
         """
         limit = plan.effort.spill
-        told = f"intermediate data take more than {limit} bytes of disk (execution.spill)"
-        failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, told)
+        message = f"intermediate data take more than {limit} bytes of disk (execution.spill)"
+        failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, message)
         folders = [self._directory / _SPILLED]
         if on_one_executor(self._session):
             scratch = self._session.conf.get("spark.local.dir", None)
             folders += [Path(scratch)] if scratch else []
-        return SpillLook(folders, limit=limit, exceeded=lambda: self._cancellation.cancel(failure))
+        return SpillGuard(folders, limit=limit, exceeded=lambda: self._cancellation.cancel(failure))
 
     def _compare(self, plan: StagePlan) -> StageResults:
         try:
@@ -169,18 +169,18 @@ class SparkEngine:
             InvalidTextsError: it must be done again with `check_texts`.
         """
         resources, reading = self._resources(plan), self._reading(plan, check_texts=check_texts)
-        self._rows_told.reads(partial(rows_counted, Path(resources.directory)))
-        looks = _read_footers(reading, resources)
-        columns, at_once = columns_of(looks), self._reads_at_once(plan)
+        self._row_progress.reads(partial(rows_counted, Path(resources.directory)))
+        rechecks = _read_footers(reading, resources)
+        columns, at_once = columns_of(rechecks), self._reads_at_once(plan)
         work = Work(
             sink=self._sink(layout_of(plan, columns)),
             reading=reading,
             columns=columns,
             resources=resources,
-            shares=(None,) if at_once else shares_of(looks, _TASKS_PER_CORE * self._cores),
+            shares=(None,) if at_once else shares_of(rechecks, _TASKS_PER_CORE * self._cores),
         )
         answer, counts = self._answer(work)
-        _check_rows(answer, counts, looks)
+        _check_rows(answer, counts, rechecks)
         return self._store(work, answer)
 
     def _answer(self, work: Work) -> tuple[StageAnswer, list[int] | None]:
@@ -195,13 +195,13 @@ class SparkEngine:
 
     def _reading(self, plan: StagePlan, *, check_texts: bool) -> Reading:
         scope = None if plan.scope is None else self._differing(plan.scope.from_stage)
-        before = (self._scopes(plan.name, number) for number in range(len(plan.looks)))
+        before = (self._scopes(plan.name, number) for number in range(len(plan.rechecks)))
         return Reading(
             plan=plan,
             key=self._key,
             check_texts=check_texts,
             scope_files=() if scope is None else group_files(scope),
-            look_files=tuple(map(group_files, before)),
+            recheck_files=tuple(map(group_files, before)),
         )
 
     def _resources(self, plan: StagePlan) -> Resources:
@@ -218,9 +218,9 @@ class SparkEngine:
     def _sink(self, layout: Layout) -> SinkPlan:
         """Empty folders for what the tasks of a pass write."""
         plan = layout.stage
-        self._passes[plan.name] = number = len(plan.looks)
+        self._passes[plan.name] = number = len(plan.rechecks)
         self._key_fields[plan.name] = layout.keys
-        scope = self._scopes(plan.name, number) if plan.keep_scope else None
+        scope = self._scopes(plan.name, number) if plan.stores_scope else None
         return SinkPlan(
             layout=layout,
             key=self._key,
@@ -231,8 +231,8 @@ class SparkEngine:
     def _store(self, work: Work, answer: StageAnswer) -> StageResults:
         """What the tasks of a pass counted, as results; their files are taken in."""
         sink, plan, counted = work.sink, work.layout.stage, answer.counted
-        if plan.keep_scope:
-            scope = self._scopes(plan.name, len(plan.looks))
+        if plan.stores_scope:
+            scope = self._scopes(plan.name, len(plan.rechecks))
             accepted(plan.name, counted.scope_parts, scope)
         counted = settle(sink, counted)
         if counted.parts and spelled_sources(plan):
@@ -244,7 +244,7 @@ class SparkEngine:
         return replace(results, strategy=plan.strategy)
 
     def _scopes(self, stage: str, number: int) -> Path:
-        """Where the pass of a stage with so many looks left the keys of what differed."""
+        """Where the pass of a stage with so many rechecks left the keys of what differed."""
         return self._directory / _SCOPES / stage / str(number)
 
     def _differing(self, stage: str) -> Path:
@@ -253,39 +253,39 @@ class SparkEngine:
 
 
 def _unheard(_rows: int) -> None:
-    """Nothing is told before the first stage."""
+    """Nothing is reported before the first stage."""
 
 
-def _rows_told(plan: StagePlan, progress: Callable[[Progress], None]) -> RowsTold:
-    """Tells rows that were read; mismatches are none until they are final."""
-    return RowsTold(
+def _progress_of(plan: StagePlan, progress: Callable[[Progress], None]) -> RowProgress:
+    """Reports rows that were read; mismatches are none until they are final."""
+    return RowProgress(
         expected=_expected_rows(plan),
-        tell=lambda rows: progress(Progress(stage=plan.name, row_count=rows)),
+        report=lambda rows: progress(Progress(stage=plan.name, row_count=rows)),
     )
 
 
 def _expected_rows(stage: StagePlan) -> int:
-    found = 0
+    rows = 0
     for scan in stage.scans:
         place = scan.extract or scan.pin
-        found += sum(file.rows or 0 for file in getattr(place, "files", ()))
-    return found
+        rows += sum(file.rows or 0 for file in getattr(place, "files", ()))
+    return rows
 
 
-def _read_footers(reading: Reading, resources: Resources) -> Looks:
+def _read_footers(reading: Reading, resources: Resources) -> Rechecks:
     """The sources at each look; reads footers of files."""
     with connected(resources) as connection:
         return read_sources(connection, reading)
 
 
-def _check_rows(answer: StageAnswer, counts: Sequence[int] | None, looks: Looks) -> None:
+def _check_rows(answer: StageAnswer, counts: Sequence[int] | None, rechecks: Rechecks) -> None:
     """Every source has given the rows that were pinned; how many there were is known from now on.
 
     Raises:
         SourceFailedError: a source has other rows.
     """
-    is_first = len(looks) == 1
-    for index, (tally, source) in enumerate(zip(answer.tallies, looks[0], strict=True)):
+    is_first = len(rechecks) == 1
+    for index, (tally, source) in enumerate(zip(answer.tallies, rechecks[0], strict=True)):
         rows = tally.passed if counts is None else counts[index]
         check_pinned(source.scan, source.pinned_rows if is_first else None, rows)
         tally.extracted = all_rows(source.scan, rows)
@@ -298,7 +298,7 @@ def _must_check_texts(plan: StagePlan) -> bool:
     pass it over wherever statistics of the file say that no text can meet the condition.
     """
     stage_wide = [plan.where, plan.scope.where if plan.scope is not None else None]
-    for scan in (scan for scans in (plan.scans, *plan.looks) for scan in scans):
+    for scan in (scan for scans in (plan.scans, *plan.rechecks) for scan in scans):
         if scan.extract is not None:
             continue
         texts = {each.name for each in scan.columns if each.type.kind is TypeKind.TEXT}

@@ -94,10 +94,10 @@ def translated(failure: Exception, stage: str) -> DatarecsError:
 
 
 def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]:
-    told = " ".join(cause.message for cause in causes)
+    text = " ".join(cause.message for cause in causes)
     if any(cause.condition.startswith(_OVERFLOWS) for cause in causes):
         return RunDetail.OVERFLOW, "a number has more than 38 digits; cast the column to fewer"
-    missing = _missing_room(causes, told)
+    missing = _missing_room(causes, text)
     if missing is not None:
         return missing
     if isinstance(failure, ConnectionError) or (isinstance(failure, Py4JError) and not causes):
@@ -107,15 +107,15 @@ def _of_stage(causes: list[_Cause], failure: Exception) -> tuple[RunDetail, str]
     return RunDetail.COMPARISON_FAILED, f"Spark could not compare it ({named})"
 
 
-def _missing_room(causes: list[_Cause], told: str) -> tuple[RunDetail, str] | None:
+def _missing_room(causes: list[_Cause], text: str) -> tuple[RunDetail, str] | None:
     """Memory or disk that a stage lacks; None for other failures."""
     if any(cause.java_class in _MEMORY for cause in causes):
         return RunDetail.OUT_OF_MEMORY, "Java's heap ran out of memory"
-    if any(sign in told for sign in _KERNEL_MEMORY):
+    if any(sign in text for sign in _KERNEL_MEMORY):
         return RunDetail.OUT_OF_MEMORY, "the rows need more memory at once than a task has"
-    if _SPILL_LIMIT in told:
+    if _SPILL_LIMIT in text:
         return RunDetail.SPILL_EXHAUSTED, _SPILL_LIMIT
-    if FULL_DISK in told:
+    if FULL_DISK in text:
         return RunDetail.SPILL_EXHAUSTED, "the disk for intermediate data is full"
     return None
 

@@ -29,7 +29,7 @@ _MOST_WORDS, _WORDS_LIMIT_S = 3, 2.0
 
 
 @contextmanager
-def own_interrupts() -> Iterator[None]:
+def preserve_interrupts() -> Iterator[None]:
     """Ctrl-C stays what it was: Spark would ask a Java that is about to answer something else."""
     before = signal.getsignal(signal.SIGINT)
     yield
@@ -41,9 +41,11 @@ class JavaVoice:
     """What Java says: kept while it starts, from then on passed to standard error."""
 
     def __init__(self) -> None:
-        heard, self._ear = os.pipe()
-        self._kept: list[str] = []
-        self._listener = Thread(target=self._listen, args=(heard,), name="java-says", daemon=True)
+        read_end, self._ear = os.pipe()
+        self._start_lines: list[str] = []
+        self._listener = Thread(
+            target=self._listen, args=(read_end,), name="java-says", daemon=True
+        )
         self._listener.start()
 
     def launched(self, conf: SparkConf) -> Any:  # noqa: ANN401 - py4j has no types
@@ -65,20 +67,20 @@ class JavaVoice:
     def why(self) -> str:
         """What it said before it ended, for which this waits; may be empty."""
         self._listener.join(_WORDS_LIMIT_S)
-        return "; ".join(self._kept[:_MOST_WORDS])
+        return "; ".join(self._start_lines[:_MOST_WORDS])
 
     def memory_exit(self) -> int | None:
         """The exit code of a Java without memory, where it said before its end that it is one."""
-        lacks = any(words in line for line in self._kept for words in _NO_MEMORY)
+        lacks = any(words in line for line in self._start_lines for words in _NO_MEMORY)
         return MEMORY_EXIT if lacks else None
 
-    def _listen(self, heard: int) -> None:
-        with os.fdopen(heard, errors="replace") as lines:
+    def _listen(self, read_end: int) -> None:
+        with os.fdopen(read_end, errors="replace") as lines:
             for line in lines:
                 if line.strip() == STARTED:
                     break
                 if line.strip() and not line.startswith(_GREETINGS):
-                    self._kept.append(line.strip())
+                    self._start_lines.append(line.strip())
             for line in lines:
                 os.write(_STANDARD_ERROR, line.encode())
 

@@ -57,10 +57,10 @@ def _send_step(work: Work, partitions: int) -> Step:
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in share_numbers(batches):
             attempt = attempt_name()
-            with open_share(work, number, attempt) as (connection, looks):
+            with open_share(work, number, attempt) as (connection, rechecks):
                 count = RowCount(work.resources.directory, attempt, readings=READINGS)
                 place = partition_of(work.layout, work.sink.key, partitions)
-                for source, relation in enumerate(work.relations(connection, layout, looks)):
+                for source, relation in enumerate(work.relations(connection, layout, rechecks)):
                     query = f"SELECT {place}, * FROM {relation}"  # noqa: S608 - made of this package's names
                     for batch in read_batches(connection, query):
                         count.add(batch.num_rows)

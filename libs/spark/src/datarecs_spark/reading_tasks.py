@@ -20,8 +20,8 @@ from datarecs_kernel.delivered import Delivered
 from datarecs_kernel.fingerprints import seal
 from datarecs_kernel.layout import Layout, PlainColumns, sealing_layout
 from datarecs_kernel.readings import (
-    Looks,
     Reading,
+    Rechecks,
     Shares,
     count_rows,
     create_relations,
@@ -35,7 +35,7 @@ from datarecs_spark.sinking import attempt_name
 from datarecs_spark.task_failures import TaskFailureError, raise_failure, report_failures
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
-Act = Callable[[Connection, Looks, str], str]
+Act = Callable[[Connection, Rechecks, str], str]
 """From the sources of a task, in the name of an attempt, to its answer."""
 READINGS = 2
 """Of every row where one task reads all: to be counted, and to be compared."""
@@ -58,9 +58,9 @@ class Work:
     def layout(self) -> Layout:
         return self.sink.layout
 
-    def relations(self, connection: Connection, layout: Layout, looks: Looks) -> list[str]:
+    def relations(self, connection: Connection, layout: Layout, rechecks: Rechecks) -> list[str]:
         """Of the rows of a layout, which is not always the stage's."""
-        return create_relations(connection, self.reading, layout, looks, self.columns)
+        return create_relations(connection, self.reading, layout, rechecks, self.columns)
 
 
 def compare_at_once(session: SparkSession, work: Work) -> tuple[StageAnswer, list[int] | None]:
@@ -72,16 +72,16 @@ def compare_at_once(session: SparkSession, work: Work) -> tuple[StageAnswer, lis
         PySparkException: the task failed.
     """
 
-    def compared(connection: Connection, looks: Looks, attempt: str) -> str:
+    def compared(connection: Connection, rechecks: Rechecks, attempt: str) -> str:
         count = RowCount(work.resources.directory, attempt, readings=READINGS)
-        relations = work.relations(connection, work.layout.of_rows, looks)
+        relations = work.relations(connection, work.layout.of_rows, rechecks)
         whole = Attempt(name=attempt, on_rows=count.add)
         answer = compare_stage(connection, work.sink, relations, whole)
         if work.layout.stage.seal_rows:
-            answer.counted.sealed = _sealed(connection, work, looks, relations)
+            answer.counted.sealed = _sealed(connection, work, rechecks, relations)
         counts = None
         if work.reading.is_limited:
-            counts = count_rows(connection, work.reading, looks, work.columns)
+            counts = count_rows(connection, work.reading, rechecks, work.columns)
         return json.dumps([answer.written(), counts])
 
     (body,) = _collect(session, work, compared)
@@ -90,12 +90,12 @@ def compare_at_once(session: SparkSession, work: Work) -> tuple[StageAnswer, lis
 
 
 def _sealed(
-    connection: Connection, work: Work, looks: Looks, relations: Sequence[str]
+    connection: Connection, work: Work, rechecks: Rechecks, relations: Sequence[str]
 ) -> tuple[BucketSum, ...]:
     hashed = work.layout.hashed
     if hashed is None and not work.layout.stage.collapses:
         hashed = sealing_layout(work.layout.stage, work.columns)
-        relations = work.relations(connection, hashed, looks)
+        relations = work.relations(connection, hashed, rechecks)
     return seal(connection, work.sink, hashed or work.layout, relations)
 
 
@@ -103,8 +103,8 @@ def seal_shares(session: SparkSession, work: Work) -> tuple[BucketSum, ...]:
     """`proof: rows` of a stage that compares rows: sums of their fingerprints; raises as above."""
     counted = Counted(len(work.layout.sources))
 
-    def sealed(connection: Connection, looks: Looks, _attempt: str) -> str:
-        sums = _sealed(connection, work, looks, ())
+    def sealed(connection: Connection, rechecks: Rechecks, _attempt: str) -> str:
+        sums = _sealed(connection, work, rechecks, ())
         return Counted(len(work.layout.sources), sealed=sums).written()
 
     for body in _collect(session, work, sealed):
@@ -115,8 +115,8 @@ def seal_shares(session: SparkSession, work: Work) -> tuple[BucketSum, ...]:
 def count_shares(session: SparkSession, work: Work) -> list[int]:
     """Rows of each source before any condition of the stage; raises as above."""
 
-    def counted(connection: Connection, looks: Looks, _attempt: str) -> str:
-        return json.dumps(count_rows(connection, work.reading, looks, work.columns))
+    def counted(connection: Connection, rechecks: Rechecks, _attempt: str) -> str:
+        return json.dumps(count_rows(connection, work.reading, rechecks, work.columns))
 
     parts = map(json.loads, _collect(session, work, counted))
     return [sum(rows) for rows in zip(*parts, strict=True)]
@@ -127,9 +127,9 @@ def spell_shares(session: SparkSession, work: Work, parts: Sequence[str]) -> lis
     stored = StoredKeys(sink=work.sink, parts=tuple(parts))
     layout = spelling_layout(work.layout.stage, work.columns)
 
-    def spelled(connection: Connection, looks: Looks, attempt: str) -> str:
+    def spelled(connection: Connection, rechecks: Rechecks, attempt: str) -> str:
         place = str(Path(work.resources.directory) / f"spellings-{attempt}.parquet")
-        relations = work.relations(connection, layout, looks)
+        relations = work.relations(connection, layout, rechecks)
         write_spellings(connection, stored, layout, relations, place)
         return place
 
@@ -171,8 +171,8 @@ def _answer_within_memory(work: Work, number: int, act: Act, attempt: str) -> di
 def _answer_of(work: Work, number: int, act: Act, attempt: str) -> dict[str, object]:
     """What the task did with its share, or what is wrong with a source."""
     try:
-        with open_share(work, number, attempt) as (connection, looks):
-            return {"outcome": "done", "body": act(connection, looks, attempt)}
+        with open_share(work, number, attempt) as (connection, rechecks):
+            return {"outcome": "done", "body": act(connection, rechecks, attempt)}
     except TaskFailureError as failure:
         return dict(failure.document)
 
@@ -189,7 +189,7 @@ def share_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 @contextmanager
-def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connection, Looks]]:
+def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connection, Rechecks]]:
     """The sources of a share in a database of this attempt.
 
     Raises:
@@ -199,9 +199,9 @@ def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connecti
         sources = list[Delivered]()
         layout, check_texts = work.layout.of_rows, work.reading.check_texts
         with report_failures(connection, layout, sources, check_texts=check_texts):
-            looks = read_sources(connection, work.reading, work.shares[number])
-            sources += [source for own in looks for source in own]
-            yield connection, looks
+            rechecks = read_sources(connection, work.reading, work.shares[number])
+            sources += [source for recheck in rechecks for source in recheck]
+            yield connection, rechecks
 
 
 @contextmanager

@@ -30,13 +30,13 @@ class RowCount:
         self._rows += rows
         if self._path is None:
             return
-        told = (self._rows // self._readings).to_bytes(_BYTES, "little")
+        count = (self._rows // self._readings).to_bytes(_BYTES, "little")
         try:
             # Opened each time: a file system of many machines shows others what was closed. Never
             # cut to nothing, so that it holds a whole number whenever it is read.
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
-                os.write(file, told)
+                os.write(file, count)
             finally:
                 os.close(file)
         except OSError:

@@ -37,7 +37,7 @@ from datarecs_spark.java_process import (
     JavaVoice,
     leave_accumulators,
     let_go,
-    own_interrupts,
+    preserve_interrupts,
     quiet_accumulators,
 )
 
@@ -136,7 +136,7 @@ class SparkRuntime:
                 if settings.cluster is not None:
                     # Not before: what the launcher is given stands in the list of processes.
                     conf.setAll(list(secret_configuration(settings.cluster).items()))
-                with own_interrupts():
+                with preserve_interrupts():
                     context = SparkContext(conf=conf, gateway=gateway)
                 quiet_accumulators(context)
                 # Python workers would otherwise be the first `python3` of the path.
@@ -240,10 +240,10 @@ def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _major(java_home: str | None) -> int:
     """Of the Java that will run, by its own `release` file; 0 when that cannot be told."""
-    found = which("java") if java_home is None else f"{java_home}/bin/java"
-    release = Path(found or "java").resolve().parent.parent / "release"
-    told = release.read_text() if release.is_file() else ""
-    version = re.search(r'^JAVA_VERSION="(\d+)', told, re.MULTILINE)
+    executable = which("java") if java_home is None else f"{java_home}/bin/java"
+    release = Path(executable or "java").resolve().parent.parent / "release"
+    release_text = release.read_text() if release.is_file() else ""
+    version = re.search(r'^JAVA_VERSION="(\d+)', release_text, re.MULTILINE)
     return int(version[1]) if version else 0
 
 
@@ -255,7 +255,7 @@ def _configuration(settings: SparkSettings) -> Mapping[str, str]:
         f" -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     )
     here = f'"-Djava.io.tmpdir={settings.scratch}" {settings.java_options}'
-    found = {
+    options = {
         **_SETTINGS,
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
@@ -265,5 +265,5 @@ def _configuration(settings: SparkSettings) -> Mapping[str, str]:
         "spark.pyspark.python": settings.python,
     }
     if settings.cluster is not None:
-        return {**found, **configuration(settings.cluster, java)}
-    return {**found, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        return {**options, **configuration(settings.cluster, java)}
+    return {**options, "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

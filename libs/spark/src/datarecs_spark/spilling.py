@@ -1,4 +1,4 @@
-"""The disk that a stage may take for intermediate data: looked at while it works.
+"""The disk that a stage may take for intermediate data: checked while it works.
 
 Spark and the kernel write to disk rather than die, so somebody else must say how much is too much,
 before the disk is full for every other run on it. Apart from the engine because it works beside it.
@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
-class SpillLook:
-    """A Look at folders.
+class SpillGuard:
+    """A Check of the size of folders.
 
     Args:
         folders: those that need not exist yet; what lies in them before is not counted.
         limit: bytes.
-        exceeded: told at most once.
+        exceeded: called at most once.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class SpillLook:
 
 
 def held_bytes(folder: Path) -> int:
-    """Of all files below a folder; what goes while it is looked at is not counted."""
-    found = 0
+    """Of all files below a folder; what goes while it is measured is not counted."""
+    size = 0
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    found += held_bytes(Path(entry.path))
+                    size += held_bytes(Path(entry.path))
                 else:
-                    found += entry.stat(follow_symlinks=False).st_size
+                    size += entry.stat(follow_symlinks=False).st_size
     except OSError:
-        return found
-    return found
+        return size
+    return size

@@ -1,29 +1,29 @@
-"""One thread beside a stage: once a second it looks at the work, and once more when that is done.
+"""One thread beside a stage: once a second it checks the work, and once more when that is done.
 
-Apart from what is looked at, because one thread is enough for all of it.
+Apart from what is checked, because one thread is enough for all of it.
 """
 
 from collections.abc import Sequence
 from threading import Event, Thread
 from typing import Protocol, Self
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 
 
-class Look(Protocol):
-    """Something to look at, on the thread that does; whatever it tells, it tells from there."""
+class Check(Protocol):
+    """Something that is checked on the thread of the watch, and reports from there."""
 
     def __call__(self, *, last: bool) -> bool:
-        """Whether it shall be looked at again; the last time comes when the work is done."""
+        """Whether it shall be checked again; the last time comes when the work is done."""
 
 
 class Watch:
-    """Looks until it is left."""
+    """Runs the checks until it is left."""
 
-    def __init__(self, looks: Sequence[Look]) -> None:
-        self._looks = tuple(looks)
+    def __init__(self, checks: Sequence[Check]) -> None:
+        self._checks = tuple(checks)
         self._left = Event()
-        self._thread = Thread(target=self._look_on, name="watch", daemon=True)
+        self._thread = Thread(target=self._run_checks, name="watch", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -33,8 +33,8 @@ class Watch:
         self._left.set()
         self._thread.join()
 
-    def _look_on(self) -> None:
-        looks, last = self._looks, False
-        while looks and not last:
-            last = self._left.wait(LOOK_EVERY_S)
-            looks = tuple(look for look in looks if look(last=last))
+    def _run_checks(self) -> None:
+        checks, last = self._checks, False
+        while checks and not last:
+            last = self._left.wait(CHECK_EVERY_S)
+            checks = tuple(check for check in checks if check(last=last))

@@ -109,9 +109,9 @@ _POSTGRES = Record(
 )
 
 
-def _check_database(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+def _check_database(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     """A SQL catalog is kept in one database."""
-    places = [name for name in ("postgres", "sqlite") if name in given]
+    places = [name for name in ("postgres", "sqlite") if name in values]
     if len(places) != 1:
         reading.fault(
             Fault(
@@ -161,11 +161,11 @@ def _catalogs() -> Tagged:
     fields: Mapping[str, tuple[Field, ...]] = {
         kind: (
             Field(name="type", shape=Word(words=CatalogType, only=(kind,)), doc="of the catalog"),
-            *own,
+            *catalog_fields,
         )
-        for kind, own in _CATALOG_FIELDS.items()
+        for kind, catalog_fields in _CATALOG_FIELDS.items()
     }
-    every = {one.name: one for own in fields.values() for one in own}
+    every = {one.name: one for catalog_fields in fields.values() for one in catalog_fields}
     shape = tagged("type", fields, record=general)
     variants = {
         str(kind): replace(

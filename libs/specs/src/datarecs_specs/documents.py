@@ -72,8 +72,8 @@ class Decoded:
     def with_faults(self, faults: Iterable[Fault]) -> "Decoded":
         """The same document with what only others that stand beside it could tell."""
         further = replace(self.reading, faults=list(faults))
-        found = located(further, document=self.document, root=self.root)
-        whole = replace(self, findings=in_order((*self.findings, *found)))
+        new_findings = located(further, document=self.document, root=self.root)
+        whole = replace(self, findings=in_order((*self.findings, *new_findings)))
         return replace(whole, declared=None, spec=None) if whole.faults else whole
 
     @property
@@ -129,12 +129,12 @@ def decode_stored(kind: Kind, name: str, spec: Mapping[str, object]) -> Spec:
         InvalidSpecError: the row no longer fits the kind, as after an upgrade.
     """
     reading = Reading(surroundings=Surroundings(is_stored=True))
-    found = _spec(kind, name, json_node(spec), reading)
+    typed_spec = _spec(kind, name, json_node(spec), reading)
     broken = [fault for fault in reading.faults if not fault.warning]
     # What had no effect when the job was stored has none now.
-    if found is None or any(fault.code is not SpecCode.WITHOUT_EFFECT for fault in broken):
+    if typed_spec is None or any(fault.code is not SpecCode.WITHOUT_EFFECT for fault in broken):
         raise InvalidSpecError(findings=located(reading, document=0, root=None))
-    return found
+    return typed_spec
 
 
 def job_of(name: str, spec: Mapping[str, object]) -> ReconciliationJob:
@@ -143,10 +143,10 @@ def job_of(name: str, spec: Mapping[str, object]) -> ReconciliationJob:
     Raises:
         InvalidSpecError: as `decode_stored`.
     """
-    found = decode_stored(Kind.RECONCILIATION_JOB, name, spec)
-    if not isinstance(found, ReconciliationJob):
+    job = decode_stored(Kind.RECONCILIATION_JOB, name, spec)
+    if not isinstance(job, ReconciliationJob):
         raise TypeError("the shape of a job builds jobs")
-    return found
+    return job
 
 
 def _is_empty(node: Node) -> bool:
@@ -172,8 +172,8 @@ def _judged(kind: Kind, built: Any, reading: Reading) -> Spec | None:  # noqa: A
         for fault in reading.faults[count:]
         if not any(_below(path, broken) for path in (fault.path, *fault.others))
     ]
-    found: Spec = built
-    return found
+    spec: Spec = built
+    return spec
 
 
 def _below(path: Path, broken: set[Path]) -> bool:

@@ -44,7 +44,7 @@ _PLATFORM_PREFIX = "datarecs.io/"
 _OPEN_KEYS = frozenset({"datarecs.io/paused", "datarecs.io/reconcile-at", "datarecs.io/hold"})
 
 _REMOVE: Misplaced = (SpecCode.UNKNOWN_FIELD, "remove it; `get -o yaml --export` prints without it")
-_OWNED: Mapping[str, Misplaced] = dict.fromkeys(
+_SERVER_FIELDS: Mapping[str, Misplaced] = dict.fromkeys(
     (
         "uid",
         "tenant_id",
@@ -58,9 +58,9 @@ _OWNED: Mapping[str, Misplaced] = dict.fromkeys(
 )
 
 
-def _check_metadata(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+def _check_metadata(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     for part in ("labels", "annotations"):
-        entries = given.get(part)
+        entries = values.get(part)
         for key in entries if isinstance(entries, Mapping) else ():
             if str(key).startswith(_PLATFORM_PREFIX) and key not in _OPEN_KEYS:
                 reading.fault(
@@ -71,7 +71,7 @@ def _check_metadata(given: Mapping[str, object], at: Path, reading: Reading) -> 
                         hint=f"open to you are {', '.join(sorted(_OPEN_KEYS))}",
                     )
                 )
-    annotations = given.get("annotations")
+    annotations = values.get("annotations")
     if isinstance(annotations, Mapping):
         size_bytes = sum(len(f"{key}{value}".encode()) for key, value in annotations.items())
         if size_bytes > MAX_ANNOTATION_BYTES:
@@ -84,7 +84,7 @@ def _check_metadata(given: Mapping[str, object], at: Path, reading: Reading) -> 
 METADATA = Record(
     title="metadata",
     model=dict,
-    misplaced=_OWNED,
+    misplaced=_SERVER_FIELDS,
     check=_check_metadata,
     fields=(
         Field(
@@ -128,7 +128,12 @@ def envelope(kinds: tuple[str, ...], spec: Shape) -> Record:
     return Record(
         title="a declaration",
         model=dict,
-        misplaced={**_OWNED, "status": _REMOVE, "result": _REMOVE, "cancel_requested": _REMOVE},
+        misplaced={
+            **_SERVER_FIELDS,
+            "status": _REMOVE,
+            "result": _REMOVE,
+            "cancel_requested": _REMOVE,
+        },
         fields=(
             Field(
                 name="apiVersion",

@@ -77,12 +77,12 @@ def from_text(fault: TextFault, document: int) -> Finding:
 
 def located(reading: Reading, *, document: int, root: Mark | None) -> tuple[Finding, ...]:
     """Every fault of the reading where it stands, sorted by line, column and id."""
-    found = []
+    findings = []
     for fault in reading.faults:
         marks = [_mark(reading, one, fault.place, root) for one in (fault.path, *fault.others)]
         known = [mark for mark in marks if mark is not None]
         mark = max(known) if known else None
-        found.append(
+        findings.append(
             Finding(
                 code=fault.code,
                 document=document,
@@ -96,7 +96,7 @@ def located(reading: Reading, *, document: int, root: Mark | None) -> tuple[Find
                 note=fault.note,
             )
         )
-    return in_order(found)
+    return in_order(findings)
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -151,8 +151,8 @@ LIMITS = Record(
 
 
 def _moment_problem(text: str, _reading: Reading) -> str | None:
-    found = read_moment(text)
-    if found is not None and found.tag is Tag.INSTANT:
+    moment = read_moment(text)
+    if moment is not None and moment.tag is Tag.INSTANT:
         return None
     return "not a time with its offset, such as 2026-01-31T12:00:00Z"
 
@@ -165,9 +165,9 @@ MOMENT = Checked(
 )
 
 
-def _check_snapshot(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+def _check_snapshot(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     """A version of a table is named in one way."""
-    ways = [name for name in _ONE_OF if name in given]
+    ways = [name for name in _ONE_OF if name in values]
     if len(ways) > 1:
         reading.fault(
             Fault(
@@ -246,9 +246,9 @@ _KIND = Word(
 _FILE_KINDS = frozenset({SourceKind.PARQUET, SourceKind.CSV, SourceKind.JSON})
 
 
-def _check_source(given: Mapping[str, object], at: Path, reading: Reading) -> None:
-    kind = given.get("kind")
-    origins = [name for name in _ORIGIN_NAMES if name in given]
+def _check_source(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    kind = values.get("kind")
+    origins = [name for name in _ORIGIN_NAMES if name in values]
     if not isinstance(kind, SourceKind) or kind not in _ORIGINS:
         return
     wanted = " or ".join(one.name for one in _ORIGINS[kind])
@@ -272,13 +272,13 @@ def _check_source(given: Mapping[str, object], at: Path, reading: Reading) -> No
                 place=Place.KEY,
             )
         )
-    _check_for_server(given, at, reading)
+    _check_for_server(values, at, reading)
 
 
-def _check_for_server(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+def _check_for_server(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     """A server reads files below the folder of a connection; `compare` reads any path."""
-    is_file = given.get("kind") in _FILE_KINDS
-    if "connection" not in given:
+    is_file = values.get("kind") in _FILE_KINDS
+    if "connection" not in values:
         missing = Fault(
             code=SpecCode.MISSING_FIELD,
             path=(*at, "connection"),
@@ -290,14 +290,14 @@ def _check_for_server(given: Mapping[str, object], at: Path, reading: Reading) -
             reading.server_fault(missing)
         else:
             reading.fault(missing)
-    path = given.get("path")
+    path = values.get("path")
     if is_file and isinstance(path, str) and (problem := path_fault(path)):
         reading.server_fault(Fault(code=SpecCode.BAD_PATH, path=(*at, "path"), message=problem))
 
 
-def _check_column(given: Mapping[str, object], at: Path, reading: Reading) -> None:
-    if len(given) != 1:
-        both = bool(given)
+def _check_column(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    if len(values) != 1:
+        both = bool(values)
         reading.fault(
             Fault(
                 code=SpecCode.FIELD_GIVEN_TWICE if both else SpecCode.MISSING_FIELD,
@@ -377,15 +377,15 @@ def _general() -> Record:
     )
 
 
-def _source(**given: Any) -> Source:  # noqa: ANN401  the model's fields by keyword, just read
+def _source(**values: Any) -> Source:  # noqa: ANN401  the model's fields by keyword, just read
     """The source without options at their default, so that equal jobs are equal."""
-    defaults = {one.name: one.default for one in OPTIONS.get(given["kind"], ())}
+    defaults = {one.name: one.default for one in OPTIONS.get(values["kind"], ())}
     options = {
         name: value
-        for name, value in given.get("options", {}).items()
+        for name, value in values.get("options", {}).items()
         if value != defaults.get(name)
     }
-    return Source(**{**given, "options": options})
+    return Source(**{**values, "options": options})
 
 
 SOURCE = tagged("kind", {kind: _fields(kind) for kind in _ORIGINS}, record=_general())

@@ -97,17 +97,17 @@ class ToleranceShape:
     __slots__ = ()
 
     def read(self, node: Node, at: Path, reading: Reading) -> Tolerance | Gap:
-        given = _TOLERANCE.read(node, at, reading)
-        if not isinstance(given, Mapping) or not isinstance(node, MapNode):
+        values = _TOLERANCE.read(node, at, reading)
+        if not isinstance(values, Mapping) or not isinstance(node, MapNode):
             return Gap()
-        kind: ToleranceType = given["type"]
-        base = given.get("base", ToleranceBase.REFERENCE)
+        kind: ToleranceType = values["type"]
+        base = values.get("base", ToleranceBase.REFERENCE)
         if node.get("base") is not None and kind is not ToleranceType.PERCENTAGE:
             _fault(SpecCode.BASE_NOT_ALLOWED, (*at, "base"), reading, f"{kind} has no base")
             base = ToleranceBase.REFERENCE
         if node.get("value") is None or kind is ToleranceType.EXACT:
             return self._without_value(node, kind, at, reading)
-        value = given.get("value")
+        value = values.get("value")
         bound = _bound(kind, value, (*at, "value"), reading) if isinstance(value, Scalar) else None
         return Gap() if bound is None else Tolerance(type=kind, value=bound, base=base)
 
@@ -395,9 +395,9 @@ _BY_TYPE: Mapping[StageType, tuple[str, ...]] = {
 
 
 def _fields(kind: StageType) -> tuple[Field, ...]:
-    own = {"type": replace(_FIELDS["type"], shape=Word(words=StageType, only=(kind,)))}
+    overrides = {"type": replace(_FIELDS["type"], shape=Word(words=StageType, only=(kind,)))}
     return tuple(
-        own.get(name, one)
+        overrides.get(name, one)
         for name, one in _FIELDS.items()
         if name in {"name", "type", *_BY_TYPE[kind]}
     )

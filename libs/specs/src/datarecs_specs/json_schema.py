@@ -34,11 +34,11 @@ def explain(kind: Kind, path: Sequence[str]) -> tuple[JsonSchema, ...]:
 
     Several schemas when variants differ, each once; empty when there is no such field.
     """
-    found: tuple[JsonSchema, ...] = (json_schema(kind),)
+    schemas: tuple[JsonSchema, ...] = (json_schema(kind),)
     for step in path:
-        deeper = [below for one in found for below in _below(one, step)]
-        found = _distinct(deeper)
-    return found
+        deeper = [below for one in schemas for below in _below(one, step)]
+        schemas = _distinct(deeper)
+    return schemas
 
 
 def fields(schema: JsonSchema) -> tuple[str, ...]:

@@ -113,4 +113,4 @@ _FORMS = (
 
 def form_of(plain: str) -> Form:
     """The form of an unquoted scalar: `no`, `012:30` and dates are text, `1e3` is a number."""
-    return next((form for form, looks in _FORMS if looks.fullmatch(plain)), Form.TEXT)
+    return next((form for form, pattern in _FORMS if pattern.fullmatch(plain)), Form.TEXT)

@@ -95,8 +95,8 @@ def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> 
 _SECRET_HEADERS = frozenset({"x-api-key", "api-key", "x-auth-token", "x-token", "x-secret"})
 
 
-def _check_endpoint(given: Mapping[str, object], at: Path, reading: Reading) -> None:
-    if "url" not in given and "url_from" not in given:
+def _check_endpoint(values: Mapping[str, object], at: Path, reading: Reading) -> None:
+    if "url" not in values and "url_from" not in values:
         reading.fault(
             Fault(
                 code=SpecCode.MISSING_FIELD,
@@ -105,7 +105,7 @@ def _check_endpoint(given: Mapping[str, object], at: Path, reading: Reading) -> 
                 place=Place.MISSING,
             )
         )
-    if "url" in given and "url_from" in given:
+    if "url" in values and "url_from" in values:
         reading.fault(
             Fault(
                 code=SpecCode.FIELD_GIVEN_TWICE,
@@ -115,8 +115,8 @@ def _check_endpoint(given: Mapping[str, object], at: Path, reading: Reading) -> 
                 place=Place.KEY,
             )
         )
-    _check_secrets(given, at, reading)
-    headers = given.get("headers")
+    _check_secrets(values, at, reading)
+    headers = values.get("headers")
     for name, value in headers.items() if isinstance(headers, Mapping) else ():
         if isinstance(value, str) and str(name).lower() in _SECRET_HEADERS:
             reading.fault(

@@ -187,8 +187,8 @@ class Record:
 
     @cached_property
     def _by_key(self) -> Mapping[str, Field]:
-        own = {one.name: one for one in self.fields}
-        return {alias: one for one in self.fields for alias in one.aliases} | own
+        by_name = {one.name: one for one in self.fields}
+        return {alias: one for one in self.fields for alias in one.aliases} | by_name
 
     @cached_property
     def _defaults(self) -> Mapping[str, object]:
@@ -206,13 +206,13 @@ class Record:
         node = self._whole(node)
         if not isinstance(node, MapNode):
             return wrong_type(node, at, reading, f"a mapping ({self.title})")
-        given: dict[str, object] = {}
+        values: dict[str, object] = {}
         written: dict[str, str] = {}
         for entry in node.entries:
-            self._read_entry(entry, at, reading, given=given, written=written)
+            self._read_entry(entry, at, reading, values=values, written=written)
         if self.check:
-            self.check(given, at, reading)
-        return self._built(given, at, reading)
+            self.check(values, at, reading)
+        return self._built(values, at, reading)
 
     def _whole(self, node: Node) -> Node:
         if self.shorthand and text_of(node) is not None:
@@ -226,7 +226,7 @@ class Record:
         at: Path,
         reading: Reading,
         *,
-        given: dict[str, object],
+        values: dict[str, object],
         written: dict[str, str],
     ) -> None:
         one = self._by_key.get(entry.key)
@@ -264,7 +264,7 @@ class Record:
                     warning=True,
                 )
             )
-        given[one.name] = one.shape_of(entry.key).read(entry.value, path, reading)
+        values[one.name] = one.shape_of(entry.key).read(entry.value, path, reading)
 
     def _unknown(self, key: str, at: Path) -> Fault:
         if key in self.misplaced:
@@ -279,13 +279,13 @@ class Record:
             place=Place.KEY,
         )
 
-    def _built(self, given: Mapping[str, object], at: Path, reading: Reading) -> object:
+    def _built(self, values: Mapping[str, object], at: Path, reading: Reading) -> object:
         usable = True
         made: dict[str, object] = {}
         for one in self.fields:
             default = self._defaults[one.name]
-            value = given.get(one.name, default)
-            if one.name not in given and default is REQUIRED:
+            value = values.get(one.name, default)
+            if one.name not in values and default is REQUIRED:
                 reading.fault(
                     Fault(
                         code=SpecCode.MISSING_FIELD,
@@ -304,7 +304,7 @@ class Record:
                 made[one.keyword] = value
         if usable:
             return (self.build or self.model)(**made)
-        name = given.get("name")
+        name = values.get("name")
         return Gap(name=name if isinstance(name, str) else None)
 
     def write(self, value: object, *, minimal: bool) -> JsonValue:
@@ -395,9 +395,9 @@ class Tagged:
 
 def tagged(tag: str, fields_of: Mapping[str, tuple[Field, ...]], *, record: Record) -> Tagged:
     """Variants of one record by the words of a tag; `record` has all fields and their model."""
-    keys = {word: _keys(own) for word, own in fields_of.items()}
+    keys = {word: _keys(variant_fields) for word, variant_fields in fields_of.items()}
     variants: dict[str, Record] = {}
-    for word, own in fields_of.items():
+    for word, variant_fields in fields_of.items():
         foreign = {
             key: _of_another(f"{tag} {', '.join(one for one in keys if key in keys[one])}")
             for key in frozenset().union(*keys.values()) - keys[word]
@@ -405,7 +405,7 @@ def tagged(tag: str, fields_of: Mapping[str, tuple[Field, ...]], *, record: Reco
         variants[str(word)] = replace(
             record,
             title=f"{record.title} of {tag} {word}",
-            fields=own,
+            fields=variant_fields,
             misplaced={**foreign, **record.misplaced},
         )
     return Tagged(tag=tag, variants=variants, general=record)

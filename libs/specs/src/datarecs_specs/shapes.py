@@ -121,9 +121,9 @@ class Text(Single):
         if self.pattern:
             whole = re.fullmatch(self.pattern.regex, text, re.ASCII)
             return None if whole else (self.pattern.code, self.pattern.words)
-        kept = _ALLOWED_BREAKS if self.lines else frozenset[str]()
+        allowed = _ALLOWED_BREAKS if self.lines else frozenset[str]()
         refused = _INVISIBLE | _UNASSIGNED if self.normal else _INVISIBLE
-        if any(unicodedata.category(one) in refused and one not in kept for one in text):
+        if any(unicodedata.category(one) in refused and one not in allowed for one in text):
             return SpecCode.BAD_TEXT, "a control, invisible or unassigned character"
         if self.normal and not unicodedata.is_normalized("NFC", text):
             return SpecCode.BAD_TEXT, "the text is not in Unicode normal form C"

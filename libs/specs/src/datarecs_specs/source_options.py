@@ -26,8 +26,8 @@ class TypeText(Single):
     __slots__ = ()
 
     def read(self, node: Node, at: Path, reading: Reading) -> str | Gap:
-        found = TypeName().read(node, at, reading)
-        return found if isinstance(found, Gap) else str(found)
+        type_name = TypeName().read(node, at, reading)
+        return type_name if isinstance(type_name, Gap) else str(type_name)
 
     def schema(self) -> JsonSchema:
         return TypeName().schema()
@@ -192,9 +192,9 @@ def options_of(kind: SourceKind) -> Record:
     )
 
 
-def _check_csv(given: Mapping[str, object], at: Path, reading: Reading) -> None:
+def _check_csv(values: Mapping[str, object], at: Path, reading: Reading) -> None:
     """Marks differ, and a column has one type."""
-    if given.get("thousands") == given.get("decimal", "."):
+    if values.get("thousands") == values.get("decimal", "."):
         message = "the mark of thousands is the decimal mark"
         reading.fault(
             Fault(
@@ -204,7 +204,7 @@ def _check_csv(given: Mapping[str, object], at: Path, reading: Reading) -> None:
                 hint="declare options.decimal too",
             )
         )
-    schema, formats = given.get("schema"), given.get("formats")
+    schema, formats = values.get("schema"), values.get("formats")
     if isinstance(schema, Mapping) and isinstance(formats, Mapping):
         for name in (each for each in formats if each in schema):
             reading.fault(

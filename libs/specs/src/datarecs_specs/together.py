@@ -53,9 +53,10 @@ def judged_together(
         known: connections of a server; a declared one stands in their place.
         opens_sources: the command is about to read, so that an unknown connection is a fault.
     """
-    found = {**(known or {}), **connections_of(documents)}
+    connections = {**(known or {}), **connections_of(documents)}
     return tuple(
-        one.with_faults(_between(one, found, opens_sources=opens_sources)) for one in documents
+        one.with_faults(_between(one, connections, opens_sources=opens_sources))
+        for one in documents
     )
 
 

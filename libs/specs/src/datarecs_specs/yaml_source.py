@@ -238,7 +238,7 @@ class _Tree:
         )
 
     def _entries(self, pairs: list[tuple[Node, Node]], mark: Mark) -> tuple[Entry, ...]:
-        own: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         merged: list[Entry] = []
         for key, value in pairs:
             place = key.mark or mark
@@ -246,13 +246,13 @@ class _Tree:
                 self._fault(SpecCode.WRONG_TYPE, place, "a key that is a list or a mapping")
             elif key.text == _MERGE and key.bare:
                 merged += self._merged(value, place)
-            elif key.text in own:
+            elif key.text in entries:
                 self._fault(SpecCode.DUPLICATE_KEY, place, f"the key '{visible(key.text)}' again")
             else:
-                own[key.text] = Entry(key=key.text, key_mark=place, value=value)
+                entries[key.text] = Entry(key=key.text, key_mark=place, value=value)
         for entry in merged:
-            own.setdefault(entry.key, entry)
-        return tuple(own.values())
+            entries.setdefault(entry.key, entry)
+        return tuple(entries.values())
 
     def _merged(self, value: Node, mark: Mark) -> list[Entry]:
         """`<<: *anchor`, or a list of such: their keys, the mapping's own ones win."""

@@ -90,8 +90,8 @@ class FileBlobStore:
         with self._opened(key) as file:
             data = file.read()
         expected = content_hash(key)
-        if expected is not None and (found := hashlib.sha256(data).hexdigest()) != expected:
-            raise BlobCorruptError(key=key, found_sha256=found)
+        if expected is not None and (digest := hashlib.sha256(data).hexdigest()) != expected:
+            raise BlobCorruptError(key=key, actual_sha256=digest)
         return data
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
@@ -103,10 +103,10 @@ class FileBlobStore:
         path = self._path(key)
         with _translated(self._root):
             try:
-                found = path.lstat()
+                status = path.lstat()
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return self._info(key, found) if stat.S_ISREG(found.st_mode) else None
+        return self._info(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def list(self, prefix: str) -> Iterator[BlobInfo]:
         check_prefix(prefix, self._tenant)
@@ -210,13 +210,13 @@ class FileBlobStore:
                 if info is not None:
                     yield info
 
-    def _info(self, key: str, found: os.stat_result, *, sha256: str | None = None) -> BlobInfo:
+    def _info(self, key: str, status: os.stat_result, *, sha256: str | None = None) -> BlobInfo:
         named = content_hash(key)
         return BlobInfo(
             key=key,
-            size_bytes=found.st_size,
-            etag=named or f"{found.st_ino:x}-{found.st_size:x}-{found.st_mtime_ns:x}",
-            last_modified=datetime.fromtimestamp(found.st_mtime, UTC),
+            size_bytes=status.st_size,
+            etag=named or f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}",
+            last_modified=datetime.fromtimestamp(status.st_mtime, UTC),
             sha256=named or sha256,
         )
 

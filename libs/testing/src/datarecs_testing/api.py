@@ -33,12 +33,12 @@ from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following, Pace
 from datarecs_core_api.limits import RequestLimits
-from datarecs_core_api.looks import Looks
 from datarecs_core_api.openapi import document
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.places import Places
 from datarecs_core_api.request_examples import EXAMPLES
+from datarecs_core_api.run_updates import RunUpdates
 from datarecs_core_api.sign_in import FailedSignIns
 from datarecs_core_api.wiring import previewing_of
 from datarecs_memory.blob_store import MemoryBlobStores
@@ -112,8 +112,8 @@ class ApiHouse:
         return Following(self.metrics, self.pace)
 
     @cached_property
-    def looks(self) -> Looks:
-        return Looks(self.queries)
+    def run_updates(self) -> RunUpdates:
+        return RunUpdates(self.queries)
 
     @cached_property
     def feed(self) -> Feed:
@@ -141,7 +141,7 @@ class ApiHouse:
             random_bytes=random_bytes,
             cursors=Cursors(b"k" * 32),
             following=self.following,
-            looks=self.looks,
+            run_updates=self.run_updates,
             feed=self.feed,
             base_url=BASE_URL,
             profile=self.profile,
@@ -231,12 +231,12 @@ def memory_api(**changes: Any) -> MemoryApiHouse:  # noqa: ANN401  any field of 
         }
     )
 
-    def heard(channel: str, payload: str) -> None:
+    def on_notification(channel: str, payload: str) -> None:
         if channel == "datarecs_run":
-            house.following.tell(payload)
+            house.following.wake_followers(payload)
             house.feed.read()
 
-    store.listen(heard)
+    store.listen(on_notification)
     return house
 
 
@@ -282,28 +282,34 @@ def check_published(response: httpx2.Response) -> None:
         assert response.status_code in UNPUBLISHED or request.url.path in _UNLISTED
         return
     answer = operation["responses"].get(str(response.status_code))
-    asked = f"{request.method} {request.url.path}"
-    assert answer is not None, f"{asked} answered {response.status_code}, which is not published"
-    _check_headers(asked, response, answer.get("headers", {}))
+    request_line = f"{request.method} {request.url.path}"
+    assert answer is not None, (
+        f"{request_line} answered {response.status_code}, which is not published"
+    )
+    _check_headers(request_line, response, answer.get("headers", {}))
     media = response.headers.get("content-type", "").split(";")[0]
     content = answer.get("content", {})
     if not content or request.method == "HEAD":
         return
-    assert media in content, f"{asked} answered {media}, which is not published"
+    assert media in content, f"{request_line} answered {media}, which is not published"
     if media.endswith("json"):
         response.read()
         schema = {**content[media]["schema"], "components": published()["components"]}
         Draft202012Validator(schema).validate(response.json())
 
 
-def _check_headers(asked: str, response: httpx2.Response, named: Mapping[str, object]) -> None:
+def _check_headers(
+    request_line: str, response: httpx2.Response, named: Mapping[str, object]
+) -> None:
     """Headers that mean something to clients are published for this answer, with their form."""
     for name, header in published()["components"]["headers"].items():
         text = response.headers.get(name)
         if text is None:
-            assert name not in named or not header.get("required"), f"{asked} answered no {name}"
+            assert name not in named or not header.get("required"), (
+                f"{request_line} answered no {name}"
+            )
             continue
-        assert name in named, f"{asked} answered {name}, which is not published"
+        assert name in named, f"{request_line} answered {name}, which is not published"
         value = int(text) if header["schema"]["type"] == "integer" else text
         Draft202012Validator(header["schema"]).validate(value)
 
@@ -311,17 +317,17 @@ def _check_headers(asked: str, response: httpx2.Response, named: Mapping[str, ob
 def _operation(path: str, method: str) -> Mapping[str, Any] | None:
     """What is published for the path; literal segments win over parameters."""
     wanted = {"HEAD": "get"}.get(method, method.lower())
-    given = path.split("/")
+    segments = path.split("/")
     fitting = [
         (template.count("{"), template)
         for template in published()["paths"]
-        if len(template.split("/")) == len(given)
+        if len(template.split("/")) == len(segments)
         and all(
-            part == own or part.startswith("{")
-            for part, own in zip(template.split("/"), given, strict=True)
+            part == segment or part.startswith("{")
+            for part, segment in zip(template.split("/"), segments, strict=True)
         )
     ]
     if not fitting:
         return None
-    found: Mapping[str, Any] | None = published()["paths"][min(fitting)[1]].get(wanted)
-    return found
+    operation: Mapping[str, Any] | None = published()["paths"][min(fitting)[1]].get(wanted)
+    return operation

@@ -92,12 +92,12 @@ def running_api(
     `settings` are further variables of its environment; `port` is that of an earlier one.
     """
     port = free_test_port() if port is None else port
-    given = settings_for(database, folder, port) | settings
+    environment = settings_for(database, folder, port) | settings
     headers = {"Authorization": f"Bearer {a_key(database)}"}
     with (
-        running_service("datarecs_core_api", given, log=folder / "service.log") as service,
+        running_service("datarecs_core_api", environment, log=folder / "service.log") as service,
         httpx2.Client(
-            base_url=given["DATARECS_BASE_URL"], headers=headers, trust_env=False, timeout=20
+            base_url=environment["DATARECS_BASE_URL"], headers=headers, trust_env=False, timeout=20
         ) as client,
         closing(Database(database.url(CONTROLLER))) as controller,
     ):

@@ -45,10 +45,10 @@ class Page:
     def __init__(self, pipe: "_Pipe", session: str) -> None:
         self._pipe, self._session = pipe, session
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
-            self._ask(f"{domain}.enable")
+            self._send_command(f"{domain}.enable")
 
-    def _ask(self, method: str, **parameters: Any) -> Json:  # noqa: ANN401  any JSON
-        return self._pipe.ask(method, parameters, self._session)
+    def _send_command(self, method: str, **parameters: Any) -> Json:  # noqa: ANN401  any JSON
+        return self._pipe.send_command(method, parameters, self._session)
 
     @property
     def requests(self) -> list[str]:
@@ -64,7 +64,7 @@ class Page:
 
     def set_media(self, *, width: int = 1200, scheme: str = "light", scripts: bool = True) -> None:
         """Set width in pixels, colour scheme, and whether scripts run, for the next page."""
-        self._ask(
+        self._send_command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=900,
@@ -72,25 +72,25 @@ class Page:
             mobile=width < 500,
         )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._ask("Emulation.setEmulatedMedia", features=features)
-        self._ask("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self._send_command("Emulation.setEmulatedMedia", features=features)
+        self._send_command("Emulation.setScriptExecutionDisabled", value=not scripts)
 
     def open(self, path: Path) -> None:
         """Load a file and wait until it is there."""
         before = len(self._pipe.events("Page.loadEventFired", self._session))
-        self._ask("Page.navigate", url=path.resolve().as_uri())
+        self._send_command("Page.navigate", url=path.resolve().as_uri())
         self._pipe.wait("Page.loadEventFired", self._session, more_than=before)
 
     def value(self, expression: str) -> Any:  # noqa: ANN401  any JSON
         """What a JavaScript expression comes to; scripts of a test run where those of pages do."""
-        answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self._send_command("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
     def roles(self) -> list[tuple[str, str]]:
         """Role and name of everything that a screen reader meets, in its order."""
-        nodes = self._ask("Accessibility.getFullAXTree")["nodes"]
+        nodes = self._send_command("Accessibility.getFullAXTree")["nodes"]
         return [
             (str(node["role"]["value"]), str(node.get("name", {}).get("value", "")))
             for node in nodes
@@ -99,13 +99,15 @@ class Page:
 
     def screenshot(self, target: Path, *, whole: bool = True) -> None:
         """A PNG of the whole page, or of the first screen."""
-        shot = self._ask("Page.captureScreenshot", captureBeyondViewport=whole, format="png")
+        shot = self._send_command(
+            "Page.captureScreenshot", captureBeyondViewport=whole, format="png"
+        )
         target.write_bytes(base64.b64decode(shot["data"]))
 
     def print(self, target: Path) -> None:
         """A PDF on A4, as a person prints it."""
         options = {"paperWidth": 8.27, "paperHeight": 11.7, "preferCSSPageSize": True}
-        printed = self._ask("Page.printToPDF", printBackground=False, **options)
+        printed = self._send_command("Page.printToPDF", printBackground=False, **options)
         target.write_bytes(base64.b64decode(printed["data"]))
 
 
@@ -117,7 +119,7 @@ class _Pipe:
         self._rest, self._last = b"", 0
         self._events: list[Json] = []
 
-    def ask(self, method: str, parameters: Json, session: str | None = None) -> Json:
+    def send_command(self, method: str, parameters: Json, session: str | None = None) -> Json:
         self._last += 1
         message = {"id": self._last, "method": method, "params": parameters}
         if session is not None:
@@ -186,8 +188,10 @@ def open_browser(program: str) -> Iterator[Page]:
         os.close(answers[1])
         try:
             pipe = _Pipe(commands[1], answers[0])
-            target = pipe.ask("Target.createTarget", {"url": "about:blank"})["targetId"]
-            attached = pipe.ask("Target.attachToTarget", {"targetId": target, "flatten": True})
+            target = pipe.send_command("Target.createTarget", {"url": "about:blank"})["targetId"]
+            attached = pipe.send_command(
+                "Target.attachToTarget", {"targetId": target, "flatten": True}
+            )
             yield Page(pipe, attached["sessionId"])
         finally:
             os.close(commands[1])

@@ -12,8 +12,8 @@ from datarecs_application.ports.outside import Wake
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 """An arbitrary moment, the same in every test."""
 
-_LATCH_LOOK_S = 0.005
-"""How often a waiting thread looks at its latch, in real seconds."""
+_LATCH_POLL_S = 0.005
+"""How often a waiting thread polls its latch, in real seconds."""
 _LONGEST_WAIT_S = 30.0
 """Real seconds after which a wait nobody ended fails the test."""
 
@@ -52,14 +52,14 @@ class ManualClock:
         return self._wait_for(self.now() + duration, until)
 
     def _wait_for(self, moment: datetime, until: Wake | None) -> bool:
-        looks = round(_LONGEST_WAIT_S / _LATCH_LOOK_S)
+        polls = round(_LONGEST_WAIT_S / _LATCH_POLL_S)
         with self._moved:
-            for _ in range(looks):
+            for _ in range(polls):
                 if until is not None and until.is_set():
                     return True
                 if self._now >= moment:
                     return False
-                self._moved.wait(_LATCH_LOOK_S)
+                self._moved.wait(_LATCH_POLL_S)
         raise AssertionError(f"nobody moved the clock to {moment} or set the latch")
 
 

@@ -51,8 +51,8 @@ class EngineBench(Protocol):
         """The stored differences of a stage, in any order."""
 
 
-class LookingBench(EngineBench, Protocol):
-    """What a test of second looks needs besides."""
+class RecheckBench(EngineBench, Protocol):
+    """What a test of rechecks needs besides."""
 
     def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
         """The tables as they are by now, at newer pins, in scans that the same engine can read."""
@@ -84,9 +84,9 @@ class Compared:
         return next(stage for stage in self.outcome.stages if stage.plan.name == name)
 
     def results(self, stage: str | None = None) -> StageResults:
-        found = self.stage(stage).results
-        assert found is not None
-        return found
+        results = self.stage(stage).results
+        assert results is not None
+        return results
 
     def counts(self, stage: str | None = None) -> StageCounts:
         return self.results(stage).counts
@@ -108,15 +108,15 @@ class Compared:
 class _Later(Again):
     """Tables as they come to be, one after the other."""
 
-    bench: LookingBench
+    bench: RecheckBench
     plan: ComparisonPlan
-    looks: Iterator[Sequence[Table]]
+    rechecks: Iterator[Sequence[Table]]
 
     def wait(self, stage: StagePlan, groups: int, length: timedelta) -> bool:  # noqa: ARG002  the port's form
         return False
 
-    def look(self, stage: StagePlan) -> tuple[Scan, ...]:  # noqa: ARG002  the port's form
-        return self.bench.again(self.plan, next(self.looks))
+    def recheck(self, stage: StagePlan) -> tuple[Scan, ...]:  # noqa: ARG002  the port's form
+        return self.bench.again(self.plan, next(self.rechecks))
 
 
 def compare(
@@ -129,10 +129,10 @@ def compare(
     """Plan and run a job over tables; raises what planner, engine and judge raise.
 
     Args:
-        bench: of an engine; a LookingBench where there is something later.
+        bench: of an engine; a RecheckBench where there is something later.
         job: asked.
         tables: in its order.
-        later: as they are at each look of stages with `confirm`.
+        later: as they are at each recheck of stages with `confirm`.
     """
     engine, plan = bench.prepare(plan_of(job, tables), tables)
     outcomes: list[StageOutcome] = []
@@ -145,9 +145,9 @@ def compare(
             continue
         results = engine.compare(stage, seen.append)
         if later:
-            looking = _Later(cast("LookingBench", bench), plan, iter(later))
+            again = _Later(cast("RecheckBench", bench), plan, iter(later))
             results = confirmed(
-                stage, results, compare=lambda one: engine.compare(one, seen.append), again=looking
+                stage, results, compare=lambda one: engine.compare(one, seen.append), again=again
             )
         rows = bench.differences(engine, results)
         stored[stage.name] = tuple(sorted(rows, key=lambda row: row.break_id))

@@ -52,16 +52,16 @@ class Until:
 
     clock: Clock
     seconds: float
-    _asked: bool = False
+    _is_set: bool = False
 
     def set(self) -> None:
-        self._asked = True
+        self._is_set = True
 
     def clear(self) -> None:
-        self._asked = False
+        self._is_set = False
 
     def is_set(self) -> bool:
-        return self._asked or self.clock.monotonic() >= self.seconds
+        return self._is_set or self.clock.monotonic() >= self.seconds
 
     def wait(self, timeout: float | None = None) -> bool:
         del timeout
@@ -104,7 +104,7 @@ class World:
     ) -> UUID:
         """Write an event of ours, as the relay does; its id."""
         encoded = self.encoded(event, event_id=event_id)
-        self._keep(encoded)
+        self._store_row(encoded)
         self.log.append(
             str(encoded.topic),
             key=encoded.key_bytes,
@@ -114,12 +114,12 @@ class World:
         )
         return UUID(encoded.attributes["id"])
 
-    def _keep(self, encoded: EncodedEvent) -> None:
+    def _store_row(self, encoded: EncodedEvent) -> None:
         """The row of the outbox that was sent."""
-        own = EventId(UUID(encoded.attributes["id"]))
+        event_id = EventId(UUID(encoded.attributes["id"]))
         row = OutboxRow(
             position=self.store.next_position(),
-            event_id=own,
+            event_id=event_id,
             topic=str(encoded.topic),
             partition_key=encoded.key,
             headers=encoded.headers,
@@ -128,7 +128,7 @@ class World:
             created_at=self.clock.now(),
         )
         with self.store.writing(self.tenant) as state:
-            state.outbox[own] = Queued(row=row, shard=0, sent_at=self.clock.now())
+            state.outbox[event_id] = Queued(row=row, shard=0, sent_at=self.clock.now())
 
     def remember(self, tx: Transaction, received: Received) -> None:
         """The usual handler: its effect cannot happen twice unnoticed."""

@@ -25,8 +25,8 @@ from datarecs_testing.stack import (
     SHORT_LIVED,
     KafkaBroker,
     PostgresServer,
+    external_postgres,
     free_test_port,
-    given_postgres,
 )
 
 POSTGRES_MAJOR = 18
@@ -76,8 +76,8 @@ class Recipe:
 
     def container(self) -> DockerContainer:
         """Not started yet."""
-        asked = DockerContainer(self.image).with_command(list(self.command))
-        return asked.with_envs(**self.environment).with_bind_ports(self.port, self.port)
+        container = DockerContainer(self.image).with_command(list(self.command))
+        return container.with_envs(**self.environment).with_bind_ports(self.port, self.port)
 
 
 class ServerContainer:
@@ -130,12 +130,12 @@ class ServerContainer:
         reason = self._silence()
         while reason is not None:
             if not self.is_running() or monotonic() >= deadline:
-                told = self._container.get_wrapped_container().logs(tail=LOG_LINES)
+                log = self._container.get_wrapped_container().logs(tail=LOG_LINES)
                 raise PartNotReadyError(
                     part=self._name,
                     limit_s=READY_LIMIT_S,
                     reason=reason,
-                    log_tail=told.decode(errors="replace"),
+                    log_tail=log.decode(errors="replace"),
                 )
             CLOCK.wait(PROBE_PAUSE)
             reason = self._silence()
@@ -162,10 +162,10 @@ def start_postgres(environment: Mapping[str, str]) -> PostgresServer:
     """A new server, reached with this machine's psql."""
     port, password = free_test_port(), secrets.token_urlsafe(16)
     url = postgres.superuser_url(port=port, password=password, database="postgres")
-    server = given_postgres(url, environment)
+    server = external_postgres(url, environment)
 
     def silence() -> str | None:
-        answer = server.login.ask("select 1")
+        answer = server.login.query("select 1")
         return answer.text if answer.refused else None
 
     recipe = postgres_recipe(port=port, password=password)

@@ -43,7 +43,9 @@ STORED_TIMES: Mapping[LiteralString, tuple[LiteralString, ...]] = {
 """Columns that are compared with the database's clock, by table."""
 
 
-KEPT = frozenset({"schema_compat", "service_role", "partition_policy", "relay_shard", "tenant"})
+PERMANENT_TABLES = frozenset(
+    {"schema_compat", "service_role", "partition_policy", "relay_shard", "tenant"}
+)
 """Tables whose rows belong to the schema or are reset by hand."""
 
 
@@ -69,7 +71,7 @@ class PreparedDatabase:
         url = self.admin_url if role is None else self.url(role)
         return psycopg.connect(conninfo(url), autocommit=True)
 
-    def ask(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[TupleRow]:
+    def query(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[TupleRow]:
         """Rows of one statement, as the superuser."""
         with self.connect() as connection:
             cursor = connection.execute(statement, parameters)
@@ -93,7 +95,7 @@ class PreparedDatabase:
                 )
 
     def add_tenant(self, name: str, tenant_id: UUID) -> TenantId:
-        self.ask("INSERT INTO datarecs.tenant VALUES (%s, %s)", (tenant_id, name))
+        self.query("INSERT INTO datarecs.tenant VALUES (%s, %s)", (tenant_id, name))
         return TenantId(tenant_id)
 
 
@@ -141,7 +143,7 @@ def database(shared_database: PreparedDatabase) -> PreparedDatabase:
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         connection.execute("SET session_replication_role = replica")  # in any order of references
-        for name in sorted({access.table for access in TABLES} - KEPT):
+        for name in sorted({access.table for access in TABLES} - PERMANENT_TABLES):
             connection.execute(sql.SQL("DELETE FROM datarecs.{}").format(sql.Identifier(name)))
         connection.execute("DELETE FROM datarecs.tenant WHERE name NOT IN ('a', 'b')")
         connection.execute(
@@ -166,7 +168,7 @@ def copied(template: PreparedDatabase) -> Iterator[PreparedDatabase]:
                 sql.Identifier(name), sql.Identifier(origin.database or "")
             )
         )
-        with copy.connect() as own:
-            open_database(own)
+        with copy.connect() as copy_connection:
+            open_database(copy_connection)
         yield copy
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

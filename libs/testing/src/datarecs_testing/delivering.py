@@ -37,7 +37,7 @@ from datarecs_testing.run_facts import a_completion
 from datarecs_testing.stack import KafkaBroker
 
 GROUP = "run-controller"
-LOOK_S = 0.05
+POLL_S = 0.05
 
 
 @dataclass(kw_only=True)
@@ -134,32 +134,32 @@ class Delivery:
         return running
 
     def closed(self) -> int:
-        ((count,),) = self.database.ask(
+        ((count,),) = self.database.query(
             "SELECT count(*) FROM datarecs.run WHERE status = %s", (RunStatus.COMPLETED,)
         )
         return int(count)
 
     def finals(self) -> dict[UUID, int]:
         """Final events by run, in the outbox: what the world will hear."""
-        rows = self.database.ask(
+        rows = self.database.query(
             "SELECT partition_key, count(*) FROM datarecs.outbox"
             " WHERE type LIKE '%%run.finalised' OR type LIKE '%%run.cancelled' GROUP BY 1"
         )
         return {UUID(key): count for key, count in rows}
 
     def unsent(self) -> int:
-        ((count,),) = self.database.ask(
+        ((count,),) = self.database.query(
             "SELECT count(*) FROM datarecs.outbox WHERE sent_at IS NULL"
         )
         return int(count)
 
     # --- waiting
 
-    def until(self, holds: Callable[[], bool], *, seconds: float = 60, told: str = "") -> None:
+    def until(self, holds: Callable[[], bool], *, seconds: float = 60, condition: str = "") -> None:
         pause, ends = threading.Event(), self.clock.monotonic() + seconds
         while not holds():
-            assert self.clock.monotonic() < ends, f"not within {seconds} s: {told}"
-            pause.wait(LOOK_S)
+            assert self.clock.monotonic() < ends, f"not within {seconds} s: {condition}"
+            pause.wait(POLL_S)
 
     @contextmanager
     def running(self, *loops: Loop) -> Iterator[None]:
@@ -183,9 +183,9 @@ class Delivery:
         from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - slow to import, needed by few
 
         with KafkaAdminClient(**self.broker.access.settings()) as admin:
-            found = admin.list_group_offsets({GROUP: None})[GROUP]
+            offsets = admin.list_group_offsets({GROUP: None})[GROUP]
         return {
             Partition(*where): int(offset.offset)
-            for where, offset in found.items()
+            for where, offset in offsets.items()
             if where.topic in topics
         }

@@ -76,15 +76,15 @@ DOUBTFUL = (
 OTHERS = "f float64, loose decimal, u uuid, w decimal(38,0)"
 
 
-def kept(condition: str, rows: Sequence[Row] = ROWS) -> list[object]:
-    """The ids that the oracle keeps."""
+def matching_ids(condition: str, rows: Sequence[Row] = ROWS) -> list[object]:
+    """The ids of the rows that match, by the oracle."""
     parsed = parse_condition(condition)
-    found = []
+    ids = []
     for row in rows:
         values = {
             name: canonical(value, kind, "rows")
             for (name, kind), value in zip(TABLE.columns, row, strict=True)
         }
-        if parsed.keeps(values):
-            found.append(row[0])
-    return found
+        if parsed.admits(values):
+            ids.append(row[0])
+    return ids

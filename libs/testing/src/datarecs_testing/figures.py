@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Event
 from time import perf_counter
 
-_IDLE, _LOOK, _PATIENCE = 0.05, 0.2, 10.0
-"""Share of the cores at work that is none, seconds between two looks, and until one gives up."""
+_IDLE, _POLL, _PATIENCE = 0.05, 0.2, 10.0
+"""Share of the cores at work that is none, seconds between two polls, and until one gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ def replace_part(path: Path, part: str) -> None:
     title = part.partition("\n")[0]
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     head, *parts = re.split(r"(?m)^(?=## )", old)
-    kept = [one.rstrip("\n") for one in parts if not one.startswith(f"{title}\n")]
-    texts = [head.rstrip("\n"), *kept, part.rstrip("\n")]
+    others = [one.rstrip("\n") for one in parts if not one.startswith(f"{title}\n")]
+    texts = [head.rstrip("\n"), *others, part.rstrip("\n")]
     path.write_text("\n\n".join(filter(None, texts)) + "\n", encoding="utf-8")
 
 
@@ -119,13 +119,13 @@ def settled() -> None:
     busy, most = 1.0, perf_counter() + _PATIENCE
     while busy > _IDLE and perf_counter() < most:
         before = _ticks()
-        Event().wait(_LOOK)
+        Event().wait(_POLL)
         busy, everything = (after - one for after, one in zip(_ticks(), before, strict=True))
         busy /= max(everything, 1)
 
 
 def _ticks() -> tuple[float, float]:
     """Of all cores since the machine started: at work, and altogether."""
-    told = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
-    spent = [int(each) for each in told[1:9]]
+    columns = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
+    spent = [int(each) for each in columns[1:9]]
     return sum(spent) - sum(spent[3:5]), sum(spent)

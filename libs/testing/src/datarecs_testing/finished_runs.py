@@ -47,7 +47,7 @@ RUN: Json = {
 
 
 class MemoryBench:
-    """LookingBench over the oracle."""
+    """RecheckBench over the oracle."""
 
     def __init__(self) -> None:
         self._later: dict[Pin, Table] = {}
@@ -61,8 +61,8 @@ class MemoryBench:
         return MemoryEngine(read), plan
 
     def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
-        look = f"look-{len(self._later)}:"
-        pins = [replace(table.pin, root=look) for table in tables]
+        root = f"look-{len(self._later)}:"
+        pins = [replace(table.pin, root=root) for table in tables]
         self._later |= dict(zip(pins, tables, strict=True))
         return tuple(replace(scan, pin=pin) for scan, pin in zip(plan.scans, pins, strict=True))
 
@@ -82,11 +82,11 @@ def document(
     return document_of(compare(MemoryBench(), job, tables, later=later), job=job.name, **run)
 
 
-def document_of(found: Compared, **run: Any) -> Json:  # noqa: ANN401  any member of `run`
+def document_of(comparison: Compared, **run: Any) -> Json:  # noqa: ANN401  any member of `run`
     """The run.json of a finished comparison, as it is read back from a store."""
     made = run_document(
-        found.plan,
-        found.outcome,
+        comparison.plan,
+        comparison.outcome,
         sealing=Sealing(versions={"tzdata": "2026f", "unicode": "14.0.0"}, key_id="k1"),
         run={"run_id": RUN_ID, "attempt": 1, **run},
     )
@@ -94,11 +94,11 @@ def document_of(found: Compared, **run: Any) -> Json:  # noqa: ANN401  any membe
     return read
 
 
-def looked_at_again() -> Json:
-    """Of three groups that differ, one is in flight; with `confirm`, looked at once."""
+def document_with_recheck() -> Json:
+    """Of three groups that differ, one is in flight; with `confirm`, rechecked once."""
     ledger = a_table("ledger", "k int, v int", (1, 1), (2, 2), (3, 3), (4, 4))
     rows = ((1, 1), (2, 9)), ((1, 1), (2, 9), (3, 3))
-    first, second = (a_table("lake", "k int, v int", *own) for own in rows)
+    first, second = (a_table("lake", "k int, v int", *table) for table in rows)
     stage = rows_by("k", a_measure("v"), confirm=Confirm(after=timedelta(minutes=2), attempts=1))
     return document(a_job([ledger, first], stage), [ledger, first], later=[[ledger, second]])
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from datarecs_application.ports.comparing import Engine, Explanation, Progress
 from datarecs_core.comparison.oracle.grouping import Outside, Rows
-from datarecs_core.comparison.planning.confirming import counted_looks, rows_that_count
+from datarecs_core.comparison.planning.confirming import counted_rechecks, rows_that_count
 from datarecs_core.comparison.planning.plan import ComparisonPlan, StagePlan
 from datarecs_core.comparison.planning.scan import Pin, Scan
 from datarecs_core.comparison.results.differences import COMPARE_KEY
@@ -57,7 +57,7 @@ class KernelEngine:
         answer = self._answer(sink, rows, outside)
         for scan, tally in zip(plan.scans, answer.tallies, strict=True):
             tally.extracted = len(rows[scan.index]) if rows else tally.passed
-        before = self._differing.get(plan.name, [])[: len(plan.looks)]
+        before = self._differing.get(plan.name, [])[: len(plan.rechecks)]
         self._differing[plan.name] = [*before, _keys(sink, answer.counted.scope_parts)]
         results = stage_results(sink.layout, answer.counted, answer.tallies, sink.directory)
         if plan.seal_rows:
@@ -84,11 +84,11 @@ class KernelEngine:
     def _rows(self, plan: StagePlan, outside: Outside) -> list[Rows]:
         if plan.catalogue is not None:
             return []
-        if not plan.looks:
+        if not plan.rechecks:
             return [self._read(scan) for scan in plan.scans]
-        looks = [[list(self._read(scan)) for scan in scans] for scans in counted_looks(plan)]
-        before = self._differing[plan.name][: len(plan.looks)]
-        return [*rows_that_count(plan, looks, before, outside)]
+        rechecks = [[list(self._read(scan)) for scan in scans] for scans in counted_rechecks(plan)]
+        before = self._differing[plan.name][: len(plan.rechecks)]
+        return [*rows_that_count(plan, rechecks, before, outside)]
 
     def _sink(self, layout: Layout) -> SinkPlan:
         place = self._directory / f"{next(self._numbers)}"
@@ -137,7 +137,7 @@ def _keys(sink: SinkPlan, parts: Sequence[str]) -> frozenset[bytes]:
 
 
 class KernelBench:
-    """LookingBench over the kernel.
+    """RecheckBench over the kernel.
 
     Args:
         directory: of a test.
@@ -156,8 +156,8 @@ class KernelBench:
         return KernelEngine(read, self._directory / str(next(self._numbers))), plan
 
     def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
-        look = f"look-{len(self._later)}:"
-        pins = [replace(table.pin, root=look) for table in tables]
+        root = f"look-{len(self._later)}:"
+        pins = [replace(table.pin, root=root) for table in tables]
         self._later |= dict(zip(pins, tables, strict=True))
         return tuple(replace(scan, pin=pin) for scan, pin in zip(plan.scans, pins, strict=True))
 

@@ -27,15 +27,15 @@ class LakeServer:
     url: str = ""
     answer: tuple[int, bytes] | None = None
     """In place of every answer; for servers that misbehave."""
-    asked: list[str] = field(default_factory=list)
+    requested_paths: list[str] = field(default_factory=list)
 
     def metadata(self, namespace: str, name: str) -> dict[str, object] | None:
         with closing(sqlite3.connect(self.database)) as opened:
-            found = opened.execute(_ROW, (namespace, name)).fetchone()
-        if found is None:
+            row = opened.execute(_ROW, (namespace, name)).fetchone()
+        if row is None:
             return None
-        document: dict[str, object] = json.loads(path_at(found[0]).read_bytes())
-        return {"metadata-location": found[0], "metadata": document}
+        document: dict[str, object] = json.loads(path_at(row[0]).read_bytes())
+        return {"metadata-location": row[0], "metadata": document}
 
 
 @contextmanager
@@ -83,21 +83,21 @@ def serving(database: Path, tls: ssl.SSLContext | None = None) -> Iterator[LakeS
 
 
 def _posted(lake: LakeServer, path: str, form: str) -> tuple[int, object]:
-    lake.asked.append(path)
-    given = {name: values[0] for name, values in parse_qs(form).items()}
+    lake.requested_paths.append(path)
+    parameters = {name: values[0] for name, values in parse_qs(form).items()}
     wanted = {
         "grant_type": "client_credentials",
         "client_id": CLIENT,
         "client_secret": SECRET,
         "scope": "catalog",
     }
-    if path != "/cat/v1/oauth/tokens" or given != wanted:
+    if path != "/cat/v1/oauth/tokens" or parameters != wanted:
         return 401, {"error": "invalid_client"}
     return 200, {"access_token": TOKEN, "token_type": "bearer"}
 
 
 def _got(lake: LakeServer, path: str, authorization: str | None) -> tuple[int, object]:
-    lake.asked.append(path)
+    lake.requested_paths.append(path)
     if authorization != f"Bearer {TOKEN}":
         return 401, {"error": {"message": "who are you?"}}
     parts = urlsplit(path)
@@ -107,5 +107,5 @@ def _got(lake: LakeServer, path: str, authorization: str | None) -> tuple[int, o
     if not parts.path.startswith(head):
         return 404, {}
     namespace, _, name = unquote(parts.path.removeprefix(head)).partition("/tables/")
-    found = lake.metadata(namespace.replace("\x1f", "."), name)
-    return (404, {"error": {}}) if found is None else (200, found)
+    table = lake.metadata(namespace.replace("\x1f", "."), name)
+    return (404, {"error": {}}) if table is None else (200, table)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 EVENT_ID = re.compile(rb'"id":"([0-9a-f-]{36})"')
-Told = tuple[str, float, bool]
+Receipt = tuple[str, float, bool]
 """An event's id, when it was read, and whether by a client of the whole tenant."""
 
 
@@ -33,7 +33,9 @@ class Client:
         return self.path.endswith("/events/stream")
 
 
-async def follow(port: int, client: Client, begun: asyncio.Semaphore, told: list[Told]) -> None:
+async def follow(
+    port: int, client: Client, begun: asyncio.Semaphore, receipts: list[Receipt]
+) -> None:
     """Note every event until the stream ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = (
@@ -47,19 +49,19 @@ async def follow(port: int, client: Client, begun: asyncio.Semaphore, told: list
         pass
     begun.release()
     while line := await reader.readline():
-        if line.startswith(b"data: ") and (found := EVENT_ID.search(line)):
-            told.append((found[1].decode(), monotonic(), client.is_wide))
+        if line.startswith(b"data: ") and (match := EVENT_ID.search(line)):
+            receipts.append((match[1].decode(), monotonic(), client.is_wide))
     writer.close()
 
 
 async def follow_all(port: int, clients: Sequence[Client]) -> None:
-    """The second process: tells that all have begun, and all they read when told to end.
+    """The second process: reports that all have begun, and all they read when asked to end.
 
     Without its garbage collector: browsers do not all stand still together for 150 ms.
     """
     gc.disable()
-    begun, told = asyncio.Semaphore(0), list[Told]()
-    tasks = [asyncio.create_task(follow(port, one, begun, told)) for one in clients]
+    begun, receipts = asyncio.Semaphore(0), list[Receipt]()
+    tasks = [asyncio.create_task(follow(port, one, begun, receipts)) for one in clients]
     for _ in clients:
         await begun.acquire()
     sys.stdout.write("begun\n")
@@ -70,7 +72,7 @@ async def follow_all(port: int, clients: Sequence[Client]) -> None:
             task.result()
             raise RuntimeError("a stream ended")
         task.cancel()
-    json.dump(told, sys.stdout)
+    json.dump(receipts, sys.stdout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Followers:
 
     process: subprocess.Popen[str]
 
-    def told(self) -> list[Told]:
+    def receipts(self) -> list[Receipt]:
         """Everything they have read; they are gone then."""
         text, _ = self.process.communicate("end\n", timeout=60)
         return [(event_id, at, wide) for event_id, at, wide in json.loads(text)]
@@ -104,5 +106,5 @@ def followers(port: int, clients: Sequence[Client]) -> Iterator[Followers]:
 
 
 if __name__ == "__main__":
-    asked = [Client(key=key, path=path) for key, path in json.loads(sys.stdin.readline())]
-    asyncio.run(follow_all(int(sys.argv[1]), asked))
+    chosen = [Client(key=key, path=path) for key, path in json.loads(sys.stdin.readline())]
+    asyncio.run(follow_all(int(sys.argv[1]), chosen))

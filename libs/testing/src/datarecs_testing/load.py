@@ -78,8 +78,8 @@ def a_triggered_run(database: PreparedDatabase) -> Run:
 
 def queue_runs(database: PreparedDatabase, count: int) -> list[RunId]:
     """So many QUEUED runs that wait for a lease, and no other ones."""
-    database.ask("DELETE FROM datarecs.run_lease")
-    database.ask("UPDATE datarecs.tenant SET running_limit = 100000")
+    database.query("DELETE FROM datarecs.run_lease")
+    database.query("UPDATE datarecs.tenant SET running_limit = 100000")
     return _copied(database, count, status="QUEUED", attempt=0, owner=None)
 
 
@@ -136,20 +136,20 @@ def settled(database: PreparedDatabase, kind: str, *, since: datetime, count: in
     clock = SystemClock()
     deadline = clock.monotonic() + 120
     while True:
-        ((found,),) = database.ask(
+        ((acks,),) = database.query(
             "SELECT count(*) FROM datarecs.outbox WHERE type LIKE %s"
             " AND created_at >= %s AND sent_at IS NOT NULL",
             (f"%.{kind}", since),
         )
-        if found >= count:
+        if acks >= count:
             return
         if clock.monotonic() > deadline:
-            raise RuntimeError(f"{found} of {count} events {kind} are acknowledged")
+            raise RuntimeError(f"{acks} of {count} events {kind} are acknowledged")
         clock.wait(timedelta(milliseconds=100))
 
 
 def database_time(database: PreparedDatabase) -> datetime:
-    ((now,),) = database.ask("SELECT clock_timestamp()")
+    ((now,),) = database.query("SELECT clock_timestamp()")
     if not isinstance(now, datetime):
         raise TypeError("a time is a time")
     return now

@@ -21,7 +21,7 @@ from datarecs_application.observing import ObservedUnit
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.ports.execution import Launcher
 from datarecs_application.ports.state import HistoryEntry, LeasedRun
-from datarecs_application.runs import Heard, record_end, request_cancel, trigger_run
+from datarecs_application.runs import EventRecord, record_end, request_cancel, trigger_run
 from datarecs_application.supervision import Limits, Supervising
 from datarecs_application.warm_child import WarmChild
 from datarecs_core.comparison.planning.scan import Pin
@@ -216,7 +216,7 @@ class RunPlatform:
         for entry in self.history(run):
             end = recorded_end(run, wire_type=entry.type, data=entry.data)
             if end is not None:
-                heard = Heard(
+                event = EventRecord(
                     event_id=entry.event_id,
                     type=entry.type,
                     source=entry.source,
@@ -224,16 +224,16 @@ class RunPlatform:
                     data=entry.data,
                 )
                 with self.unit.begin(self.tenant, feed=8) as tx:
-                    record_end(tx, end, heard)
+                    record_end(tx, end, event)
 
     def now(self, run: Run) -> Run:
-        found = self.queries.run(self.tenant, run.run_id)
-        assert found is not None
-        return found
+        current = self.queries.run(self.tenant, run.run_id)
+        assert current is not None
+        return current
 
     def history(self, run: Run) -> list[HistoryEntry]:
         return self.queries.run_events(self.tenant, run.run_id, after=0, limit=1000)
 
-    def told(self, run: Run) -> list[str]:
+    def event_names(self, run: Run) -> list[str]:
         """Names of the run's history, without their prefix."""
         return [entry.type.rsplit("reconciliation.", 1)[-1] for entry in self.history(run)]

@@ -100,11 +100,11 @@ def postgres_server(
 ) -> Iterator[stack.PostgresServer]:
     """The session's database server."""
     environment = process_environment()
-    given = environment.get("DATARECS_TEST_POSTGRES_URL")
+    url = environment.get("DATARECS_TEST_POSTGRES_URL")
     try:
         server = (
-            stack.given_postgres(given, environment)
-            if given
+            stack.external_postgres(url, environment)
+            if url
             else start_postgres(server_directory, environment)
         )
     except PostgresMissingError as failure:
@@ -129,10 +129,10 @@ def kafka_broker(
 ) -> Iterator[stack.KafkaBroker]:
     """The session's broker."""
     environment = process_environment()
-    given = environment.get("DATARECS_TEST_KAFKA_BOOTSTRAP")
-    if given:
+    bootstrap = environment.get("DATARECS_TEST_KAFKA_BOOTSTRAP")
+    if bootstrap:
         yield stack.KafkaBroker(
-            bootstrap=given,
+            bootstrap=bootstrap,
             username="stack",
             password=environment.get("DATARECS_TEST_KAFKA_PASSWORD", ""),
             jvm=None,

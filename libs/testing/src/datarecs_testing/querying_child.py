@@ -35,11 +35,11 @@ def main() -> int:
     channel.send({"type": READY})
     while (frame := channel.receive()) is not None:
         if frame.get("type") == RUN:
-            _ask(hello)
+            _run_query(hello)
     return 0
 
 
-def _ask(where: Mapping[str, object]) -> None:
+def _run_query(where: Mapping[str, object]) -> None:
     connection = Connection(
         type=ConnectionType.POSTGRES,
         config=PostgresConfig(

@@ -78,8 +78,8 @@ def matched(_hello: Mapping[str, object], side: ChildSide) -> int:
 def _event_of(record: LogRecord | Unreadable) -> object:
     if isinstance(record, Unreadable):
         return None
-    found = decode(record.topic, record.key, record.value, record.headers)
-    return found.event if isinstance(found, Received) else None
+    message = decode(record.topic, record.key, record.value, record.headers)
+    return message.event if isinstance(message, Received) else None
 
 
 @dataclass(kw_only=True)

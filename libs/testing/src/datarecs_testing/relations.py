@@ -124,7 +124,7 @@ def _passing(stage: StagePlan, scan: Scan, outside: Outside) -> Callable[[Delive
     keys = KeyReader(scope.dimensions if scope else (), scan, Zones(known=outside.zones))
 
     def passes(delivered: DeliveredRow) -> bool:
-        if not all(each.keeps(delivered) for each in conditions):
+        if not all(each.admits(delivered) for each in conditions):
             return False
         if scope is None:
             return True
@@ -149,7 +149,9 @@ class _Prepared:
     def table(self, delivered: Any) -> pa.Table:  # noqa: ANN401 - rows in any iterable
         rows = [self._row(each) for each in delivered]
         values = list(zip(*rows, strict=True)) or [()] * len(self.schema)
-        arrays = [pa.array(own, each.type) for own, each in zip(values, self.schema, strict=True)]
+        arrays = [
+            pa.array(column, each.type) for column, each in zip(values, self.schema, strict=True)
+        ]
         return pa.table(arrays, schema=self.schema)
 
     def _row(self, delivered: DeliveredRow) -> tuple[object, ...]:

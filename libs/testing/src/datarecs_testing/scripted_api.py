@@ -51,7 +51,7 @@ class ScriptedApi:
     def transport(self) -> httpx.MockTransport:
         return httpx.MockTransport(self)
 
-    def asked(self, method: str, path: str = "") -> list[httpx.Request]:
+    def requests_to(self, method: str, path: str = "") -> list[httpx.Request]:
         """Requests of this kind, in order."""
         whole = f"/api/v1{path}" if path else ""
         return [

@@ -45,22 +45,22 @@ class _Handler:
         self._script = script
 
     async def handle_MAIL(  # noqa: N802  aiosmtpd's name
-        self, _server: SMTP, _session: Session, envelope: Envelope, *asked: str
+        self, _server: SMTP, _session: Session, envelope: Envelope, *arguments: str
     ) -> str:
         self._script.commands.append("MAIL")
         if self._script.mail:
             return self._script.mail.pop(0)
-        envelope.mail_from = asked[0]
+        envelope.mail_from = arguments[0]
         return "250 ok"
 
     async def handle_RCPT(  # noqa: N802  aiosmtpd's name
-        self, _server: SMTP, _session: Session, envelope: Envelope, *asked: str
+        self, _server: SMTP, _session: Session, envelope: Envelope, *arguments: str
     ) -> str:
         self._script.commands.append("RCPT")
-        answers = self._script.rcpt.get(asked[0], [])
+        answers = self._script.rcpt.get(arguments[0], [])
         if answers:
             return answers.pop(0)
-        envelope.rcpt_tos.append(asked[0])
+        envelope.rcpt_tos.append(arguments[0])
         return "250 ok"
 
     async def handle_DATA(  # noqa: N802  aiosmtpd's name
@@ -109,9 +109,9 @@ def smtp_relay(
     """A relay for as long as the block lasts; with a context it offers STARTTLS and AUTH."""
     chosen = script or Script()
 
-    def authenticate(*asked: object) -> AuthResult:
-        given = asked[-1]
-        ok = isinstance(given, LoginPassword) and given.password.decode() == chosen.password
+    def authenticate(*arguments: object) -> AuthResult:
+        login = arguments[-1]
+        ok = isinstance(login, LoginPassword) and login.password.decode() == chosen.password
         return AuthResult(success=ok, handled=False)
 
     controller = _Connections(

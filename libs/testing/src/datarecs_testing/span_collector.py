@@ -44,7 +44,7 @@ class SpanCollector:
 
     def take(self, path: str, body: bytes) -> None:
         request = ExportTraceServiceRequest.FromString(body)
-        found = [
+        spans = [
             _collected(_text(resource.resource.attributes, "service.name"), span)
             for resource in request.resource_spans
             for scope in resource.scope_spans
@@ -52,7 +52,7 @@ class SpanCollector:
         ]
         with self._lock:
             self.paths.append(path)
-            self._spans += found
+            self._spans += spans
 
 
 def _collected(service: str, span: Span) -> CollectedSpan:
@@ -67,8 +67,8 @@ def _collected(service: str, span: Span) -> CollectedSpan:
 
 
 def _text(attributes: object, key: str) -> str:
-    found = {one.key: one.value.string_value for one in attributes}  # type: ignore[attr-defined]  # a repeated field of protobuf
-    return str(found.get(key, ""))
+    texts = {one.key: one.value.string_value for one in attributes}  # type: ignore[attr-defined]  # a repeated field of protobuf
+    return str(texts.get(key, ""))
 
 
 def _value(value: AnyValue) -> str | int:

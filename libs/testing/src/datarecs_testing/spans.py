@@ -9,40 +9,46 @@ from datarecs_application.tracing import parts_of, trace_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldSpan:
+class RecordedSpan:
     name: str
-    own: str | None
+    traceparent: str | None
     parent: str | None
     attributes: Mapping[str, str | int] = field(default_factory=dict)
     failed: bool = False
 
     @property
     def trace_id(self) -> str | None:
-        return trace_id_of(self.own)
+        return trace_id_of(self.traceparent)
 
 
 class RecordedTracing:
     """Port Tracing."""
 
     def __init__(self) -> None:
-        self.told_spans: list[ToldSpan] = []
+        self.spans: list[RecordedSpan] = []
         self._lock = threading.Lock()
 
     @contextmanager
     def span(
         self, name: str, *, parent: str | None, **attributes: str | int
     ) -> Iterator[str | None]:
-        own = self._below(parent)
+        traceparent = self._below(parent)
         failed = True
         try:
-            yield own
+            yield traceparent
             failed = False
         finally:
-            self._keep(
-                ToldSpan(name=name, own=own, parent=parent, attributes=attributes, failed=failed)
+            self._record(
+                RecordedSpan(
+                    name=name,
+                    traceparent=traceparent,
+                    parent=parent,
+                    attributes=attributes,
+                    failed=failed,
+                )
             )
 
-    def told(
+    def record_span(
         self,
         name: str,
         *,
@@ -52,20 +58,22 @@ class RecordedTracing:
         **attributes: str | int,
     ) -> None:
         assert seconds >= 0
-        own, above = (parent, None) if begins else (self._below(parent), parent)
-        self._keep(ToldSpan(name=name, own=own, parent=above, attributes=attributes))
+        traceparent, above = (parent, None) if begins else (self._below(parent), parent)
+        self._record(
+            RecordedSpan(name=name, traceparent=traceparent, parent=above, attributes=attributes)
+        )
 
     def close(self) -> None:
         pass
 
     def names(self) -> list[str]:
-        return [one.name for one in self.told_spans]
+        return [one.name for one in self.spans]
 
     def _below(self, parent: str | None) -> str | None:
         parts = parts_of(parent)
-        number = len(self.told_spans) + 1
+        number = len(self.spans) + 1
         return None if parts is None else f"00-{parts[0]}-{number:016x}-{parts[2]}"
 
-    def _keep(self, span: ToldSpan) -> None:
+    def _record(self, span: RecordedSpan) -> None:
         with self._lock:
-            self.told_spans.append(span)
+            self.spans.append(span)

@@ -24,7 +24,7 @@ from datarecs_spark.session import SparkRuntime, SparkSettings
 from datarecs_testing.stack import SHORT_LIVED
 from datarecs_testing.stored_tables import stored_scan
 from datarecs_testing.tables import Table
-from datarecs_testing.ways import AskedTwice, partitions_engine
+from datarecs_testing.ways import TwoWayEngine, partitions_engine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def found_java(
+def java_runtime(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> java.Java:
     """The Java of tests that start Spark themselves; they are marked `spark`."""
@@ -53,7 +53,7 @@ def found_java(
 
 @pytest.fixture(scope="session")
 def spark_runtime(
-    found_java: java.Java, tmp_path_factory: pytest.TempPathFactory
+    java_runtime: java.Java, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkRuntime]:
     """The session's Spark; tests that use it are marked `spark`."""
     folder = tmp_path_factory.mktemp("spark")
@@ -61,8 +61,8 @@ def spark_runtime(
         SparkSettings(
             master=process_environment().get("DATARECS_TEST_MASTER", "local[2]"),
             driver_memory="1g",
-            java_home=str(found_java.home),
-            java_options=classes.of_spark(found_java, SHORT_LIVED),
+            java_home=str(java_runtime.home),
+            java_options=classes.of_spark(java_runtime, SHORT_LIVED),
             scratch=folder / "scratch",
         )
     )
@@ -93,14 +93,14 @@ class SparkBench:
         engine = self._engine(ready, run / "differences")
         if self.twice:
             other = partitions_engine(self.runtime, run / "partitions")
-            return AskedTwice(planned=engine, other=other), ready
+            return TwoWayEngine(planned=engine, other=other), ready
         return engine, ready
 
     def again(self, plan: ComparisonPlan, tables: Sequence[Table]) -> tuple[Scan, ...]:
         """Files of the tables in another folder."""
-        look = self.folder / f"look-{next(self.runs)}"
+        target = self.folder / f"look-{next(self.runs)}"
         return tuple(
-            stored_scan(replace(scan, extract=None), tables[scan.index], look / str(scan.index))
+            stored_scan(replace(scan, extract=None), tables[scan.index], target / str(scan.index))
             for scan in plan.scans
         )
 

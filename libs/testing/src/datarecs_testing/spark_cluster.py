@@ -54,16 +54,16 @@ class Logged:
 
     def line(self, pattern: str, *, count: int = 1, within_s: float = _STARTED_WITHIN_S) -> str:
         """The first group of the nth line that matches, once it is there."""
-        found: list[str] = []
+        matches: list[str] = []
 
         def there() -> bool:
-            found[:] = [match[1] for one in self._lines if (match := re.search(pattern, one))]
-            return len(found) >= count or self._over
+            matches[:] = [match[1] for one in self._lines if (match := re.search(pattern, one))]
+            return len(matches) >= count or self._over
 
         with self._changed:
             self._changed.wait_for(there, within_s)
-        assert len(found) >= count, f"no {pattern!r} in:\n{''.join(self._lines[-40:])}"
-        return found[count - 1]
+        assert len(matches) >= count, f"no {pattern!r} in:\n{''.join(self._lines[-40:])}"
+        return matches[count - 1]
 
     def kill(self) -> None:
         """The program and all it started, as a machine that loses power; safe to repeat."""

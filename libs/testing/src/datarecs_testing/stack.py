@@ -184,17 +184,17 @@ def topics_of(group: str) -> frozenset[str]:
 def free_test_port() -> int:
     """A free port of this process's own corner, which holds no default port of a platform."""
     first = FIRST_TEST_PORT + os.getpid() * (ports.SPAN + 1) % 8_900
-    port = ports.next_free(first, taken=frozenset(_given))
+    port = ports.next_free(first, taken=frozenset(_reserved_ports))
     if port is None:
         raise RuntimeError(f"no free port above {first}")
-    _given.add(port)
+    _reserved_ports.add(port)
     return port
 
 
-_given: set[int] = set()
+_reserved_ports: set[int] = set()
 
 
-def given_postgres(url: str, environment: Mapping[str, str]) -> PostgresServer:
+def external_postgres(url: str, environment: Mapping[str, str]) -> PostgresServer:
     """A server that somebody else runs, by its superuser's URL."""
     parts = urlsplit(url)
     available = postgres.servers(environment, packaged=postgres.packaged_binaries())
@@ -248,14 +248,14 @@ class BrokerPrograms:
 
 def find_broker_programs(directory: Path, environment: Mapping[str, str]) -> BrokerPrograms:
     """Java and the locked jars, which are fetched into the user's cache the first time."""
-    found = java.find_java(
+    runtime = java.find_java(
         environment,
         shim_home=directory / "java",
         places=java.Places(packaged=java.packaged_home()),
     )
     lock = jars.read_lock()
-    classpath = jars.classpath(lock, jars.sources(environment), found)
-    return BrokerPrograms(java=found, lock=lock, classpath=classpath)
+    classpath = jars.classpath(lock, jars.sources(environment), runtime)
+    return BrokerPrograms(java=runtime, lock=lock, classpath=classpath)
 
 
 def start_kafka(

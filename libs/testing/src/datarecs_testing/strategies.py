@@ -406,12 +406,12 @@ def _schema_job(choices: Choices) -> SchemaCase:
 
 
 def _columns(choices: Choices, name: str, common: Sequence[tuple[str, str]]) -> Table:
-    kept = [
+    columns = [
         (label, parse_type(choices.pick(_TYPES) if choices.chance(1) else kind))
         for label, kind in common
         if not choices.chance(1)
     ]
     if choices.chance(2):
-        kept.reverse()
-    required = frozenset(label for label, _ in kept if choices.chance(2))
-    return Table(name=name, columns=tuple(kept), rows=(), required=required)
+        columns.reverse()
+    required = frozenset(label for label, _ in columns if choices.chance(2))
+    return Table(name=name, columns=tuple(columns), rows=(), required=required)

@@ -34,7 +34,7 @@ def partitions_engine(runtime: SparkRuntime, directory: Path) -> PartitionsEngin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedTwice:
+class TwoWayEngine:
     """Port Engine: every stage is compared in both ways and must have the same results."""
 
     planned: Engine

@@ -148,7 +148,7 @@ class WebhookHouse:
             key = DeliveryKey(delivery.received_on, delivery.delivery_id)
             return tx.deliveries.attempts(key)
 
-    def told(self, family: str = "webhook.") -> list[str]:
+    def event_types(self, family: str = "webhook.") -> list[str]:
         """Short types of a family in the outbox of tenant A."""
         rows = self.store.committed(A_TENANT).outbox.values()
         types = [queued.row.type.removeprefix("io.datarecs.") for queued in rows]
@@ -159,10 +159,10 @@ class WebhookHouse:
             loop.turn()
 
     def play_until_quiet(self, loop: WebhookSending, endpoint: Resource) -> None:
-        """Let time pass to each next look until nothing waits."""
+        """Let time pass to each next claim until nothing waits."""
         while True:
             self.run(loop, turns=2)
-            look = self.store.committed(endpoint.tenant_id).delivery.endpoints[endpoint.uid]
-            if look.next_claim_at is None:
+            state = self.store.committed(endpoint.tenant_id).delivery.endpoints[endpoint.uid]
+            if state.next_claim_at is None:
                 return
-            self.clock.advance(max(timedelta(), look.next_claim_at - self.clock.now()))
+            self.clock.advance(max(timedelta(), state.next_claim_at - self.clock.now()))

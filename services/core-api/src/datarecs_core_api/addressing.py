@@ -26,16 +26,16 @@ def key_of(tx: Transaction, entry: KindEntry, name: str, *, namespace: str) -> K
     return Key(kind=entry.kind, name=name, namespace=namespace)
 
 
-def found_resource(tx: Transaction, entry: KindEntry, name: str, *, namespace: str) -> Resource:
+def read_resource(tx: Transaction, entry: KindEntry, name: str, *, namespace: str) -> Resource:
     """Raises ProblemError (404), also for another tenant's."""
     key = key_of(tx, entry, name, namespace=namespace)
-    found = tx.resources.get(key.kind, key.namespace, key.name)
-    if found is None:
+    resource = tx.resources.get(key.kind, key.namespace, key.name)
+    if resource is None:
         raise not_found(str(entry.kind))
-    return found
+    return resource
 
 
 def _by_uid(tx: Transaction, entry: KindEntry, text: str) -> Resource | None:
     uid = canonical_uuid(text)
-    found = None if uid is None else tx.resources.get_by_uid(ResourceUid(uid))
-    return found if found is not None and found.kind is entry.kind else None
+    resource = None if uid is None else tx.resources.get_by_uid(ResourceUid(uid))
+    return resource if resource is not None and resource.kind is entry.kind else None

@@ -98,14 +98,14 @@ def _remembered(check: ReadyCheck, clock: Clock) -> ReadyCheck:
     """Asks again after a second: anybody may ask for /readyz, and each question costs a query."""
     last: tuple[float, str | None] | None = None
 
-    def ask() -> str | None:
+    def check_if_stale() -> str | None:
         nonlocal last
         now = clock.monotonic()
         if last is None or now - last[0] >= READY_S:
             last = now, check()
         return last[1]
 
-    return ask
+    return check_if_stale
 
 
 async def _on_router(request: Request, error: Exception) -> Response:

@@ -142,8 +142,8 @@ def _principal(key: ApiKey) -> Principal:
 
 
 def authenticator(request: HTTPConnection) -> Authenticator:
-    found: Authenticator = request.app.state.authenticator
-    return found
+    keys: Authenticator = request.app.state.authenticator
+    return keys
 
 
 class Needs:

@@ -80,14 +80,14 @@ def declared(
         InvalidSpecError: with every fault.
         ProblemError: 403, the platform would make a secret and the caller may write none.
     """
-    found, _ = body.decoded(_surroundings(use, caller), expected).require()
-    if _makes_secret(found) and not caller.may(Permission.SECRET_WRITE):
+    resource, _ = body.decoded(_surroundings(use, caller), expected).require()
+    if _makes_secret(resource) and not caller.may(Permission.SECRET_WRITE):
         raise authenticator(request).refused(request, caller, Permission.SECRET_WRITE)
-    return found
+    return resource
 
 
-def _makes_secret(found: Declared) -> bool:
-    signing = found.spec.get("signing")
+def _makes_secret(resource: Declared) -> bool:
+    signing = resource.spec.get("signing")
     return isinstance(signing, Mapping) and signing.get("mode") == "managed"
 
 

@@ -15,8 +15,8 @@ from datarecs_core.egress.addresses import Profile
 from datarecs_core.values import TenantId
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
-from datarecs_core_api.looks import Looks
 from datarecs_core_api.pagination import Cursors
+from datarecs_core_api.run_updates import RunUpdates
 from datarecs_runtime.sections import Egress, Limits
 
 
@@ -36,7 +36,7 @@ class Ports:
     random_bytes: Callable[[int], bytes]
     cursors: Cursors
     following: Following
-    looks: Looks
+    run_updates: RunUpdates
     feed: Feed
     base_url: str | None
     profile: Profile
@@ -52,8 +52,8 @@ class Ports:
 
 
 async def ports(request: Request) -> Ports:
-    found: Ports = request.app.state.ports
-    return found
+    use: Ports = request.app.state.ports
+    return use
 
 
 Using = Annotated[Ports, Depends(ports)]

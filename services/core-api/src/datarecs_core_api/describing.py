@@ -79,7 +79,7 @@ _TAGS: Mapping[str, str] = {
 
 def described(app: FastAPI) -> Json:
     """The document of an application with these routes."""
-    found: Json = get_openapi(
+    document: Json = get_openapi(
         title=app.title,
         version=app.version,
         description=_INFO,
@@ -88,8 +88,8 @@ def described(app: FastAPI) -> Json:
         servers=_SERVERS,
         tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
     )
-    found["info"] |= _ABOUT
-    components = found.setdefault("components", {})
+    document["info"] |= _ABOUT
+    components = document.setdefault("components", {})
     schemas: Json = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -99,10 +99,10 @@ def described(app: FastAPI) -> Json:
         "apiKey": {"type": "http", "scheme": "bearer", "description": "`drk_…`, an API key."}
     }
     components["headers"] = dict(HEADERS)
-    for path in found["paths"].values():
+    for path in document["paths"].values():
         for method, operation in path.items():
             _complete(operation, method)
-    return found
+    return document
 
 
 def _schemas() -> Iterator[tuple[str, Json]]:
@@ -153,7 +153,7 @@ def _sent(parameter: Json) -> Json:
 
 def _problem(status: int) -> Json:
     """The content of a refusal, with an example of a code that has this status."""
-    code = next(code for code, found in STATUS.items() if found == status)
+    code = next(code for code, assigned in STATUS.items() if assigned == status)
     example = _problem_example(code, status)
     return {
         MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}, "example": example},

@@ -1,6 +1,6 @@
 """The one reader of the run feed in this process, and what it hands to those who follow a tenant.
 
-One look serves every follower: a notification wakes it, a poll each second is the backstop, and
+One read serves every follower: a notification wakes it, a poll each second is the backstop, and
 while nobody follows it asks nothing. Apart from `tenant_live`, which says what one client is told.
 """
 
@@ -12,7 +12,7 @@ from threading import Lock
 import structlog
 
 from datarecs_application.errors import StoreBusyError, StoreUnavailableError
-from datarecs_application.ports.feed import ChangeFeed, EventFilter, FeedEntry, FeedLook
+from datarecs_application.ports.feed import ChangeFeed, EventFilter, FeedBatch, FeedEntry
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_core.values import TenantId
 from datarecs_core_api.following import LoopWake
@@ -29,26 +29,26 @@ PAGE = 200
 """Below BUFFER, so that a burst alone makes nobody slow."""
 POLL = timedelta(seconds=1)
 PAUSE = timedelta(milliseconds=20)
-"""Between two looks, however many notifications come."""
+"""Between two reads, however many notifications come."""
 EVERYTHING = EventFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """An entry and the frame that tells it."""
+    """An entry and its frame."""
 
-    found: FeedEntry
+    line: FeedEntry
     frame: Frame
 
     @property
     def rv(self) -> int:
-        return self.found.entry.rv
+        return self.line.entry.rv
 
 
-def item_of(tenant: TenantId, found: FeedEntry, places: Places) -> Item:
-    view = entry_view(tenant, found.run_id, found.entry)
-    place = places.write(tenant, found.entry.rv)
-    return Item(found=found, frame=a_frame("event", view, place=place))
+def item_of(tenant: TenantId, line: FeedEntry, places: Places) -> Item:
+    view = entry_view(tenant, line.run_id, line.entry)
+    place = places.write(tenant, line.entry.rv)
+    return Item(line=line, frame=a_frame("event", view, place=place))
 
 
 class Buffer:
@@ -77,7 +77,7 @@ class Buffer:
             if not new:
                 return
             self._seen = new[-1].rv
-            self._items += [one for one in new if self._where.admits(one.found)]
+            self._items += [one for one in new if self._where.admits(one.line)]
             if len(self._items) > BUFFER:
                 self.is_lost = True
                 self._items = []
@@ -110,10 +110,10 @@ class Feed:
         self._awaited = 0
         """Below this number was every transaction that had begun at the last notification."""
         self._rest = POLL
-        """Until the next look that nobody asks for."""
+        """Until the next read without a notification."""
 
     def hint(self) -> None:
-        """Something was committed: look now. From any thread."""
+        """Something was committed: read now. From any thread."""
         self._is_hinted = True
         self.wake.set()
 
@@ -137,24 +137,24 @@ class Feed:
             self._buffers = tuple(one for one in self._buffers if one is not buffer)
 
     def run(self, stop: Wake) -> None:
-        """Look after each notification, but not more often than PAUSE allows, and each second.
+        """Read after each notification, but not more often than PAUSE allows, and each second.
 
         The process sets `wake` together with `stop`.
         """
         while not stop.is_set():
             self.wake.clear()
             try:
-                found = self.read()
+                count = self.read()
             except (StoreUnavailableError, StoreBusyError) as cause:
                 log.warning("feed_waits", code=cause.code.name)
                 self._clock.wait(POLL, until=stop)
                 continue
-            if found < PAGE:
+            if count < PAGE:
                 self._clock.wait(PAUSE, until=stop)
                 self._clock.wait(self._rest, until=self.wake)
 
     def read(self) -> int:
-        """One look: how many numbers it found, of all tenants.
+        """One read: how many numbers it returned, of all tenants.
 
         Raises:
             StoreUnavailableError, StoreBusyError: nobody was told anything twice; repeat it.
@@ -164,28 +164,28 @@ class Feed:
             if not buffers:
                 return 0
             hinted, self._is_hinted = self._is_hinted, False
-            look = self._source.look(after=self._head, limit=PAGE)
-            self._rest = self._rest_after(look, hinted=hinted)
-            if look.found:
-                self._pass_on(look, buffers)
-                self._head = look.found[-1][1]
-            return len(look.found)
+            batch = self._source.read_after(after=self._head, limit=PAGE)
+            self._rest = self._rest_after(batch, hinted=hinted)
+            if batch.entries:
+                self._pass_on(batch, buffers)
+                self._head = batch.entries[-1][1]
+            return len(batch.entries)
 
-    def _rest_after(self, look: FeedLook, *, hinted: bool) -> timedelta:
-        """How long until the next look that no notification asks for.
+    def _rest_after(self, batch: FeedBatch, *, hinted: bool) -> timedelta:
+        """How long until the next read without a notification.
 
         What was announced may be held up by an older transaction, whose end nobody announces: it
         is waited for in steps that grow with the time already waited.
         """
         if hinted:
-            self._awaited = look.begun
-        if look.ended >= self._awaited:
+            self._awaited = batch.begun
+        if batch.ended >= self._awaited:
             return POLL
-        return PAUSE if hinted or look.found else min(self._rest * 2, POLL)
+        return PAUSE if hinted or batch.entries else min(self._rest * 2, POLL)
 
-    def _pass_on(self, look: FeedLook, buffers: Sequence[Buffer]) -> None:
-        last = look.found[-1][1]
-        changed = {tenant for tenant, _ in look.found}
+    def _pass_on(self, batch: FeedBatch, buffers: Sequence[Buffer]) -> None:
+        last = batch.entries[-1][1]
+        changed = {tenant for tenant, _ in batch.entries}
         items: Mapping[TenantId, list[Item]] = {
             tenant: self._items(tenant, upto=last)
             for tenant in {buffer.tenant for buffer in buffers} & changed
@@ -194,8 +194,8 @@ class Feed:
             buffer.put(items.get(buffer.tenant, []))
 
     def _items(self, tenant: TenantId, *, upto: int) -> list[Item]:
-        found = self._source.entries(tenant, EVERYTHING, after=self._head, upto=upto, limit=PAGE)
-        if found:
-            behind = self._clock.now() - found[0].entry.time
+        entries = self._source.entries(tenant, EVERYTHING, after=self._head, upto=upto, limit=PAGE)
+        if entries:
+            behind = self._clock.now() - entries[0].entry.time
             self._metrics.gauge("feed_lag_seconds", max(0.0, behind.total_seconds()))
-        return [item_of(tenant, one, self.places) for one in found]
+        return [item_of(tenant, one, self.places) for one in entries]

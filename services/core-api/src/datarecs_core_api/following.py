@@ -1,6 +1,6 @@
 """Who follows a run or a tenant in this process: wake-ups, how many at most, the end of service.
 
-Apart from `live`, which says what a follower is told: this is what all followers share, also those
+Apart from `live`, which says what a follower is sent: this is what all followers share, also those
 that wait for an end with `Prefer: wait`.
 """
 
@@ -86,18 +86,20 @@ class Following:
         finally:
             self._leave(run_id, wake)
 
-    def tell(self, run_id: str) -> None:
+    def wake_followers(self, run_id: str) -> None:
         """Called from the listening thread, "" for several runs; a hint, followers poll as well."""
         with self._lock:
-            found = self._waiting.get(run_id, ())
-            told = found if run_id else tuple(w for some in self._waiting.values() for w in some)
-        for wake in told:
+            followers = self._waiting.get(run_id, ())
+            wakes = (
+                followers if run_id else tuple(w for some in self._waiting.values() for w in some)
+            )
+        for wake in wakes:
             wake.set()
 
     def end(self) -> None:
         """Let every follower go; safe to repeat."""
         self.is_over = True
-        self.tell("")
+        self.wake_followers("")
 
     @contextmanager
     def place(self, caller: Principal, *, kind: str) -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""What a live view tells, as data: one frame, as a server-sent event or as a message of a socket.
+"""What a live view sends, as data: one frame, as a server-sent event or as a message of a socket.
 
-Apart from `live` and `tenant_live`, which decide what is told: both forms of a frame say the same.
+Apart from `live` and `tenant_live`, which decide what is sent: both forms of a frame say the same.
 """
 
 import json
@@ -13,7 +13,7 @@ from datarecs_core_api.exact_json import exact_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One thing a client is told; encoded once, however many clients it goes to."""
+    """One thing a client is sent; encoded once, however many clients it goes to."""
 
     event: str
     data: str
@@ -29,8 +29,8 @@ class Frame:
     def as_message(self, run_id: UUID) -> str:
         """One socket may follow several runs, so each message names its own."""
         members = {"event": self.event, "run_id": str(run_id), "id": self.place}
-        told = json.dumps({name: value for name, value in members.items() if value is not None})
-        return f'{told[:-1]}, "data": {self.data}}}'
+        head = json.dumps({name: value for name, value in members.items() if value is not None})
+        return f'{head[:-1]}, "data": {self.data}}}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Mark:
         return f"id: {self.place}\n\n".encode()
 
 
-Told = Sequence[Frame | Mark]
+FrameBatch = Sequence[Frame | Mark]
 """What goes out in one piece; empty when there was nothing for so long that a ping is due."""
 
 

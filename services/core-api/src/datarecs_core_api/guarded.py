@@ -43,8 +43,8 @@ class GuardedRoute(APIRoute):
         if len(guards) != 1 or calls[0] is not guards[0]:
             raise TypeError(f"{path} must ask for exactly one permission, before anything else")
         refuse_other_parameters(self, position=1)
-        asked = guards[0].permission
-        self.permission_name = ANY_PRINCIPAL if asked is None else str(asked)
+        permission = guards[0].permission
+        self.permission_name = ANY_PRINCIPAL if permission is None else str(permission)
         bodies = [call.request_body() for call in calls if isinstance(call, TakesBody)]
         self.openapi_extra = {
             **(self.openapi_extra or {}),
@@ -102,8 +102,8 @@ def guarded_routes(app: FastAPI) -> dict[tuple[str, str], str]:
 
 def methods_of(app: FastAPI, path: str) -> tuple[str, ...]:
     """Methods that some route takes at this path, for `Allow`; HEAD wherever there is GET."""
-    found = set(_matching(app, path))
-    return tuple(sorted(found | ({"HEAD"} if "GET" in found else set())))
+    methods = set(_matching(app, path))
+    return tuple(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 
 
 def _matching(app: FastAPI, path: str) -> Iterator[str]:

@@ -27,14 +27,14 @@ class Answer:
     status: int
     body: BaseModel
     headers: Mapping[str, str] = field(default_factory=dict)
-    kept: BaseModel | None = None
+    replay_body: BaseModel | None = None
     """The body to give at a repetition, where the first one holds a secret that is shown once."""
 
     def first(self) -> Response:
         return _respond(self._with(self.body))
 
     def stored(self) -> StoredAnswer:
-        return self._with(self.kept or self.body)
+        return self._with(self.replay_body or self.body)
 
     def _with(self, body: BaseModel) -> StoredAnswer:
         data = body.model_dump_json(by_alias=True).encode()

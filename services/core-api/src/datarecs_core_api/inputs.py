@@ -48,10 +48,10 @@ def is_name(text: str) -> bool:
 def canonical_uuid(text: str) -> UUID | None:
     """The id, in its one spelling: lower case with hyphens; None for any other text."""
     try:
-        found = UUID(text)
+        uuid = UUID(text)
     except ValueError:
         return None
-    return found if str(found) == text else None
+    return uuid if str(uuid) == text else None
 
 
 def _visible(text: str) -> str:
@@ -63,10 +63,10 @@ def _visible(text: str) -> str:
 
 
 def _uuid(value: object) -> UUID:
-    found = canonical_uuid(value) if isinstance(value, str) else None
-    if found is None:
+    uuid = canonical_uuid(value) if isinstance(value, str) else None
+    if uuid is None:
         raise ValueError("not a UUID in lower case with hyphens")
-    return found
+    return uuid
 
 
 def _whole(value: object) -> object:
@@ -107,8 +107,8 @@ def validated(model: type[M], body: Mapping[str, object]) -> M:
     try:
         return model.model_validate(body)
     except ValidationError as cause:
-        found = cause.errors(include_input=False, include_url=False)
-        faults = [input_fault(pointer(error["loc"]), said(dict(error))) for error in found]
+        errors = cause.errors(include_input=False, include_url=False)
+        faults = [input_fault(pointer(error["loc"]), said(dict(error))) for error in errors]
         raise invalid("the body holds faults", *faults) from cause
 
 

@@ -65,15 +65,15 @@ class RequestLimits:
         Raises:
             ProblemError: 429, one of the buckets is empty.
         """
-        asked: list[tuple[str, TokenBuckets, object]] = [
+        charges: list[tuple[str, TokenBuckets, object]] = [
             ("principal", self._requests, (caller.tenant_id, caller.subject))
         ]
         if request.scope.get("method", "GET") not in SAFE_METHODS:
-            asked.append(("writes", self._writes, (caller.tenant_id, caller.subject)))
-        asked.append(("tenant", self._of_tenant, caller.tenant_id))
+            charges.append(("writes", self._writes, (caller.tenant_id, caller.subject)))
+        charges.append(("tenant", self._of_tenant, caller.tenant_id))
         readings: list[Reading] = []
         request.state.limits = readings
-        for policy, buckets, name in asked:
+        for policy, buckets, name in charges:
             level = buckets.take(name)
             readings.append(Reading(policy=policy, rate=buckets.rate, level=level))
             if not level.is_taken:

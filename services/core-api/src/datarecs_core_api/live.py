@@ -18,8 +18,8 @@ from datarecs_core.access.principal import Principal
 from datarecs_core.runs.model import Run
 from datarecs_core.values import RunId
 from datarecs_core_api.following import Following
-from datarecs_core_api.frames import Frame, Told, a_frame
-from datarecs_core_api.looks import PAGE, Look, Looks
+from datarecs_core_api.frames import Frame, FrameBatch, a_frame
+from datarecs_core_api.run_updates import PAGE, RunUpdate, RunUpdates
 from datarecs_core_api.streaming import Due
 from datarecs_core_api.views import entry_view, run_view
 
@@ -28,7 +28,7 @@ from datarecs_core_api.views import entry_view, run_view
 class Stream:
     """One client that follows one run."""
 
-    looks: Looks
+    run_updates: RunUpdates
     following: Following
     caller: Principal
     may_see: Callable[[], bool]
@@ -37,7 +37,7 @@ class Stream:
     after: int
     """Number of the last entry the client has seen."""
 
-    async def frames(self) -> AsyncGenerator[Told, None]:
+    async def frames(self) -> AsyncGenerator[FrameBatch, None]:
         """Every entry after `after` exactly once, in order; ends behind the terminal state.
 
         It also ends, without that frame, when the process drains, the key is revoked or the
@@ -45,34 +45,34 @@ class Stream:
         """
         pace = self.following.pace
         with self.following.watching(str(self.run_id)) as wake:
-            told, ping, check = _Seen(after=self.after), Due(pace.ping), Due(pace.check)
+            seen, ping, check = _Seen(after=self.after), Due(pace.ping), Due(pace.check)
             while not self.following.is_over:
-                look = await self._look(told.after, check=check.has_come())
-                if look.run is None:
+                update = await self._read_update(seen.after, check=check.has_come())
+                if update.run is None:
                     return
-                for frame in told.news(look.run, look.entries):
+                for frame in seen.news(update.run, update.entries):
                     ping.begin()
                     yield (frame,)
-                if told.is_over:
+                if seen.is_over:
                     return
                 if ping.has_come():
                     yield ()
-                if len(look.entries) < PAGE:
+                if len(update.entries) < PAGE:
                     await wake.arrived(pace.poll)
 
-    async def _look(self, after: int, *, check: bool) -> Look:
+    async def _read_update(self, after: int, *, check: bool) -> RunUpdate:
         """Without a run when there is nothing to see any more, or nobody who may."""
         try:
             if check and not await run_in_threadpool(self.may_see):
-                return Look(run=None)
-            return await self.looks.look(self.caller.tenant_id, self.run_id, after=after)
+                return RunUpdate(run=None)
+            return await self.run_updates.read(self.caller.tenant_id, self.run_id, after=after)
         except (StoreUnavailableError, StoreBusyError):
-            return Look(run=None)
+            return RunUpdate(run=None)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What one client has been told."""
+    """What one client has been sent."""
 
     after: int
     row_version: int = 0

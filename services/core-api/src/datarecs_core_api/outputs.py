@@ -74,11 +74,12 @@ class MeasureGapOut(Out):
     measure_name: Line
     source: Line
     reference: Line
+    unit: Line | None
     gap: Line | None
     missing_in_source: Line | None
     missing_in_reference: Line | None
     changed: Line | None
-    outside_tolerance_count: Count
+    outside_tolerance_count: Count | None
 
 
 class MissingGroupsOut(Out):

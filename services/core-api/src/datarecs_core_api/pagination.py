@@ -92,6 +92,6 @@ def next_link(request: Request, cursor: str | None) -> dict[str, str]:
     """`Link: rel="next"` as a relative reference, or nothing behind the last page."""
     if cursor is None:
         return {}
-    given = [pair for pair in request.query_params.multi_items() if pair[0] != "cursor"]
-    query = urlencode([*given, ("cursor", cursor)])
+    pairs = [pair for pair in request.query_params.multi_items() if pair[0] != "cursor"]
+    query = urlencode([*pairs, ("cursor", cursor)])
     return {"Link": f'<{request.url.path}?{query}>; rel="next"'}

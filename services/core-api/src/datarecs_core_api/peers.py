@@ -45,9 +45,9 @@ class Peers:
 
 def limited_name(address: str) -> str:
     """The name under which an address is limited: itself, of IPv6 its network."""
-    found = _address(address)
-    if isinstance(found, IPv6Address):
-        return str(IPv6Network((found, NETWORK_BITS), strict=False))
+    ip = _address(address)
+    if isinstance(ip, IPv6Address):
+        return str(IPv6Network((ip, NETWORK_BITS), strict=False))
     return address
 
 
@@ -67,8 +67,8 @@ def _address(text: str) -> Address | None:
     elif text.count(":") == 1:
         host = text.partition(":")[0]
     try:
-        found = ip_address(host.partition("%")[0])
+        ip = ip_address(host.partition("%")[0])
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return mapped or found
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return mapped or ip

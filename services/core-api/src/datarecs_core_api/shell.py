@@ -105,9 +105,11 @@ class Shell:
         state.address, state.limits = self._peers.address_of(request), ()
         state.traceparent = self._traceparent(request.headers.get("traceparent"))
         state.trace_id = state.traceparent.split("-")[1]
-        given = request.headers.get("x-request-id", "")
-        safe = given.isascii() and all(one.isalnum() or one in "-_." for one in given)
-        state.request_id = given if safe and 0 < len(given) <= MAX_REQUEST_ID else state.trace_id
+        request_id = request.headers.get("x-request-id", "")
+        safe = request_id.isascii() and all(one.isalnum() or one in "-_." for one in request_id)
+        state.request_id = (
+            request_id if safe and 0 < len(request_id) <= MAX_REQUEST_ID else state.trace_id
+        )
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(trace_id=state.trace_id, request_id=state.request_id)
 

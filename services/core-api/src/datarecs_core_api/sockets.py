@@ -25,8 +25,8 @@ from datarecs_core_api.following import Following
 from datarecs_core_api.frames import Frame, a_frame
 from datarecs_core_api.inputs import CanonicalUuid, In, validated
 from datarecs_core_api.live import Stream
-from datarecs_core_api.looks import Looks
 from datarecs_core_api.problems import ProblemError, not_found
+from datarecs_core_api.run_updates import RunUpdates
 from datarecs_core_api.streaming import LAST_NUMBER, Due
 
 MAX_SUBSCRIPTIONS = 20
@@ -67,9 +67,9 @@ class Close(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """Who is at the other end, and what may be told there."""
+    """Who is at the other end, and what may be sent there."""
 
-    looks: Looks
+    run_updates: RunUpdates
     following: Following
     caller: Principal
     may_see: Callable[[], bool]
@@ -89,11 +89,11 @@ class Socket:
 
     async def serve(self) -> None:
         """Until one side ends it; every task it started has ended then."""
-        own = [self._started(self._listen()), self._started(self._watch())]
+        duties = [self._started(self._listen()), self._started(self._watch())]
         try:
             code = await self._over
         finally:
-            tasks = [*own, *self._subscribed.values()]
+            tasks = [*duties, *self._subscribed.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -125,7 +125,7 @@ class Socket:
         except WebSocketDisconnect:
             self._end(Close.GONE)
 
-    async def _tell(self, run_id: RunId, frame: Frame) -> None:
+    async def _send_frame(self, run_id: RunId, frame: Frame) -> None:
         if not self._over.done():
             await self._say(self._socket.send_text(frame.as_message(run_id)))
 
@@ -157,15 +157,17 @@ class Socket:
         self._subscribed[run_id] = self._started(self._follow(run_id, after))
 
     async def _refuse(self, run_id: RunId, error: ProblemError) -> None:
-        told = {"code": error.code.docs_id, "reason": error.code.name, "detail": error.detail}
-        await self._tell(run_id, a_frame("error", told))
+        refusal = {"code": error.code.docs_id, "reason": error.code.name, "detail": error.detail}
+        await self._send_frame(run_id, a_frame("error", refusal))
 
     async def _follow(self, run_id: RunId, after: int) -> None:
         about = self._follower
         try:
-            if (await about.looks.look(about.caller.tenant_id, run_id, after=after)).run is None:
+            if (
+                await about.run_updates.read(about.caller.tenant_id, run_id, after=after)
+            ).run is None:
                 await self._refuse(run_id, not_found("run"))
-            elif not await self._told_to_its_end(run_id, after):
+            elif not await self._follow_to_end(run_id, after):
                 self._end(await self._reason() or Close.LATER)
         except (StoreUnavailableError, StoreBusyError):
             self._end(Close.LATER)
@@ -173,11 +175,11 @@ class Socket:
             if self._subscribed.get(run_id) is asyncio.current_task():
                 del self._subscribed[run_id]
 
-    async def _told_to_its_end(self, run_id: RunId, after: int) -> bool:
-        """Whether the run has ended and the client was told so."""
+    async def _follow_to_end(self, run_id: RunId, after: int) -> bool:
+        """Whether the run has ended and the client was sent its end."""
         about = self._follower
         stream = Stream(
-            looks=about.looks,
+            run_updates=about.run_updates,
             following=about.following,
             caller=about.caller,
             may_see=about.may_see,
@@ -186,10 +188,10 @@ class Socket:
         )
         last = None
         async with aclosing(stream.frames()) as frames:
-            async for told in frames:
-                for last in told:
+            async for batch in frames:
+                for last in batch:
                     if isinstance(last, Frame):
-                        await self._tell(run_id, last)
+                        await self._send_frame(run_id, last)
         return isinstance(last, Frame) and last.event == "end"
 
     async def _reason(self) -> Close | None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from datarecs_core_api.frames import Told
+from datarecs_core_api.frames import FrameBatch
 
 MEDIA_TYPE = "text/event-stream"
 RETRY = b"retry: 2000\n\n"
@@ -40,7 +40,7 @@ def last_seen(last_event_id: str | None, after: int) -> int:
 
 
 async def opened(
-    place: AbstractContextManager[None], frames: AsyncGenerator[Told, None]
+    place: AbstractContextManager[None], frames: AsyncGenerator[FrameBatch, None]
 ) -> AsyncIterator[bytes]:
     """The stream, when there is a place for another one.
 
@@ -60,13 +60,13 @@ async def opened(
 
 
 async def _events(
-    place: AbstractContextManager[None], frames: AsyncGenerator[Told, None]
+    place: AbstractContextManager[None], frames: AsyncGenerator[FrameBatch, None]
 ) -> AsyncGenerator[bytes, None]:
     with place:
         yield RETRY
         async with aclosing(frames):
-            async for told in frames:
-                yield b"".join(one.as_sse() for one in told) or PING
+            async for batch in frames:
+                yield b"".join(one.as_sse() for one in batch) or PING
 
 
 class LiveResponse(StreamingResponse):

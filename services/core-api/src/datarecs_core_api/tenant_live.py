@@ -18,7 +18,7 @@ from datarecs_application.ports.feed import ChangeFeed, EventFilter
 from datarecs_core.access.principal import Principal
 from datarecs_core_api.feed import PAGE, Buffer, Feed, item_of
 from datarecs_core_api.following import Following, LoopWake
-from datarecs_core_api.frames import Mark, Told, a_frame
+from datarecs_core_api.frames import FrameBatch, Mark, a_frame
 from datarecs_core_api.streaming import Due
 
 REACH = timedelta(hours=24)
@@ -45,7 +45,9 @@ class TenantStream:
         self._at = 0
         """Number up to which the client has been told all it wants."""
 
-    async def frames(self, where: EventFilter, *, after: str | None) -> AsyncGenerator[Told, None]:
+    async def frames(
+        self, where: EventFilter, *, after: str | None
+    ) -> AsyncGenerator[FrameBatch, None]:
         """Every event after this place exactly once, in order; None: what comes from now on.
 
         It ends when the client is 256 frames behind, the process drains, the key is revoked or the
@@ -60,14 +62,14 @@ class TenantStream:
                     yield opening
                 for phase in (self._missed(where, buffer), self._live(buffer, wake)):
                     async with aclosing(phase):
-                        async for told in phase:
-                            yield told
+                        async for batch in phase:
+                            yield batch
             except (StoreUnavailableError, StoreBusyError):
                 return
             finally:
                 self._feed.leave(buffer)
 
-    async def _opening(self, since: int, after: str | None) -> Told:
+    async def _opening(self, since: int, after: str | None) -> FrameBatch:
         """Where the client stands from now on, told to it when it is not where it said."""
         place = self._place(since)
         if after is None:
@@ -86,7 +88,7 @@ class TenantStream:
     def _place(self, number: int) -> str:
         return self._feed.places.write(self._tenant, number)
 
-    async def _missed(self, where: EventFilter, buffer: Buffer) -> AsyncGenerator[Told, None]:
+    async def _missed(self, where: EventFilter, buffer: Buffer) -> AsyncGenerator[FrameBatch, None]:
         """From the table, until the buffer has all that follows."""
         while self._at < buffer.since and await self._goes_on():
             upto = buffer.since
@@ -98,7 +100,7 @@ class TenantStream:
             if self._at == upto and buffer.is_lost:
                 await run_in_threadpool(self._feed.join, buffer)
 
-    async def _live(self, buffer: Buffer, wake: LoopWake) -> AsyncGenerator[Told, None]:
+    async def _live(self, buffer: Buffer, wake: LoopWake) -> AsyncGenerator[FrameBatch, None]:
         pace = self._following.pace
         ping, marked = Due(pace.ping), self._at
         while await self._goes_on():

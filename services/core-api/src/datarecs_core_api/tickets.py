@@ -86,8 +86,8 @@ class Doorkeeper:
 
 def is_same_origin(origin: str, base_url: str | None) -> bool:
     """Scheme, host and port alike; `null` and everything without a host is foreign."""
-    own = _place(base_url or "")
-    return own is not None and _place(origin) == own
+    expected = _place(base_url or "")
+    return expected is not None and _place(origin) == expected
 
 
 def _place(url: str) -> tuple[str, str, int | None] | None:

@@ -78,13 +78,13 @@ def command_of(
 
 
 def _parameters(
-    tx: Transaction, job: ReconciliationJob, given: Mapping[str, object]
+    tx: Transaction, job: ReconciliationJob, arguments: Mapping[str, object]
 ) -> Mapping[str, object]:
     values, faults = resolve_parameters(
-        job.parameters, given, moment=tx.now, zone=ZoneInfo(job.timezone)
+        job.parameters, arguments, moment=tx.now, zone=ZoneInfo(job.timezone)
     )
     if faults:
-        told = [
+        api_faults = [
             Fault(
                 code=one.code.docs_id,
                 pointer=pointer(one.path),
@@ -93,13 +93,13 @@ def _parameters(
             )
             for one in faults
         ]
-        raise invalid("parameters of the run have faults", *told)
+        raise invalid("parameters of the run have faults", *api_faults)
     return dict(parameters_document(values))
 
 
 def _deadline(wanted: TriggerIn, default: timedelta) -> timedelta:
-    found = default if wanted.deadline is None else parse_duration(wanted.deadline)
-    if found is None or not SHORTEST <= found <= LONGEST:
+    deadline = default if wanted.deadline is None else parse_duration(wanted.deadline)
+    if deadline is None or not SHORTEST <= deadline <= LONGEST:
         fault = input_fault("/deadline", "an ISO 8601 duration from PT1M to PT24H")
         raise invalid("the deadline is not allowed", fault)
-    return found
+    return deadline

@@ -22,10 +22,10 @@ from datarecs_core_api.dependencies import Ports
 from datarecs_core_api.feed import Feed
 from datarecs_core_api.following import Following
 from datarecs_core_api.limits import MINUTE_S, RequestLimits
-from datarecs_core_api.looks import Looks
 from datarecs_core_api.pagination import Cursors
 from datarecs_core_api.peers import Peers
 from datarecs_core_api.places import Places
+from datarecs_core_api.run_updates import RunUpdates
 from datarecs_core_api.serving import Serving
 from datarecs_core_api.settings import Settings
 from datarecs_core_api.sign_in import FailedSignIns
@@ -93,17 +93,17 @@ def build(settings: Settings) -> Process:
     )
     serving = Serving(build_app(service), following, settings=settings.api, metrics=metrics)
 
-    def heard(_channel: str, run_id: str) -> None:
-        following.tell(run_id)
+    def wake_followers(_channel: str, run_id: str) -> None:
+        following.wake_followers(run_id)
         feed.hint()
 
-    listener = Listener(url, heard, channels=("datarecs_run",))
+    listener = Listener(url, wake_followers, channels=("datarecs_run",))
     return Process(
         name=Name.CORE_API,
         loops=(*((listener,) if settings.live.notify else ()), feed, failures, serving),
         wakes=(feed.wake,),
         ready_when={**ready_when, "http": serving.ready},
-        closing=(ports.looks.close, database.close, tracing.close),
+        closing=(ports.run_updates.close, database.close, tracing.close),
         side=settings.side,
         metrics=metrics,
     )
@@ -128,7 +128,7 @@ def _ports(settings: Settings, database: Database, metrics: Metrics) -> Ports:
         random_bytes=random_bytes,
         cursors=Cursors(derived_key(settings.secrets, tenant=None, purpose="cursors")),
         following=Following(metrics),
-        looks=Looks(queries),
+        run_updates=RunUpdates(queries),
         feed=Feed(changes, clock, metrics, places=Places(places_key)),
         base_url=settings.base_url,
         profile=settings.profile,

@@ -87,7 +87,7 @@ def build(settings: Settings) -> Process:
         settings, PostgresWorkFinder(database), unit, metrics=metrics, tracing=tracing
     )
 
-    def heard(_channel: str, payload: str) -> None:
+    def wake_senders(_channel: str, payload: str) -> None:
         for sender in senders if concerns(payload, Woken.WORK) else ():
             sender.wake.set()
 
@@ -95,7 +95,9 @@ def build(settings: Settings) -> Process:
     return Process(
         name=Service.EMAIL_NOTIFIER,
         loops=(
-            Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",)),
+            Listener(
+                settings.database.url.get_secret_value(), wake_senders, channels=("datarecs_wake",)
+            ),
             consumer,
             letters,
             *senders,

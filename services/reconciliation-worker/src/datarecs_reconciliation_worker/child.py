@@ -31,7 +31,7 @@ from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.egress.addresses import Policy, Profile, Purpose
 from datarecs_core.values import TenantId
 from datarecs_events.catalogue import Service
-from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
@@ -66,7 +66,7 @@ def main() -> int:
     threading.Thread(target=_ping, args=(channel,), name="ping", daemon=True).start()
     while (frame := inbox.next_run()) is not None:
         with tracing.span("run.work", parent=Reader(frame).maybe("traceparent", str)):
-            work(read_assignment(frame), tools, FrameTold(channel))
+            work(read_assignment(frame), tools, FrameReporter(channel))
         if inbox.stopped.is_set():
             return EXIT_STOPPED
         channel.send({"type": FINISHED})
@@ -149,10 +149,10 @@ def spark_settings_of(hello: Reader) -> SparkSettings:
     )
 
 
-def _cluster(told: Mapping[str, object] | None) -> Cluster | None:
-    if told is None:
+def _cluster(fields: Mapping[str, object] | None) -> Cluster | None:
+    if fields is None:
         return None
-    reader = Reader(told)
+    reader = Reader(fields)
     return Cluster(
         secret=reader.of("secret", str),
         driver_host=reader.maybe("driver_host", str),

@@ -53,10 +53,10 @@ class StoredSpecs:
         return job_of(name, spec)
 
     def connection(self, name: str, spec: Mapping[str, object]) -> Connection:
-        found = decode_stored(Kind.CONNECTION, name, spec)
-        if not isinstance(found, Connection):
+        connection = decode_stored(Kind.CONNECTION, name, spec)
+        if not isinstance(connection, Connection):
             raise TypeError("the shape of a connection builds connections")
-        return found
+        return connection
 
 
 def build(settings: Settings) -> Process:
@@ -121,13 +121,13 @@ def build(settings: Settings) -> Process:
 def _listener(url: str, slots: Sequence[Latch], heartbeat: Latch) -> Listener:
     """Wakes slots for runs that are due, and the heartbeat for one that shall stop."""
 
-    def heard(_channel: str, payload: str) -> None:
+    def wake_workers(_channel: str, payload: str) -> None:
         for wake in slots if concerns(payload, Woken.LEASES) else ():
             wake.set()
         if concerns(payload, Woken.CANCELS):
             heartbeat.set()
 
-    return Listener(url, heard, channels=("datarecs_wake",))
+    return Listener(url, wake_workers, channels=("datarecs_wake",))
 
 
 def _heartbeat(

@@ -34,7 +34,7 @@ from datarecs_core.resources.connection import Connection
 from datarecs_core.runs.result_file import NAME, SCHEMA, ChildOutcome
 from datarecs_core.runs.summary import likely_cause, summary_of
 from datarecs_core.values import RunId, TenantId, instant_text
-from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reports.digest_file import digest_file
 from datarecs_reports.likely_causes import hints_document
 from datarecs_specs.documents import job_of
@@ -115,20 +115,20 @@ def read_assignment(frame: Mapping[str, object]) -> Assigned:
 
 
 def _read_once(path: Path) -> Mapping[str, str]:
-    found = json.loads(path.read_bytes())
+    secrets = json.loads(path.read_bytes())
     path.unlink()
-    if not isinstance(found, dict):
+    if not isinstance(secrets, dict):
         raise BadFrameError("the credentials are no object")
-    return {str(name): str(value) for name, value in found.items()}
+    return {str(name): str(value) for name, value in secrets.items()}
 
 
-def work(assigned: Assigned, tools: Tools, told: FrameTold) -> None:
+def work(assigned: Assigned, tools: Tools, reporter: FrameReporter) -> None:
     """Do the run and leave its result file; failures are in the file, not raised."""
     try:
-        found = answer(assigned.question, _means(assigned, tools), told)
+        comparison = answer(assigned.question, _means(assigned, tools), reporter)
         with tools.needs_no_java():
-            hints = store(assigned, tools, found)
-            _write_result(assigned, _completed(assigned, tools, found, hints))
+            hints = store(assigned, tools, comparison)
+            _write_result(assigned, _completed(assigned, tools, comparison, hints))
     except (ExtractionFailedError, StageFailedError) as failed:
         error = failed.__cause__ if isinstance(failed.__cause__, Exception) else failed
         _fail(assigned, tools, str(failed), error)
@@ -159,7 +159,7 @@ def _means(assigned: Assigned, tools: Tools) -> Means:
     )
 
 
-def store(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, JsonValue]:
+def store(assigned: Assigned, tools: Tools, comparison: Answer) -> dict[str, JsonValue]:
     """Evidence first, then run.json: whoever sees the document finds what it names.
 
     Returns:
@@ -167,7 +167,7 @@ def store(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, JsonValu
     """
     blobs = tools.blobs.of(assigned.tenant_id)
     parts: dict[str, list[Path]] = {}
-    for stage in found.outcome.stages:
+    for stage in comparison.outcome.stages:
         location = stage.results.differences.location if stage.results else None
         if location is None:
             continue
@@ -178,13 +178,13 @@ def store(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, JsonValu
             )
             blobs.put_file(key, str(part))
     document = document_of(
-        found.plan,
-        found.outcome,
+        comparison.plan,
+        comparison.outcome,
         sealing=Sealing(versions=tools.versions, key_id="k1"),
         run={
             "run_id": str(assigned.run_id),
             "job_id": str(assigned.job_id),
-            "job": found.plan.job,
+            "job": comparison.plan.job,
             "tenant_id": str(assigned.tenant_id),
             "attempt": assigned.attempt,
             "triggered_by": assigned.triggered_by,
@@ -193,7 +193,7 @@ def store(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, JsonValu
     )
     run = sealed_run(document)
     if run.digests is not None:
-        leaves = digest_file(outcome_leaves(found.outcome))
+        leaves = digest_file(outcome_leaves(comparison.outcome))
         blobs.put(digests(assigned.tenant_id, assigned.run_id), leaves)
     hints = hints_document(run, lambda stage: parts.get(stage.name, ()))
     complete = with_hints(document, hints)
@@ -202,20 +202,20 @@ def store(assigned: Assigned, tools: Tools, found: Answer) -> dict[str, JsonValu
 
 
 def _completed(
-    assigned: Assigned, tools: Tools, found: Answer, hints: Mapping[str, JsonValue]
+    assigned: Assigned, tools: Tools, comparison: Answer, hints: Mapping[str, JsonValue]
 ) -> dict[str, object]:
     began = assigned.started_at or tools.clock.now()
     summary = summary_of(
-        found.outcome,
+        comparison.outcome,
         duration=max(tools.clock.now() - began, timedelta()),
         report_path=f"/api/v1/runs/{assigned.run_id}/report",
         likely_cause=likely_cause(hints),
     )
     return {
         "outcome": ChildOutcome.COMPLETED.value,
-        "result": found.outcome.verdict.value,
+        "result": comparison.outcome.verdict.value,
         "summary": to_document(summary),
-        "pins": to_document(Pins(by_source=found.pins)),
+        "pins": to_document(Pins(by_source=comparison.pins)),
     }
 
 

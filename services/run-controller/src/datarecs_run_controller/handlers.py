@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from datarecs_application.ports.state import Transaction
-from datarecs_application.runs import Heard, record_end, record_progress
+from datarecs_application.runs import EventRecord, record_end, record_progress
 from datarecs_core.runs.events import RunCompleted, RunErrored, RunEvent
 from datarecs_events.codec import Received, read_data
 
@@ -17,14 +17,14 @@ class Handlers:
         end, envelope = received.event, received.envelope
         if not isinstance(end, RunCompleted | RunErrored):
             raise TypeError(f"subscribed to ends of runs, got {type(end).__name__}")
-        heard = Heard(
+        record = EventRecord(
             event_id=envelope.id,
             type=envelope.type,
             source=envelope.source,
             time=envelope.time,
             data=read_data(received.data),
         )
-        record_end(tx, end, heard)
+        record_end(tx, end, record)
 
     def note_progress(self, tx: Transaction, received: Received) -> None:
         """A sign of life; under Argo the first one says that the run is RUNNING."""

@@ -33,7 +33,7 @@ from datarecs_postgres import backlog
 from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.listener import Listener
-from datarecs_postgres.maintenance import divide_outbox, keep_outbox, maintain_partitions
+from datarecs_postgres.maintenance import divide_outbox, maintain_partitions, set_outbox_retention
 from datarecs_postgres.outbox_reader import PostgresOutboxReader
 from datarecs_postgres.run_queue import QueueLauncher
 from datarecs_postgres.session import Woken, concerns
@@ -117,8 +117,8 @@ def build(settings: Settings) -> Process:
 def _archive(settings: Settings, database: Database) -> PostgresEventArchive:
     """Raises MemoryTooShortError for an outbox that is to be kept too long."""
     archive = PostgresEventArchive(database)
-    kept = timedelta(days=settings.outbox.retention_days)
-    memory = replace(archive.memory(Service.RUN_CONTROLLER), outbox=kept)
+    retention = timedelta(days=settings.outbox.retention_days)
+    memory = replace(archive.memory(Service.RUN_CONTROLLER), outbox=retention)
     refuse_short_memory(memory, group=Service.RUN_CONTROLLER)
     return archive
 
@@ -213,23 +213,25 @@ def _run_loops(
 def _listener(settings: Settings, wakes: Mapping[Woken, Latch]) -> Listener:
     """Timers and leases fall due by time, so their loops only poll."""
 
-    def heard(_channel: str, payload: str) -> None:
+    def wake_loops(_channel: str, payload: str) -> None:
         for who, wake in wakes.items():
             if concerns(payload, who):
                 wake.set()
 
-    return Listener(settings.database.url.get_secret_value(), heard, channels=("datarecs_wake",))
+    return Listener(
+        settings.database.url.get_secret_value(), wake_loops, channels=("datarecs_wake",)
+    )
 
 
 def _partitions(database: Database, metrics: PrometheusMetrics, *, outbox_days: int) -> None:
-    keep_outbox(database, days=outbox_days)
+    set_outbox_retention(database, days=outbox_days)
     for table, rows in maintain_partitions(database).items():
         metrics.gauge("partition_default_rows", rows, table=table)
 
 
 def _gauges(database: Database, reader: PostgresOutboxReader, metrics: PrometheusMetrics) -> None:
-    backlog.tell_runs(database, metrics)
-    backlog.tell_outbox(reader, metrics)
+    backlog.report_run_gauges(database, metrics)
+    backlog.report_outbox_gauges(reader, metrics)
 
 
 def _relay_url(settings: Settings) -> str:

@@ -92,22 +92,22 @@ class Heartbeat:
             leases = [one.lease for one in self._held.values() if not one.stale]
         if not leases:
             return
-        asked_at = self.clock.monotonic()
+        sent_at = self.clock.monotonic()
         try:
             answers = self.finder.renew(leases)
         except (StoreUnavailableError, StoreBusyError) as cause:
             log.warning("heartbeat_unanswered", code=cause.code.name, leases=len(leases))
             return
-        self.metrics.observe("lease_renew_seconds", self.clock.monotonic() - asked_at)
-        self._note(answers, asked_at)
+        self.metrics.observe("lease_renew_seconds", self.clock.monotonic() - sent_at)
+        self._note(answers, sent_at)
 
-    def _note(self, answers: Mapping[RunId, Renewal], asked_at: float) -> None:
+    def _note(self, answers: Mapping[RunId, Renewal], sent_at: float) -> None:
         with self._lock:
             for run_id, answer in answers.items():
                 before = self._held.get(run_id)
                 if before is None:
                     continue
                 if answer.current:
-                    self._held[run_id] = replace(before, confirmed_at=asked_at, stop=answer.stop)
+                    self._held[run_id] = replace(before, confirmed_at=sent_at, stop=answer.stop)
                 else:
                     self._held[run_id] = replace(before, stale=True)

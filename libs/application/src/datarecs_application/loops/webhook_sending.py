@@ -173,7 +173,7 @@ class WebhookSending:
             self.metrics.count("egress_blocked_total", 1, **{"class": report.address_class})
         ended = EndedAttempt(
             end=report.end,
-            shown_url=prepared.told_url,
+            shown_url=prepared.event_url,
             log=replace(
                 prepared.log,
                 outcome=report.end.outcome,

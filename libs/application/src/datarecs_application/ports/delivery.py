@@ -68,8 +68,8 @@ class Deliveries(Protocol):
     Lock order: states by uid first, then deliveries by key.
     """
 
-    def keep(self, event_id: EventId, message: Message) -> date:
-        """Store an event; returns the UTC day it is kept under. Call once per event (inbox)."""
+    def store_event(self, event_id: EventId, message: Message) -> date:
+        """Store an event; returns the UTC day it is stored under. Call once per event (inbox)."""
 
     def messages(self, deliveries: Sequence[Delivery]) -> Mapping[EventId, Message]:
         """The events of these deliveries."""
@@ -193,9 +193,9 @@ class Mails(Protocol):
     def save(self, mail: Mail) -> None: ...
 
     def mime(self, delivery_id: UUID) -> bytes | None:
-        """The bytes kept at the first lease."""
+        """The bytes stored at the first lease."""
 
-    def keep_mime(self, delivery_id: UUID, mime: bytes) -> None: ...
+    def store_mime(self, delivery_id: UUID, mime: bytes) -> None: ...
 
     def open_attempt(self, attempt: MailAttempt) -> None: ...
 

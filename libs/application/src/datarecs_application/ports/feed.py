@@ -29,17 +29,17 @@ class EventFilter:
     """Wire types with prefix, or names of synthesised facts."""
     job_id: JobId | None = None
 
-    def admits(self, found: FeedEntry) -> bool:
-        return (not self.types or found.entry.type in self.types) and (
-            self.job_id is None or found.job_id == self.job_id
+    def admits(self, line: FeedEntry) -> bool:
+        return (not self.types or line.entry.type in self.types) and (
+            self.job_id is None or line.job_id == self.job_id
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedLook:
-    """What one look into the feed found, and how far back it may still be held up."""
+class FeedBatch:
+    """Numbers read from the feed, and how far back it may still be held up."""
 
-    found: tuple[tuple[TenantId, int], ...]
+    entries: tuple[tuple[TenantId, int], ...]
     """(tenant, rv) in commit order. Nothing below the last of them can appear any more."""
     ended: int
     """Every transaction numbered below this one has ended, and is in the feed if it committed."""
@@ -51,14 +51,14 @@ class ChangeFeed(Protocol):
     """Run events after a cursor in commit order: it skips no slower writer, and waits for it.
 
     Numbers are drawn in the order of transaction ids, and an event is shown when every older
-    transaction has ended: who waits for one that was announced looks again until `ended` has come
+    transaction has ended: who waits for one that was announced reads again until `ended` has come
     to the `begun` of then.
     """
 
     def head(self) -> int:
         """The newest number that is shown, over all tenants; 0 when there is none."""
 
-    def look(self, *, after: int, limit: int) -> FeedLook:
+    def read_after(self, *, after: int, limit: int) -> FeedBatch:
         """At most `limit` numbers above `after`, of all tenants and without their contents."""
 
     def entries(
@@ -66,12 +66,12 @@ class ChangeFeed(Protocol):
     ) -> list[FeedEntry]:
         """The tenant's entries with a number in (after, upto], in order.
 
-        `upto` is a number that `head` or `look` has shown, else a slower writer is skipped.
+        `upto` is a number that `head` or `read_after` has shown, else a slower writer is skipped.
         """
 
     def is_expired(self, tenant: TenantId, after: int, *, age: timedelta) -> bool:
         """Whether a reader who has seen all up to `after` may have missed what is older than `age`.
 
-        Told by the tenant's own events around the cursor, since numbers have no times: True as
+        Judged by the tenant's events around the cursor, since numbers have no times: True as
         well where those before it are gone, and for a number that has not been shown yet.
         """

@@ -118,10 +118,10 @@ class EventMemory:
     """How long the platform remembers events."""
 
     outbox: timedelta
-    """Sent events are kept so long."""
+    """How long sent events are stored."""
     inbox: timedelta
-    """Marks of received events are kept so long."""
-    heard: bool
+    """How long marks of received events are stored."""
+    has_marks: bool
     """The group has a mark of any event at all: it is not new."""
 
 

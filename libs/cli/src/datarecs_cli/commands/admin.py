@@ -123,8 +123,8 @@ def consumer_create(
 @consumer.command("list")
 def consumer_list(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
     """List consumers and the topics that they may read, e.g. with -o json."""
-    found = provisioning.list_consumers(_administrator(layout_of(data_dir)))
-    rows = [{"name": one.name, "topics": ", ".join(one.topics)} for one in found]
+    consumers = provisioning.list_consumers(_administrator(layout_of(data_dir)))
+    rows = [{"name": one.name, "topics": ", ".join(one.topics)} for one in consumers]
     columns = [Column(title="NAME", member="name"), Column(title="TOPICS", member="topics")]
     print_list("admin", columns, rows, current())
     if not rows:
@@ -213,17 +213,17 @@ def _local_superuser(layout: Layout) -> str:
 
 
 def _migration_url(layout: Layout) -> str:
-    given = _setting("DATARECS_DATABASE__URL")
-    if given is not None:
-        return given
+    url = _setting("DATARECS_DATABASE__URL")
+    if url is not None:
+        return url
     return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
 
 
 def _relay_url(layout: Layout) -> str:
     """The relay's own login, which alone may change what was sent."""
-    given = _setting("DATARECS_DATABASE__RELAY__URL")
-    if given is not None:
-        return given
+    url = _setting("DATARECS_DATABASE__RELAY__URL")
+    if url is not None:
+        return url
     password = LocalSecrets(layout.secrets).password(RELAY_ROLE)
     return as_role(_local_superuser(layout), RELAY_ROLE, password)
 
@@ -245,8 +245,8 @@ def _administrator(layout: Layout) -> "BrokerAccess":
 
 def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
     """The administrator's login, and whether it is the single local node."""
-    given = _setting("DATARECS_KAFKA__BOOTSTRAP")
-    if given is None:
+    bootstrap = _setting("DATARECS_KAFKA__BOOTSTRAP")
+    if bootstrap is None:
         port = _local_port(layout, "kafka", "DATARECS_KAFKA__BOOTSTRAP")
         password = LocalSecrets(layout.secrets).password("kafka-stack")
         login = provisioning.BrokerLogin(
@@ -254,7 +254,7 @@ def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
         )
         return login, True
     login = provisioning.BrokerLogin(
-        bootstrap=given,
+        bootstrap=bootstrap,
         username=_setting("DATARECS_KAFKA__USERNAME") or kafka.ADMIN,
         password=_setting("DATARECS_KAFKA__PASSWORD") or "",
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datarecs_cli.local.engines import EngineChoice
     from datarecs_cli.local.faults import JobRefusedError
     from datarecs_cli.local.question import Flags
-    from datarecs_cli.local.telling import LocalTold
+    from datarecs_cli.local.terminal_reporter import TerminalReporter
     from datarecs_cli.screen import Screen
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
@@ -100,55 +100,55 @@ def _compared(  # noqa: PLR0917  the command's flags
 ) -> ExitCode:
     from datarecs_cli.local.deadline import ended_by_sigterm
     from datarecs_cli.local.faults import JobRefusedError
-    from datarecs_cli.local.question import asked
+    from datarecs_cli.local.question import prepare_question
     from datarecs_cli.local.running import Local, compare_locally
-    from datarecs_cli.local.telling import LocalTold
+    from datarecs_cli.local.terminal_reporter import TerminalReporter
     from datarecs_runtime.clock import SystemClock, UuidV7Ids
     from datarecs_runtime.environment import process_environment
 
     invocation, clock = current(), SystemClock()
-    found = asked(flags, now=clock.now(), invocation=invocation)
-    if found is None:
+    prepared = prepare_question(flags, now=clock.now(), invocation=invocation)
+    if prepared is None:
         return ExitCode.USAGE
-    told = LocalTold.of(invocation, process_environment(), clock, screen)
+    reporter = TerminalReporter.of(invocation, process_environment(), clock, screen)
     local = Local(
         run_id=str(UuidV7Ids().new()),
-        out=OutFolder(out or DEFAULT / found.question.job.name),
+        out=OutFolder(out or DEFAULT / prepared.question.job.name),
         engine=engine,
         memory_bytes=memory_bytes,
-        told=told,
+        reporter=reporter,
         clock=clock,
     )
     try:
         with ended_by_sigterm():
-            document = compare_locally(found, local)
+            document = compare_locally(prepared, local)
     except JobRefusedError as refused:
-        told.done()
+        reporter.done()
         return show_refusal(refused)
     except DatarecsError as error:
-        _errored(found.question.job.name, error, after.junit)
+        _errored(prepared.question.job.name, error, after.junit)
         raise
     except KeyboardInterrupt as ended:
-        return _ended_early(ended, told)
+        return _ended_early(ended, reporter)
     finally:
-        told.done()
+        reporter.done()
     if after.junit is not None:
         _save_junit(document, after.junit)
-    return _print(document, local.out, told, after.gate)
+    return _print(document, local.out, reporter, after.gate)
 
 
 def show_refusal(refused: "JobRefusedError") -> ExitCode:
     """As `validate` shows the faults of a file."""
-    from datarecs_cli.declared_files import tell
+    from datarecs_cli.declared_files import print_findings
 
-    tell([refused.file], current())
+    print_findings([refused.file], current())
     return ExitCode.USAGE
 
 
-def _ended_early(ended: KeyboardInterrupt, told: "LocalTold") -> ExitCode:
+def _ended_early(ended: KeyboardInterrupt, reporter: "TerminalReporter") -> ExitCode:
     """Say that there is no verdict."""
     is_terminated = isinstance(ended, TerminatedError)
-    told.keep(f"{'terminated ' if is_terminated else 'interrupted'}  there is no verdict")
+    reporter.print_line(f"{'terminated ' if is_terminated else 'interrupted'}  there is no verdict")
     return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
 
 
@@ -225,11 +225,11 @@ def _refuse_unknown_form(invocation: Invocation) -> None:
 
 
 def _print(
-    document: Mapping[str, object], out: OutFolder, told: "LocalTold", gate: Gate | None
+    document: Mapping[str, object], out: OutFolder, reporter: "TerminalReporter", gate: Gate | None
 ) -> ExitCode:
     from datarecs_cli.local.view import print_result
     from datarecs_reports.decoding import run_facts
 
     facts = run_facts(document)
-    print_result(document, facts, out, not_compared=told.not_compared)
+    print_result(document, facts, out, not_compared=reporter.not_compared)
     return exit_code_of_run("COMPLETED", facts.result, acceptance=facts.acceptance, gate=gate)

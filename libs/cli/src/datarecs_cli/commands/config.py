@@ -28,14 +28,14 @@ def show(
     if defaults:
         print("\n".join(commented(describe())))
         return ExitCode.DONE
-    found = effective(describe(), process_environment(), folder=Path.cwd())
+    settings = effective(describe(), process_environment(), folder=Path.cwd())
     if current().is_json:
-        items = [{"name": one.name, "value": one.value, "source": one.source} for one in found]
+        items = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
         print(json.dumps({"schema": SCHEMA, "items": items}))
         return ExitCode.DONE
-    for one in found:
+    for one in settings:
         print(f"{one.name}={one.value}  # {one.source}")
-    if not found:
+    if not settings:
         current().say("nothing is set; see every setting with: datarecs config show --defaults")
     return ExitCode.DONE
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datarecs_cli.stack.layout import Layout
     from datarecs_cli.stack.runner import Platform
 
-KEEP = "DEMO_KEEP"
+STAY_UP = "DEMO_KEEP"
 FOLDER = "demo"
 """Below the folder where the user stands, which is the platform's project."""
 
@@ -30,7 +30,7 @@ def demo(
     port: Annotated[
         int | None, typer.Option(min=1, max=65_535, help="of the API; else 8080 or the next free")
     ] = None,
-    keep: Annotated[
+    stay_up: Annotated[
         bool | None,
         typer.Option("--keep/--no-keep", help="stay up afterwards; default on a terminal"),
     ] = None,
@@ -45,7 +45,7 @@ def demo(
 
     invocation, layout = current(), layout_of(data_dir)
     environment = effective_environment(process_environment())
-    stays = _stays(keep, environment.get(KEEP))
+    stays = _stays(stay_up, environment.get(STAY_UP))
     invocation.say(f"  python {machine.python_version()}, datarecs {release()}")
     options = Options(
         layout=layout, environment=environment, release=release(), project=Path.cwd(), port=port
@@ -62,7 +62,7 @@ def demo(
 
 def _stays(flag: bool | None, setting: str | None) -> bool:  # noqa: FBT001  what the user wished, or None
     if setting not in (None, "", "0", "1"):
-        raise UsageFault(f"{KEEP}={setting}: 1 or 0")
+        raise UsageFault(f"{STAY_UP}={setting}: 1 or 0")
     if flag is not None:
         return flag
     return setting == "1" if setting else sys.stdout.isatty()
@@ -87,14 +87,14 @@ class _Performance:
         except Exception as failure:  # noqa: BLE001  handed to the thread that ends the command
             self.failure = failure
         if self.played is None or not stays:
-            self._platform.supervisor.ask_stop()
+            self._platform.supervisor.request_stop()
             return
         _finish(self.played, self._invocation)
         self._invocation.say("  the platform stays up; stop with Ctrl-C or `datarecs down`")
 
 
 def _with_platform(platform: "Platform", performance: _Performance, *, stays: bool) -> ExitCode:
-    signal.signal(signal.SIGTERM, lambda _number, _frame: platform.supervisor.ask_stop())
+    signal.signal(signal.SIGTERM, lambda _number, _frame: platform.supervisor.request_stop())
     platform.bring_up()
     performance.begin(stays=stays)
     try:
@@ -144,7 +144,7 @@ def _played(
             api=api,
             words=stdout_words(environment),
             invocation=invocation,
-            show=_show if invocation.output is None else _keep_silent,
+            show=_show if invocation.output is None else _show_nothing,
             stays=stays,
             receives_on=receives_on,
         )
@@ -155,7 +155,7 @@ def _show(line: str) -> None:
     print(line, flush=True)
 
 
-def _keep_silent(_line: str) -> None:
+def _show_nothing(_line: str) -> None:
     """Stdout belongs to the data."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from datarecs_application.ports.comparing import ProbeStep
     from datarecs_cli.client import Json
-    from datarecs_cli.local.question import Asked
+    from datarecs_cli.local.question import PreparedQuestion
 
 _COLUMNS = (
     Column(title="SOURCE", member="source"),
@@ -41,14 +41,14 @@ def doctor(
     Sources are opened from this machine with your rights. No value of a source is shown.
     """
     from datarecs_cli.commands.compare import flags_of
-    from datarecs_cli.local.question import asked
+    from datarecs_cli.local.question import prepare_question
     from datarecs_runtime.clock import SystemClock
 
     invocation = current()
     flags = flags_of([file], None, None, None, param)
     if not flags.is_job:
         raise UsageFault(f"{file}: doctor takes a job file in .yaml, .yml or .json")
-    question = asked(flags, now=SystemClock().now(), invocation=invocation)
+    question = prepare_question(flags, now=SystemClock().now(), invocation=invocation)
     if question is None:
         return ExitCode.USAGE
     rows = list(_rows(question))
@@ -58,7 +58,7 @@ def doctor(
     return ExitCode.ERRORED if failed else ExitCode.DONE
 
 
-def _rows(question: "Asked") -> "Iterator[Json]":
+def _rows(question: "PreparedQuestion") -> "Iterator[Json]":
     from datarecs_cli.error_text import fix_of
     from datarecs_cli.local.sources import LocalSources
     from datarecs_core.errors.base import DatarecsError

@@ -18,12 +18,12 @@ SCHEMA = "datarecs.cli.errors/1"
 
 def catalogue() -> dict[str, ErrorCode]:
     """Every published code by docs id, in order."""
-    found: dict[str, ErrorCode] = {}
+    codes: dict[str, ErrorCode] = {}
     for module in iter_modules(families.__path__, f"{families.__name__}."):
         for value in vars(import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, ErrorCode):
-                found |= {code.docs_id: code for code in value}
-    return dict(sorted(found.items()))
+                codes |= {code.docs_id: code for code in value}
+    return dict(sorted(codes.items()))
 
 
 def errors(

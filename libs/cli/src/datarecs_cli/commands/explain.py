@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
     from datarecs_core.comparison.results.results import Difference
 
-Found = list[tuple[str, list["Hint"]]]
+StageHints = list[tuple[str, list["Hint"]]]
 Meant = tuple["SealedStage", Iterable["Difference"], tuple["Key", ...]]
 
 
@@ -40,15 +40,15 @@ def explain(
         raise UsageFault(f"-o {invocation.output} is not a form of this command")
     if not Path(run).exists() and "/" not in run:
         return _of_server(run, key or [], stage)
-    found, folder = stored_run(Path(run))
-    stages = [each for each in found.stages if each.results and stage in (None, each.name)]
+    sealed, folder = stored_run(Path(run))
+    stages = [each for each in sealed.stages if each.results and stage in (None, each.name)]
     if not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
-    _print_incomplete(found, stages)
+    _print_incomplete(sealed, stages)
     if key:
-        rows = [(each, _rows(found, folder, each)) for each in stages]
-        return _print_key(found, rows, key)
-    _print_hints([(each.name, _hints(found, folder, each)) for each in stages])
+        rows = [(each, _rows(sealed, folder, each)) for each in stages]
+        return _print_key(sealed, rows, key)
+    _print_hints([(each.name, _hints(sealed, folder, each)) for each in stages])
     return ExitCode.DONE
 
 
@@ -56,16 +56,18 @@ def _of_server(name: str, key: "Sequence[str]", stage: str | None) -> ExitCode:
     """A run of the server: the hints of its run.json, or a key among its largest differences."""
     from datarecs_cli.server_evidence import run_of_server
 
-    found = run_of_server(name, with_rows=bool(key), stage=stage)
-    stages = [each for each in found.sealed.stages if each.results and stage in (None, each.name)]
+    server_run = run_of_server(name, with_rows=bool(key), stage=stage)
+    stages = [
+        each for each in server_run.sealed.stages if each.results and stage in (None, each.name)
+    ]
     if not stages:
         raise UsageFault(f"--stage {stage}: the run executed no such stage")
-    _print_incomplete(found.sealed, stages)
+    _print_incomplete(server_run.sealed, stages)
     if not key:
-        _print_hints([(each.name, found.hints(each.name)) for each in stages])
+        _print_hints([(each.name, server_run.hints(each.name)) for each in stages])
         return ExitCode.DONE
-    rows = [(each, found.rows(each)) for each in stages]
-    return _print_key(found.sealed, rows, key, incomplete=found.incomplete)
+    rows = [(each, server_run.rows(each)) for each in stages]
+    return _print_key(server_run.sealed, rows, key, incomplete=server_run.incomplete)
 
 
 def _print_incomplete(run: "SealedRun", stages: "Sequence[SealedStage]") -> None:
@@ -91,25 +93,26 @@ def _hints(run: "SealedRun", folder: Path, stage: "SealedStage") -> "list[Hint]"
     return list(stage_hints(run, stage, parts_of(folder, stage.name)))
 
 
-def _print_hints(found: Found) -> None:
+def _print_hints(stage_hints: StageHints) -> None:
     from datarecs_cli.output import cell, print_json
     from datarecs_reports.figures import count, percent
     from datarecs_reports.words import NO_LINE
 
     if current().is_json:
         stages = [
-            {"stage": stage, "hints": [_members(hint) for hint in own]} for stage, own in found
+            {"stage": stage, "hints": [_members(hint) for hint in hints]}
+            for stage, hints in stage_hints
         ]
         print_json("explain", {"stages": stages})
         return
-    for stage, own in found:
-        for hint in own:
+    for stage, hints in stage_hints:
+        for hint in hints:
             share = f"{count(hint.explained)} of {count(hint.of)} breaks"
             print(f"{cell(stage)} {cell(hint.measure)}: {cell(hint.what)}")
             print(f"  {hint.rule}, {share} ({percent(hint.explained, hint.of)})")
             print(f"  such as  {' '.join(hint.examples)}")
             print(f"  declare  {cell(hint.declare)}" if hint.declare else f"  {NO_LINE}")
-    if not any(own for _, own in found):
+    if not any(hints for _, hints in stage_hints):
         current().say("no pattern explains half of a measure's breaks, or there are fewer than 5")
 
 
@@ -137,17 +140,17 @@ def _print_key(
 
     keys = [(stage, rows, _meant(run, stage, key)) for stage, rows in stored]
     _check_names([stage for stage, _ in stored], keys, key)
-    found = [
+    differences = [
         (stage, row) for stage, rows, meant in keys if meant for row in rows if row.key in meant
     ]
     if current().is_json:
-        print_json("explain", {"differences": [_difference(row) for _, row in found]})
+        print_json("explain", {"differences": [_difference(row) for _, row in differences]})
         return ExitCode.DONE
-    for stage, row in found:
+    for stage, row in differences:
         print(f"{cell(stage.name)} {cell(row.measure)}: {row.difference_class}, {row.outcome}")
         for line in _lines(run, stage, row):
             print(f"  {line}")
-    if not found:
+    if not differences:
         current().say(_without_difference(keys, key, incomplete=incomplete))
     return ExitCode.DONE
 
@@ -196,11 +199,11 @@ def _without_difference(keys: "Sequence[Meant]", typed: Sequence[str], *, incomp
     )
 
 
-def _key_of(dimensions: Sequence[str], given: Sequence[str]) -> tuple[str, ...] | None:
+def _key_of(dimensions: Sequence[str], parts: Sequence[str]) -> tuple[str, ...] | None:
     """The typed key in the order of a stage's dimensions; None when it has others."""
-    if len(dimensions) == len(given) == 1 and not given[0].startswith(f"{dimensions[0]}="):
-        return (given[0],)
-    named = dict(part.partition("=")[::2] for part in given)
+    if len(dimensions) == len(parts) == 1 and not parts[0].startswith(f"{dimensions[0]}="):
+        return (parts[0],)
+    named = dict(part.partition("=")[::2] for part in parts)
     return tuple(named[name] for name in dimensions) if set(named) == set(dimensions) else None
 
 

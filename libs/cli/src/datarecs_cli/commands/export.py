@@ -90,17 +90,17 @@ def _of_server(
     from datarecs_cli.run_names import run_named
     from datarecs_cli.triggering import source_names
 
-    given = {"only": where.only, "measure": where.measure, "stage": stage}
-    wanted = {name: value for name, value in given.items() if value is not None}
+    filters = {"only": where.only, "measure": where.measure, "stage": stage}
+    wanted = {name: value for name, value in filters.items() if value is not None}
     with connect(invocation) as api:
         run_id = run_named(api, run)
-        found = api.get("runs", run_id)
-        if found.get("result") is None:
-            raise UsageFault(f"run {run_id} is {found['status']}: it has compared nothing")
+        state = api.get("runs", run_id)
+        if state.get("result") is None:
+            raise UsageFault(f"run {run_id} is {state['status']}: it has compared nothing")
         answer = api.get("runs", run_id, "mismatches", limit=str(MOST_OF_A_SERVER), **wanted)
         items = answer.get("items")
         rows = [row for row in items if isinstance(row, Mapping)] if isinstance(items, list) else []
-        sources = source_names(api, found)
+        sources = source_names(api, state)
     if len(rows) == MOST_OF_A_SERVER:
         invocation.say(f"the largest {MOST_OF_A_SERVER:,}, which is all that a server lists")
     keys = (str(name) for row in rows for name in _key_of(row))

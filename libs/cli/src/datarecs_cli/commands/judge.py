@@ -145,10 +145,10 @@ def _stage_lines(stage: "StageAgain") -> list[str]:
         rows = _moved(count(was.counts.rows_matched), count(stage.results.counts.rows_matched))
         lines.append(f"    rows matched  {rows} of {count(was.counts.rows_compared)}")
     for old, new in _pairs(stage):
-        asked = _moved(", ".join(_tolerances(old)), ", ".join(_tolerances(new)))
+        tolerances = _moved(", ".join(_tolerances(old)), ", ".join(_tolerances(new)))
         within = _moved(count(old.within), count(new.within))
         outside = _moved(count(old.outside), count(new.outside))
-        lines.append(f"    {cell(old.name)}  {asked}  {within} within, {outside} outside")
+        lines.append(f"    {cell(old.name)}  {tolerances}  {within} within, {outside} outside")
     return lines
 
 

@@ -26,7 +26,7 @@ def create(
     ] = None,
 ) -> ExitCode:
     """Make a key with at most your scopes; the secret is printed once, alone on stdout."""
-    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_cli.output import print_json
 
     body: dict[str, object] = {"name": name}
@@ -36,7 +36,7 @@ def create(
         body["scopes"] = scope
     invocation = current()
     with connect(invocation) as api:
-        made = api.ask(Ask(method="POST", path=path_of("keys"), body=body)).json()
+        made = api.send(ApiRequest(method="POST", path=path_of("keys"), body=body)).json()
     if invocation.is_json:
         print_json("key", {"object": made})
     else:
@@ -46,10 +46,10 @@ def create(
 
 
 def _days(text: str) -> int:
-    found = _DAYS.fullmatch(text)
-    if found is None or int(found[1]) > MOST_DAYS:
+    match = _DAYS.fullmatch(text)
+    if match is None or int(match[1]) > MOST_DAYS:
         raise UsageFault(f"--expires {text}: 1d to {MOST_DAYS}d")
-    return int(found[1])
+    return int(match[1])
 
 
 @app.command("list")
@@ -64,12 +64,12 @@ def list_keys(
     invocation = current()
     with connect(invocation) as api:
         answer = api.get("keys", **({"all": "true"} if everybody else {}))
-    found = answer.get("items")
+    items = answer.get("items")
     columns = [
         Column(title=member.upper().replace("_", " "), member=member)
         for member in ("key_id", "name", "owner", "parent_key_id", "expires_at", "revoked_at")
     ]
-    print_list("key", columns, found if isinstance(found, list) else [], invocation)
+    print_list("key", columns, items if isinstance(items, list) else [], invocation)
     return ExitCode.DONE
 
 
@@ -78,12 +78,12 @@ def revoke(
     key_id: Annotated[str, typer.Argument(metavar="KEY", help="its id, as `key list` shows it")],
 ) -> ExitCode:
     """End a key and every key made with it, within ten seconds everywhere."""
-    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_cli.output import print_json
 
     invocation = current()
     with connect(invocation) as api:
-        api.ask(Ask(method="DELETE", path=path_of("keys", key_id)))
+        api.send(ApiRequest(method="DELETE", path=path_of("keys", key_id)))
     if invocation.is_json:
         print_json("key", {"key_id": key_id, "revoked": True})
     else:

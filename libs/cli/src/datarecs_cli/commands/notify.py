@@ -47,18 +47,18 @@ def preview(
     ] = None,
 ) -> ExitCode:
     """Show who a rule would mail about a run, who not and why, and the text."""
-    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_cli.output import print_json
 
     invocation, where = current(), {"namespace": namespace}
     with connect(invocation) as api:
         path = path_of(RULES, rule, "preview")
-        request = Ask(method="POST", path=path, params=where, body={"run_id": run})
-        made = api.ask(request).json()
+        request = ApiRequest(method="POST", path=path, params=where, body={"run_id": run})
+        made = api.send(request).json()
         if send_to is not None:
             body: dict[str, object] = {"run_id": run, "address": send_to}
             path = path_of(RULES, rule, "test")
-            api.ask(Ask(method="POST", path=path, params=where, body=body))
+            api.send(ApiRequest(method="POST", path=path, params=where, body=body))
     if invocation.is_json:
         print_json("notify", {"object": made})
         return ExitCode.DONE
@@ -96,19 +96,19 @@ def mute(
     namespace: Annotated[str, typer.Option(help="of the rule")] = DEFAULT_NAMESPACE,
 ) -> ExitCode:
     """Send no mail of a rule until a moment; mutes that have ended are removed."""
-    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.client import ApiRequest, connect, path_of
     from datarecs_runtime.clock import SystemClock
 
     end, now = _moment(until), SystemClock().now()
     invocation, where = current(), {"namespace": namespace}
     path = path_of(RULES, rule)
     with connect(invocation) as api:
-        answer = api.ask(Ask(method="GET", path=path, params=where))
+        answer = api.send(ApiRequest(method="GET", path=path, params=where))
         stored = answer.json()
         entry: dict[str, object] = {"until": end.isoformat(), "reason": reason, "jobs": job or []}
         headers = {"If-Match": answer.headers["etag"]}
         body = _muted(stored, entry, now=now)
-        api.ask(Ask(method="PUT", path=path, params=where, headers=headers, body=body))
+        api.send(ApiRequest(method="PUT", path=path, params=where, headers=headers, body=body))
     invocation.say(f"rule {rule} is muted until {end.isoformat()}")
     return ExitCode.DONE
 
@@ -157,11 +157,11 @@ def log(
 @app.command("resend", epilog="Example: datarecs notify resend MAIL")
 def resend(mail: Annotated[str, typer.Argument(help="id of a mail that was given up")]) -> ExitCode:
     """Queue a mail that was given up again, under the same Message-ID."""
-    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.client import ApiRequest, connect, path_of
 
     invocation = current()
     with connect(invocation) as api:
-        made = api.ask(Ask(method="POST", path=path_of("emails", mail, "resend"))).json()
+        made = api.send(ApiRequest(method="POST", path=path_of("emails", mail, "resend"))).json()
     invocation.say(f"mail {made['delivery_id']} is queued for {made['recipient']}")
     return ExitCode.DONE
 

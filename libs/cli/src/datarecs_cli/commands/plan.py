@@ -19,7 +19,7 @@ from datarecs_cli.invocation import Output, UsageFault, current
 
 if TYPE_CHECKING:
     from datarecs_application.ports.outside import Clock
-    from datarecs_cli.local.question import Asked
+    from datarecs_cli.local.question import PreparedQuestion
     from datarecs_core.comparison.planning.engine_cost import EngineDecision
     from datarecs_core.comparison.planning.plan import ComparisonPlan
     from datarecs_core.comparison.planning.scan import Scan
@@ -50,26 +50,26 @@ def plan(
     Exit 0 planned, 2 invalid or columns that do not fit, 3 a source cannot be opened.
     """
     from datarecs_cli.local.faults import JobRefusedError
-    from datarecs_cli.local.question import asked
+    from datarecs_cli.local.question import prepare_question
     from datarecs_cli.local.running import plan_locally
     from datarecs_runtime.clock import SystemClock
 
     clock = SystemClock()
     _refuse(offline=offline, opens=check_connections or explain)
     flags = flags_of(sources, key, measure, left_out, param)
-    found = asked(flags, now=clock.now(), invocation=current())
-    if found is None:
+    prepared = prepare_question(flags, now=clock.now(), invocation=current())
+    if prepared is None:
         return ExitCode.USAGE
     if offline:
-        _print_offline(found)
+        _print_offline(prepared)
         return ExitCode.DONE
-    if check_connections and not _all_open(found, clock):
+    if check_connections and not _all_open(prepared, clock):
         return ExitCode.ERRORED
     try:
-        made = plan_locally(found, clock)
+        made = plan_locally(prepared, clock)
     except JobRefusedError as refused:
         return show_refusal(refused)
-    _print(made, found, _explained(made, found, clock) if explain else {})
+    _print(made, prepared, _explained(made, prepared, clock) if explain else {})
     return ExitCode.DONE
 
 
@@ -82,25 +82,27 @@ def _refuse(*, offline: bool, opens: bool) -> None:
         raise UsageFault("--offline opens no source, so there is nothing to check or explain")
 
 
-def _print(plan: "ComparisonPlan", asked: "Asked", explained: Mapping[str, list[str]]) -> None:
+def _print(
+    plan: "ComparisonPlan", prepared: "PreparedQuestion", explained: Mapping[str, list[str]]
+) -> None:
     if current().is_json:
-        _print_json(plan, asked, explained)
+        _print_json(plan, prepared, explained)
         return
-    for line in _lines(plan, asked):
+    for line in _lines(plan, prepared):
         print(line)
-    for title, told in explained.items():
+    for title, lines in explained.items():
         print(f"\n{title}")
-        for line in told:
+        for line in lines:
             print(f"  {line}")
 
 
-def _print_offline(asked: "Asked") -> None:
+def _print_offline(prepared: "PreparedQuestion") -> None:
     """The job's own words; types, rows and strategies need its sources."""
     from datarecs_cli.output import cell, print_json
     from datarecs_core.documents import to_document
     from datarecs_reports.job_words import source_parts, stage_parts
 
-    question = asked.question
+    question = prepared.question
     if current().is_json:
         members = {"spec_hash": question.spec_hash, "declared": to_document(question.job)}
         print_json("plan.offline", {"job": question.job.name, **members})
@@ -116,7 +118,9 @@ def _print_offline(asked: "Asked") -> None:
     print("\noffline: types, rows and strategies are known once the sources are opened")
 
 
-def _explained(plan: "ComparisonPlan", asked: "Asked", clock: "Clock") -> dict[str, list[str]]:
+def _explained(
+    plan: "ComparisonPlan", prepared: "PreparedQuestion", clock: "Clock"
+) -> dict[str, list[str]]:
     """How each database would answer what it is asked, by what that is."""
     from dataclasses import replace
 
@@ -124,8 +128,8 @@ def _explained(plan: "ComparisonPlan", asked: "Asked", clock: "Clock") -> dict[s
     from datarecs_cli.output import cell
     from datarecs_connectors.registry import explained_by
 
-    opening, found = LocalSources(asked, clock), {}
-    connectors = [opening.connect(each) for each in asked.question.job.sources]
+    opening, explanations = LocalSources(prepared, clock), {}
+    connectors = [opening.connect(each) for each in prepared.question.job.sources]
     reads = [(f"explain {cell(scan.source)}", scan) for scan in plan.scans]
     for stage in plan.stages:
         for scan, groups in zip(stage.scans, stage.groups, strict=False):
@@ -133,19 +137,19 @@ def _explained(plan: "ComparisonPlan", asked: "Asked", clock: "Clock") -> dict[s
                 title = f"explain {cell(scan.source)} for stage {cell(stage.name)}"
                 reads.append((title, replace(scan, groups=groups, only=None)))
     for title, scan in reads:
-        told = explained_by(connectors[scan.index], scan)
-        if told:
-            found[title] = [cell(line) for line in told]
-    return found
+        lines = explained_by(connectors[scan.index], scan)
+        if lines:
+            explanations[title] = [cell(line) for line in lines]
+    return explanations
 
 
-def _all_open(asked: "Asked", clock: "Clock") -> bool:
+def _all_open(prepared: "PreparedQuestion", clock: "Clock") -> bool:
     """Test every source; the steps are messages, what fails says what to do."""
     from datarecs_cli.local.sources import LocalSources
     from datarecs_cli.output import cell
 
-    opening, held = LocalSources(asked, clock), True
-    for source in asked.question.job.sources:
+    opening, held = LocalSources(prepared, clock), True
+    for source in prepared.question.job.sources:
         for step in opening.connect(source).probe(source):
             held = held and step.ok
             word = "ok  " if step.ok else "FAIL"
@@ -153,7 +157,9 @@ def _all_open(asked: "Asked", clock: "Clock") -> bool:
     return held
 
 
-def _print_json(plan: "ComparisonPlan", asked: "Asked", explained: Mapping[str, list[str]]) -> None:
+def _print_json(
+    plan: "ComparisonPlan", prepared: "PreparedQuestion", explained: Mapping[str, list[str]]
+) -> None:
     from datarecs_cli.output import print_json
     from datarecs_core.comparison.planning.planner import plan_document, plan_hash
     from datarecs_core.comparison.proof.run_json import (
@@ -162,7 +168,7 @@ def _print_json(plan: "ComparisonPlan", asked: "Asked", explained: Mapping[str, 
         warning_document,
     )
 
-    decision = _engine(plan, asked)
+    decision = _engine(plan, prepared)
     members: Mapping[str, object] = {
         "job": plan.job,
         "spec_hash": plan.spec_hash,
@@ -174,17 +180,17 @@ def _print_json(plan: "ComparisonPlan", asked: "Asked", explained: Mapping[str, 
         "statements": dict(
             zip((each.source for each in plan.scans), _statements(plan), strict=True)
         ),
-        "groups": {name: dict(asked) for name, asked in _asked(plan).items() if asked},
+        "groups": {name: dict(pairs) for name, pairs in _group_statements(plan).items() if pairs},
         "warnings": [warning_document(each) for each in plan.warnings],
         "plan": plan_document(placeless(plan)),
     }
     print_json("plan", {**members, "explained": explained} if explained else members)
 
 
-def _engine(plan: "ComparisonPlan", asked: "Asked") -> "EngineDecision":
+def _engine(plan: "ComparisonPlan", prepared: "PreparedQuestion") -> "EngineDecision":
     from datarecs_cli.local.engines import decide
 
-    return decide(plan, asked.question.job.execution.memory, rows=_expected)
+    return decide(plan, prepared.question.job.execution.memory, rows=_expected)
 
 
 def _expected(scan: "Scan") -> int | None:
@@ -202,7 +208,7 @@ def _statements(plan: "ComparisonPlan") -> list[str | None]:
     return [statement_of(scan) for scan in plan.scans]
 
 
-def _asked(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]]:
+def _group_statements(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]]:
     """By stage the SQL that asks sources for groups."""
     from dataclasses import replace
 
@@ -218,7 +224,7 @@ def _asked(plan: "ComparisonPlan") -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
+def _lines(plan: "ComparisonPlan", prepared: "PreparedQuestion") -> Iterator[str]:
     from datarecs_cli.local.reports import NAMES, further
     from datarecs_cli.output import cell
     from datarecs_core.comparison.planning.planner import plan_hash
@@ -233,11 +239,14 @@ def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
     yield f"job {cell(plan.job)}"
     yield _line("spec", plan.spec_hash)
     yield _line("plan", plan_hash(plan))
-    decision = _engine(plan, asked)
+    decision = _engine(plan, prepared)
     yield _line("engine", f"{decision.engine}: {decision.reason}")
     for name, value in plan.parameters:
         yield _line("param", f"{cell(name)} = {cell(value)}")
-    for part in (*source_parts(plan, _statements(plan)), *stage_parts(plan, _asked(plan))):
+    for part in (
+        *source_parts(plan, _statements(plan)),
+        *stage_parts(plan, _group_statements(plan)),
+    ):
         yield ""
         yield from _part_lines(part)
     yield ""
@@ -246,7 +255,7 @@ def _lines(plan: "ComparisonPlan", asked: "Asked") -> Iterator[str]:
         "none: values are compared exactly as sources hold them"
     ]:
         yield f"  {cell(line)}"
-    results = asked.question.job.results
+    results = prepared.question.job.results
     names = ["run.json", "report.html", *(NAMES[each] for each in further(results.reports))]
     yield "written"
     yield f"  {', '.join(names)}, at most {count(results.breaks.max_rows)} differences a stage"

@@ -51,7 +51,7 @@ def apply(
         return ExitCode.DONE
     with connect(invocation) as api:
         act = compare_each if dry_run else apply_each
-        applied = [_told(one, invocation) for one in act(api, declared)]
+        applied = [_report_applied(one, invocation) for one in act(api, declared)]
     if invocation.is_json:
         _print_applied(applied)
     hand_over([one.secret for one in applied if one.secret], secret_out, invocation)
@@ -62,8 +62,8 @@ def apply(
     return ExitCode.DIFFERENT if exit_code and changed else ExitCode.DONE
 
 
-def _told(one: "Applied", invocation: Invocation) -> "Applied":
-    """Said as soon as it is known."""
+def _report_applied(one: "Applied", invocation: Invocation) -> "Applied":
+    """Show it as soon as it is known."""
     from datarecs_cli.error_text import as_text
 
     if not invocation.is_json:
@@ -123,8 +123,8 @@ def get(
                 api, _entry(kind), namespace=namespace, limit=limit, invocation=invocation
             )
         else:
-            found = api.get(_entry(kind).path, name, namespace=namespace or DEFAULT_NAMESPACE)
-            listing.print_object(found, invocation, export=export)
+            resource = api.get(_entry(kind).path, name, namespace=namespace or DEFAULT_NAMESPACE)
+            listing.print_object(resource, invocation, export=export)
     return ExitCode.DONE
 
 
@@ -137,20 +137,20 @@ def delete(
 ) -> ExitCode:
     """Delete one object."""
     from datarecs_cli.applying import shown_name
-    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.client import ApiRequest, connect, path_of
 
     invocation, entry = current(), _entry(kind)
     shown = shown_name(entry, name)
     if not yes:
         _confirm(shown, invocation)
-    ask = Ask(
+    request = ApiRequest(
         method="DELETE",
         path=path_of(entry.path, name),
         params={"namespace": namespace},
         headers={"If-Match": "*"},
     )
     with connect(invocation) as api:
-        answer = api.ask(ask)
+        answer = api.send(request)
     outcome = "deleted" if answer.status == 200 else "deleting"  # noqa: PLR2004  202: finalizers are at work
     if invocation.output is Output.JSON:
         from datarecs_cli.output import print_json

@@ -61,8 +61,8 @@ def diff(
     from datarecs_cli.output import print_list
 
     invocation = current()
-    given = {"only": only, "measure": measure, "stage": stage}
-    where = {name: value for name, value in given.items() if value is not None}
+    filters = {"only": only, "measure": measure, "stage": stage}
+    where = {name: value for name, value in filters.items() if value is not None}
     if earlier is not None:
         return _changes(earlier, run, where, limit)
     if Path(run).exists():
@@ -80,7 +80,7 @@ def diff(
         print_list("diff", columns_of(rows, names), shown, invocation)
     for line in incomplete:
         invocation.say(line)
-    _tell_more(run, len(rows), limit=limit)
+    _report_count(run, len(rows), limit=limit)
     return ExitCode.DIFFERENT if rows else ExitCode.DONE
 
 
@@ -153,18 +153,18 @@ def _of_server(
 
     with connect(current()) as api:
         run_id = run_named(api, name)
-        found = api.get("runs", run_id)
-        if found.get("result") is None:
-            raise UsageFault(f"run {run_id} is {found['status']}: it has compared nothing")
+        state = api.get("runs", run_id)
+        if state.get("result") is None:
+            raise UsageFault(f"run {run_id} is {state['status']}: it has compared nothing")
         answer = api.get("runs", run_id, "mismatches", limit=str(limit), **where)
         items = answer.get("items")
         rows = items if isinstance(items, list) else []
         lines = answer.get("incomplete")
         incomplete = [str(each) for each in lines] if isinstance(lines, list) else []
-        return run_id, rows, source_names(api, found) if rows else (), incomplete
+        return run_id, rows, source_names(api, state) if rows else (), incomplete
 
 
-def _tell_more(run_id: str, rows: int, *, limit: int) -> None:
+def _report_count(run_id: str, rows: int, *, limit: int) -> None:
     if not rows:
         current().say("no differences")
     elif rows == limit:

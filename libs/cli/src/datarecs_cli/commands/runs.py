@@ -14,7 +14,7 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 if TYPE_CHECKING:
     from datarecs_cli.client import Api, Json
     from datarecs_cli.run_ending import Ending
-    from datarecs_cli.watching import Telling
+    from datarecs_cli.watching import ProgressView
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="id, its first 8 characters, @latest:JOB")
@@ -118,15 +118,15 @@ def _print_started(made: "Json", invocation: Invocation) -> None:
     invocation.say(f"watch it with: datarecs watch {made['run_id']}")
 
 
-def _telling(api: "Api", run: "Json", invocation: Invocation) -> "Telling":
+def _progress_view(api: "Api", run: "Json", invocation: Invocation) -> "ProgressView":
     from datarecs_cli.output import stdout_words
     from datarecs_cli.screen import Screen
     from datarecs_cli.triggering import source_names
-    from datarecs_cli.watching import Telling
+    from datarecs_cli.watching import ProgressView
     from datarecs_runtime.environment import process_environment
 
     environment = process_environment()
-    return Telling(
+    return ProgressView(
         screen=Screen.of(invocation, environment),
         words=stdout_words(environment),
         sources=source_names(api, run),
@@ -134,14 +134,14 @@ def _telling(api: "Api", run: "Json", invocation: Invocation) -> "Telling":
 
 
 def _to_its_end(api: "Api", command: str, run_id: str, invocation: Invocation) -> "Ending":
-    """Wait, tell, and give back how the run ended."""
+    """Wait, show progress, and return how the run ended."""
     from datarecs_cli.run_ending import ending_of, print_ending
     from datarecs_cli.watching import wait_for_end
 
-    telling = _telling(api, api.get("runs", run_id), invocation)
-    ended = wait_for_end(api, run_id, telling, limit_s=invocation.timeout_s)
+    view = _progress_view(api, api.get("runs", run_id), invocation)
+    ended = wait_for_end(api, run_id, view, limit_s=invocation.timeout_s)
     ending = ending_of(api, ended)
-    print_ending(command, ending, telling.words, _in_ci(invocation))
+    print_ending(command, ending, view.words, _in_ci(invocation))
     return ending
 
 
@@ -180,8 +180,8 @@ def _events_to_the_end(
     from datarecs_cli.run_ending import Ending
     from datarecs_cli.watching import wait_for_end
 
-    telling = replace(_telling(api, {}, invocation), happened=print_cloud_event)
-    ended = wait_for_end(api, run_id, telling, limit_s=invocation.timeout_s)
+    view = replace(_progress_view(api, {}, invocation), happened=print_cloud_event)
+    ended = wait_for_end(api, run_id, view, limit_s=invocation.timeout_s)
     return Ending(run=ended, document=None, largest=None).exit_code(gate)
 
 
@@ -197,24 +197,24 @@ def cancel(
     from datarecs_cli.client import connect
     from datarecs_cli.output import print_json
     from datarecs_cli.run_names import run_named
-    from datarecs_cli.watching import cancel as ask_to_stop
+    from datarecs_cli.watching import cancel as request_cancel
 
     invocation = current()
     with connect(invocation) as api:
         run_id = run_named(api, run)
-        answer = ask_to_stop(api, run_id, reason=reason)
+        answer = request_cancel(api, run_id, reason=reason)
         if wait:
             return _to_its_end(api, "cancel", run_id, invocation).exit_code(None)
         state = answer or api.get("runs", run_id)
     if invocation.is_json:
         print_json("cancel", {"run": state})
     else:
-        print(_cancel_words(state, asked=answer is not None))
+        print(_cancel_words(state, was_running=answer is not None))
     return ExitCode.DONE if answer is not None else ExitCode.SERVER
 
 
-def _cancel_words(run: Mapping[str, object], *, asked: bool) -> str:
-    if not asked:
+def _cancel_words(run: Mapping[str, object], *, was_running: bool) -> str:
+    if not was_running:
         return f"{run['run_id']} had ended: {run.get('result') or run['status']}"
     if run["status"] == "CANCELLED":
         return f"{run['run_id']} cancelled"

@@ -127,8 +127,8 @@ def _refuse_public(bind: str) -> None:
 
 
 def _refuse_without_database(options: Options) -> None:
-    given = options.wants("postgres") or "DATARECS_DATABASE__URL" in options.environment
-    if options.wanted_services and not given:
+    has_database = options.wants("postgres") or "DATARECS_DATABASE__URL" in options.environment
+    if options.wanted_services and not has_database:
         raise UsageFault("services need a database: add postgres to --only, or --database-url")
 
 
@@ -136,7 +136,7 @@ def _parts(only: list[str] | None) -> frozenset[str] | None:
     if not only:
         return None
     known = {*SERVERS, *(service.name for service in SERVICES)}
-    words = {word for given in only for word in given.split(",") if word}
+    words = {word for text in only for word in text.split(",") if word}
     unknown = words - known
     if unknown:
         raise UsageFault(
@@ -147,12 +147,12 @@ def _parts(only: list[str] | None) -> frozenset[str] | None:
 
 def _supervise(platform: Platform) -> ExitCode:
     """Bring up, show the banner, stay until stopped. SIGTERM is `datarecs down`: exit code 0."""
-    asked_politely = False
+    is_terminated = False
 
     def on_signal(_number: int, _frame: object) -> None:
-        nonlocal asked_politely
-        asked_politely = True
-        platform.supervisor.ask_stop()
+        nonlocal is_terminated
+        is_terminated = True
+        platform.supervisor.request_stop()
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGHUP, on_signal)
@@ -165,7 +165,7 @@ def _supervise(platform: Platform) -> ExitCode:
         finally:  # also when a stop comes before the watch begins
             platform.bring_down()
     except KeyboardInterrupt:
-        if not asked_politely:
+        if not is_terminated:
             current().say("stopped")
             return ExitCode.INTERRUPTED
     current().say("stopped")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from datarecs_cli.declared_files import check_files, tell
+from datarecs_cli.declared_files import check_files, print_findings
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Invocation, Output, UsageFault, current
 from datarecs_core.resources.resource import Kind
@@ -30,7 +30,7 @@ def validate(
         raise UsageFault("name a file, a folder, or - for stdin")
     invocation = in_ci(current())
     read = check_files(files)
-    tell(read, invocation)
+    print_findings(read, invocation)
     faults = sum(len(file.faults) for file in read)
     warnings = sum(len(file.warnings) for file in read)
     notes = sum(len(file.findings) for file in read) - faults - warnings
@@ -84,17 +84,17 @@ def _print_kinds(invocation: Invocation) -> None:
 
 
 def _print_field(entry: KindEntry, path: list[str]) -> None:
-    found = explain(entry.kind, path)
-    if not found:
+    schemas = explain(entry.kind, path)
+    if not schemas:
         parent = path[:-1]
         names = [name for one in explain(entry.kind, parent) for name in fields(one)]
         known = ", ".join(dict.fromkeys(names)) or "no fields"
         place = ".".join((entry.kind, *parent))
         raise UsageFault(f"no field {path[-1]} in {place}; it has {known}")
     if current().is_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json.dumps(schemas, indent=2, ensure_ascii=False))
         return
-    for one in found:
+    for one in schemas:
         print(".".join((entry.kind, *path)))
         for name, value in _facts(one):
             print(f"  {name:12} {value}")

@@ -44,40 +44,40 @@ def verify(
         raise UsageFault(f"-o {invocation.output} is not a form of this command")
     try:
         evidence = evidence_at(file)
-        found = check(evidence)
-        sealed = found.run
+        outcome = check(evidence)
+        sealed = outcome.run
         if sealed is not None:
             rows = row_proof(sealed, evidence.path, digests)
-            found = _more(found, rows.findings, rows.checked, rows.not_checked)
+            outcome = _more(outcome, rows.findings, rows.checked, rows.not_checked)
             key = key_of(sealed, key_file)
             for each in source or []:
                 name, equals, place = each.partition("=")
                 if not equals:
                     raise UsageFault(f"--source {each}: NAME=PATH is needed")
-                found = _with_files(found, name, Path(place))
+                outcome = _with_files(outcome, name, Path(place))
                 if rows.leaves:
-                    found = _with_data(found, evidence, rows.leaves, key, (name, Path(place)))
+                    outcome = _with_data(outcome, evidence, rows.leaves, key, (name, Path(place)))
     except NoJsonError as broken:
         fault = Finding(check="schema", message=str(broken))
-        found = Checked(run=None, findings=(fault,), checked=(), not_checked=())
-    _print(file, found, invocation)
-    return ExitCode.DIFFERENT if found.findings else ExitCode.DONE
+        outcome = Checked(run=None, findings=(fault,), checked=(), not_checked=())
+    _print(file, outcome, invocation)
+    return ExitCode.DIFFERENT if outcome.findings else ExitCode.DONE
 
 
-def _with_files(found: "Checked", name: str, place: Path) -> "Checked":
+def _with_files(outcome: "Checked", name: str, place: Path) -> "Checked":
     from datarecs_cli.pinned_files import pinned_findings, unhashed
 
-    run = found.run
+    run = outcome.run
     if run is None:
-        return found
+        return outcome
     more = tuple(pinned_findings(run, name, place))
     sizes_alone = unhashed(run, name)
     left = (f"content of {sizes_alone} files of source {name}: pinned without SHA-256",)
-    return _more(found, more, (f"pinned files of source {name}",), left if sizes_alone else ())
+    return _more(outcome, more, (f"pinned files of source {name}",), left if sizes_alone else ())
 
 
 def _with_data(
-    found: "Checked",
+    outcome: "Checked",
     evidence: "Evidence",
     leaves: "Sequence[Leaf]",
     key: bytes | None,
@@ -87,20 +87,20 @@ def _with_data(
     from datarecs_cli.row_proof import carried_plan, data_findings
 
     name, place = source
-    run = found.run
+    run = outcome.run
     plan = None if run is None else carried_plan(evidence.document, run)
     if run is None or plan is None or key is None:
         reason = "no --key-file is given" if key is None else "run.json carries no plan of this run"
-        return _more(found, (), (), (f"rows of source {name}: {reason}",))
-    told = list(data_findings(run, plan, leaves, source=name, place=place, key=key))
-    left = tuple(each for each in told if isinstance(each, str))
-    findings = tuple(each for each in told if not isinstance(each, str))
+        return _more(outcome, (), (), (f"rows of source {name}: {reason}",))
+    entries = list(data_findings(run, plan, leaves, source=name, place=place, key=key))
+    left = tuple(each for each in entries if isinstance(each, str))
+    findings = tuple(each for each in entries if not isinstance(each, str))
     done = (f"rows of source {name} against their digests",)
-    return _more(found, findings, done, left)
+    return _more(outcome, findings, done, left)
 
 
 def _more(
-    found: "Checked",
+    outcome: "Checked",
     findings: "tuple[Finding, ...]",
     checked: tuple[str, ...],
     not_checked: tuple[str, ...],
@@ -108,22 +108,22 @@ def _more(
     from dataclasses import replace
 
     return replace(
-        found,
-        findings=(*found.findings, *findings),
-        checked=(*found.checked, *checked),
-        not_checked=(*found.not_checked, *not_checked),
+        outcome,
+        findings=(*outcome.findings, *findings),
+        checked=(*outcome.checked, *checked),
+        not_checked=(*outcome.not_checked, *not_checked),
     )
 
 
-def _print(file: Path, found: "Checked", invocation: Invocation) -> None:
+def _print(file: Path, outcome: "Checked", invocation: Invocation) -> None:
     from datarecs_cli.output import cell, print_json
 
-    proof_hash = found.run.proof_hash if found.run else None
+    proof_hash = outcome.run.proof_hash if outcome.run else None
     if invocation.is_json:
         print_json(
             "verify",
             {
-                "verified": not found.findings,
+                "verified": not outcome.findings,
                 "file": str(file),
                 "proof_hash": proof_hash,
                 "findings": [
@@ -133,20 +133,20 @@ def _print(file: Path, found: "Checked", invocation: Invocation) -> None:
                         "source": each.source,
                         "message": each.message,
                     }
-                    for each in found.findings
+                    for each in outcome.findings
                 ],
-                "checked": list(found.checked),
-                "not_checked": list(found.not_checked),
+                "checked": list(outcome.checked),
+                "not_checked": list(outcome.not_checked),
             },
         )
         return
-    print(f"{'DIFFERS' if found.findings else 'VERIFIED'}  {cell(str(file))}")
-    for each in found.findings:
+    print(f"{'DIFFERS' if outcome.findings else 'VERIFIED'}  {cell(str(file))}")
+    for each in outcome.findings:
         stage = f"stage {cell(each.stage)}: " if each.stage else ""
         print(f"  differs      {each.check}: {stage}{cell(each.message)}")
-    for line in found.checked:
+    for line in outcome.checked:
         print(f"  checked      {cell(line)}")
-    for line in found.not_checked:
+    for line in outcome.not_checked:
         print(f"  not checked  {cell(line)}")
-    if proof_hash is not None and not found.findings:
+    if proof_hash is not None and not outcome.findings:
         print(f"  proof        {cell(proof_hash)}")

@@ -111,12 +111,12 @@ def cancel(
     action: Annotated[str, typer.Argument(metavar="ACTION", help="id of the action")],
 ) -> ExitCode:
     """Stop what is left of a resend or recover; deliveries that exist are still sent."""
-    from datarecs_cli.client import Ask, connect, path_of
+    from datarecs_cli.client import ApiRequest, connect, path_of
 
     invocation = current()
     with connect(invocation) as api:
-        request = Ask(method="DELETE", path=path_of("webhook-actions", action))
-        _print_action(api.ask(request).json(), invocation)
+        request = ApiRequest(method="DELETE", path=path_of("webhook-actions", action))
+        _print_action(api.send(request).json(), invocation)
     return ExitCode.DONE
 
 

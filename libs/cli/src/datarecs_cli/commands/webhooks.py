@@ -55,7 +55,7 @@ def listen(
     receiver = Receiver(
         keys=keys,
         clock=SystemClock(),
-        told=lambda received: _tell(received, invocation),
+        on_received=lambda received: _print_received(received, invocation),
         status=status,
         fail_first=fail_first,
         port=port,
@@ -125,7 +125,7 @@ def _keys(text: str) -> list[bytes]:
     return keys
 
 
-def _tell(received: "Received", invocation: Invocation) -> None:
+def _print_received(received: "Received", invocation: Invocation) -> None:
     if invocation.output in (Output.JSON, Output.JSONL):
         print(json.dumps(_as_data(received)), flush=True)
     else:
@@ -151,11 +151,11 @@ def _line(received: "Received") -> str:
     words = stdout_words(process_environment())
     dot = f" {words.dot} "
     if received.fault is not None:
-        told = f"{words.errored} refused: {received.fault}"
+        state = f"{words.errored} refused: {received.fault}"
     else:
         judged = "signature verified" if received.verified else "not verified"
-        told = f"{words.tick} {cell(received.event_type)}{dot}{judged}"
-    parts = [told]
+        state = f"{words.tick} {cell(received.event_type)}{dot}{judged}"
+    parts = [state]
     if received.attempt:
         parts.append(f"attempt {cell(received.attempt)}")
     if received.again:

@@ -40,9 +40,9 @@ def admin_login(layout: Layout, environment: Mapping[str, str]) -> Login:
     Raises:
         DemoFailedError: neither is at hand, or there is no `psql`.
     """
-    given = environment.get("DATARECS_DATABASE__URL")
+    database_url = environment.get("DATARECS_DATABASE__URL")
     state = load(layout.state_file)
-    if given is None and "postgres" in state.parts:
+    if database_url is None and "postgres" in state.parts:
         return Login(
             psql=Path(state.postgres["binaries"]) / "psql",
             host="127.0.0.1",
@@ -51,11 +51,11 @@ def admin_login(layout: Layout, environment: Mapping[str, str]) -> Login:
             password=LocalSecrets(layout.secrets).password("postgres-stack"),
         )
     programs = postgres.servers(environment, packaged=postgres.packaged_binaries())
-    if given is None or not programs:
+    if database_url is None or not programs:
         raise DemoFailedError(
             step="loading the ledger", reason="its database server or a `psql` is not at hand"
         )
-    parts = urlsplit(given)
+    parts = urlsplit(database_url)
     return Login(
         psql=programs[0].bin / "psql",
         host=parts.hostname or "127.0.0.1",

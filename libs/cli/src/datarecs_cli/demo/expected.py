@@ -47,14 +47,14 @@ GAP = "-1234.56"
 """Of total_amount, exports minus ledger, in the first run."""
 
 
-def departures(expected: object, found: object, path: str = "") -> Iterator[str]:
+def departures(expected: object, actual: object, path: str = "") -> Iterator[str]:
     """Every expected number that is another one; members beyond the expected ones are fine."""
-    match expected, found:
+    match expected, actual:
         case Mapping(), Mapping():
             for name, value in expected.items():
-                yield from departures(value, found.get(name), f"{path}.{name}".lstrip("."))
-        case list(), list() if len(expected) == len(found):
+                yield from departures(value, actual.get(name), f"{path}.{name}".lstrip("."))
+        case list(), list() if len(expected) == len(actual):
             for index, value in enumerate(expected):
-                yield from departures(value, found[index], f"{path}[{index}]")
-        case _ if expected != found:
-            yield f"{path} is {found!r} instead of {expected!r}"
+                yield from departures(value, actual[index], f"{path}[{index}]")
+        case _ if expected != actual:
+            yield f"{path} is {actual!r} instead of {expected!r}"

@@ -23,12 +23,12 @@ def correct_port(api: "Api", port: int) -> bool:
         RefusedError: the key may not.
         ServerUnreachableError: nobody answers.
     """
-    from datarecs_cli.client import Ask, path_of
+    from datarecs_cli.client import ApiRequest, path_of
     from datarecs_cli.refusals import RefusedError
 
     path = path_of("connections", LEDGER_CONNECTION)
     try:
-        stored = api.ask(Ask(method="GET", path=path)).json()
+        stored = api.send(ApiRequest(method="GET", path=path)).json()
     except RefusedError as refused:
         if refused.status == _NOT_FOUND:
             return False
@@ -46,7 +46,9 @@ def correct_port(api: "Api", port: int) -> bool:
         "spec": {**spec, "config": {**config, "port": port}},
     }
     headers = {"If-Match": "*"}
-    api.ask(Ask(method="PUT", path=path, params={"apply": "true"}, headers=headers, body=body))
+    api.send(
+        ApiRequest(method="PUT", path=path, params={"apply": "true"}, headers=headers, body=body)
+    )
     return True
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from datarecs_cli.applying import Applied, apply_each, check_for_server
-from datarecs_cli.client import Api, Ask, Json, path_of
+from datarecs_cli.client import Api, ApiRequest, Json, path_of
 from datarecs_cli.demo import declarations, expected
 from datarecs_cli.demo.books import load_ledger, write_exports
 from datarecs_cli.demo.entries import exports, ledger
@@ -25,7 +25,7 @@ from datarecs_cli.stack.failures import DemoFailedError
 from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.psql import Login
 from datarecs_cli.triggering import trigger
-from datarecs_cli.watching import Telling, wait_for_end
+from datarecs_cli.watching import ProgressView, wait_for_end
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE
 from datarecs_core.webhooks.signature import secret_key
 from datarecs_runtime.clock import SystemClock
@@ -33,7 +33,7 @@ from datarecs_runtime.clock import SystemClock
 RUN_LIMIT_S = 300.0
 ARRIVAL_LIMIT_S = 60.0
 """For mail and webhook after the run has ended."""
-LOOK = timedelta(seconds=0.1)
+POLL_EVERY = timedelta(seconds=0.1)
 INDENT = " " * 9
 READER_SECRET, WEBHOOK_SECRET = "demo-ledger", "demo-webhook"
 
@@ -154,12 +154,12 @@ def _applied(scene: Scene, file: str) -> list[Applied]:
 
 
 def _forget_endpoint(scene: Scene) -> None:
-    ask = Ask(
+    request = ApiRequest(
         method="DELETE",
         path=path_of("webhook-endpoints", declarations.ENDPOINT),
         headers={"If-Match": "*"},
     )
-    scene.api.ask(ask)
+    scene.api.send(request)
 
 
 def _secret_file(scene: Scene) -> Path:
@@ -178,8 +178,10 @@ def _run(scene: Scene, *, number: int, wanted: Mapping[str, object]) -> Ending:
             compared.append(entry)
 
     made = trigger(scene.api, (DEFAULT_NAMESPACE, declarations.JOB), {})
-    telling = Telling(screen=Screen(quiet=True, moves=False), words=scene.words, happened=happened)
-    run = wait_for_end(scene.api, str(made["run_id"]), telling, limit_s=RUN_LIMIT_S)
+    view = ProgressView(
+        screen=Screen(quiet=True, moves=False), words=scene.words, happened=happened
+    )
+    run = wait_for_end(scene.api, str(made["run_id"]), view, limit_s=RUN_LIMIT_S)
     ending = ending_of(scene.api, run)
     head, *rest = ending_text(ending, scene.words, scene.invocation)
     scene.show(f"  run {number}  {head}")
@@ -210,18 +212,18 @@ def _show_mail(scene: Scene, run_id: str) -> Path:
     folder, clock = scene.layout.mail / "new", SystemClock()
     deadline = clock.monotonic() + ARRIVAL_LIMIT_S
     while clock.monotonic() < deadline:
-        found = sorted(folder.glob(f"run.{run_id}.*"))
-        if found:
-            scene.show(f"{INDENT}mail     to {declarations.RECIPIENT}   {shown_path(found[0])}")
-            return found[0]
-        clock.wait(LOOK)
+        mails = sorted(folder.glob(f"run.{run_id}.*"))
+        if mails:
+            scene.show(f"{INDENT}mail     to {declarations.RECIPIENT}   {shown_path(mails[0])}")
+            return mails[0]
+        clock.wait(POLL_EVERY)
     raise DemoFailedError(step="the mail", reason=f"none came within {ARRIVAL_LIMIT_S:.0f} s")
 
 
 def _show_webhook(scene: Scene, receiver: Receiver, run_id: str) -> None:
     def of_this_run(received: Received) -> bool:
-        told = received.event_type == declarations.FINALISED
-        return told and received.data.get("run_id") == run_id
+        is_finalised = received.event_type == declarations.FINALISED
+        return is_finalised and received.data.get("run_id") == run_id
 
     received = receiver.wait_for(of_this_run, limit_s=ARRIVAL_LIMIT_S)
     if received is None:
@@ -230,8 +232,8 @@ def _show_webhook(scene: Scene, receiver: Receiver, run_id: str) -> None:
         )
     if not received.verified:
         raise DemoFailedError(step="the webhook", reason=received.fault or "it was not signed")
-    told = "run.finalised delivered, signature verified"
-    scene.show(f"{INDENT}webhook  {told}, attempt {received.attempt}")
+    text = "run.finalised delivered, signature verified"
+    scene.show(f"{INDENT}webhook  {text}, attempt {received.attempt}")
 
 
 def _saved_report(scene: Scene, ending: Ending, number: int) -> Path:

@@ -160,7 +160,7 @@ def _declared(name: str, file: Path | None, invocation: Invocation) -> tuple[str
                     return f"{part.strip()}\n", connection
     elsewhere = ServerConnections(invocation)
     elsewhere.find((("default", name),))
-    for connection in elsewhere.found.values():
+    for connection in elsewhere.connections.values():
         return "", connection
     raise UsageFault(
         f"connection {name} is not declared; name its file with --connections, or write {_EXAMPLE}"

@@ -25,7 +25,7 @@ class ServerConnections:
     """What the server of this command knows; it is asked at most once."""
 
     invocation: Invocation
-    found: dict[ConnectionKey, Connection] = field(default_factory=dict)
+    connections: dict[ConnectionKey, Connection] = field(default_factory=dict)
 
     def find(self, names: Sequence[ConnectionKey]) -> Mapping[ConnectionKey, Connection]:
         """Those of the connections that the server has; none where no server is known.
@@ -50,7 +50,7 @@ class ServerConnections:
             if named:
                 raise
             self.invocation.say(f"connections of the server are unknown: {error}")
-        return self.found
+        return self.connections
 
     def _add(self, api: "Api", key: ConnectionKey) -> None:
         from datarecs_cli.refusals import RefusedError
@@ -65,7 +65,7 @@ class ServerConnections:
         spec = stored.get("spec")
         read = decode_stored(Kind.CONNECTION, name, spec if isinstance(spec, Mapping) else {})
         if isinstance(read, Connection):
-            self.found[key] = _from_here(read)
+            self.connections[key] = _from_here(read)
 
 
 def _from_here(connection: Connection) -> Connection:

@@ -54,10 +54,10 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
         KeyboardInterrupt: Ctrl-C.
         TerminatedError: SIGTERM.
     """
-    heard: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int, _frame: object) -> None:
-        heard.append(number)
+        signals.append(number)
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
         abandon()
         raise _StoppedError
@@ -71,18 +71,18 @@ def ends_after(limit: timedelta, *, abandon: Callable[[], None]) -> Iterator[Non
             signal.setitimer(signal.ITIMER_REAL, 0)
     except BaseException as error:
         # Libraries make errors of their own of it.
-        if not heard:
+        if not signals:
             raise
-        raise _told(heard[0], limit) from error
+        raise _error_of(signals[0], limit) from error
     else:
-        if heard:  # and lost on its way: Python drops what a finalizer raises
-            raise _told(heard[0], limit)
+        if signals:  # and lost on its way: Python drops what a finalizer raises
+            raise _error_of(signals[0], limit)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _told(number: int, limit: timedelta) -> BaseException:
+def _error_of(number: int, limit: timedelta) -> BaseException:
     match number:
         case signal.SIGINT:
             return KeyboardInterrupt()

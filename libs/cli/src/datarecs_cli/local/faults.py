@@ -14,8 +14,8 @@ from datarecs_core.notation import size_text
 from datarecs_specs.findings import headline
 
 
-class Told(NamedTuple):
-    """One fault of a question, in the words of whoever asked."""
+class QuestionFault(NamedTuple):
+    """One fault of a question."""
 
     code: ErrorCode
     where: str
@@ -29,7 +29,7 @@ class QuestionRefusedError(DatarecsError):
 
     exit_code = ExitCode.USAGE
 
-    def __init__(self, faults: Sequence[Told]) -> None:
+    def __init__(self, faults: Sequence[QuestionFault]) -> None:
         first, *more = faults
         lines = [_line(first), *(f"{fault.code.docs_id} {_line(fault)}" for fault in more)]
         super().__init__("\n".join(lines))
@@ -49,7 +49,7 @@ class JobRefusedError(DatarecsError):
         self.file = file
 
 
-def _line(fault: Told) -> str:
+def _line(fault: QuestionFault) -> str:
     lead = f"{fault.where}: " if fault.where else ""
     return f"{lead}{fault.message}" + (f"; {fault.hint}" if fault.hint else "")
 

@@ -70,14 +70,14 @@ def is_tab_separated(path: str) -> bool:
 def _suffix(path: str) -> str:
     if _WILD.search(path):
         return _ending(Path(path))
-    found = Path(path)
-    if not found.exists():
+    place = Path(path)
+    if not place.exists():
         raise UsageFault(
             f"{path}: there is no such file; look at the path, it starts at {Path.cwd()}"
         )
-    if not found.is_dir():
-        return _ending(found)
-    inside = (one for one in sorted(found.rglob("*")) if _ending(one) in KINDS)
+    if not place.is_dir():
+        return _ending(place)
+    inside = (one for one in sorted(place.rglob("*")) if _ending(one) in KINDS)
     first = next(inside, None)
     if first is None:
         raise UsageFault(f"{path}: the folder holds no file ending in {', '.join(KINDS)}")
@@ -94,16 +94,16 @@ def _ending(path: Path) -> str:
 
 def names_of(paths: Sequence[str]) -> list[str]:
     """A source name per path: the file's own, with its folder's or a number where that repeats."""
-    short = [_slug(_own_name(path)) for path in paths]
+    short = [_slug(_stem_of(path)) for path in paths]
     if len(set(short)) == len(short):
         return short
-    long = [_slug(f"{Path(path).resolve().parent.name} {_own_name(path)}") for path in paths]
+    long = [_slug(f"{Path(path).resolve().parent.name} {_stem_of(path)}") for path in paths]
     if len(set(long)) == len(long):
         return long
     return [f"{name}-{at}" for at, name in enumerate(short, start=1)]
 
 
-def _own_name(path: str) -> str:
+def _stem_of(path: str) -> str:
     """`exports` of `exports/*.parquet`: what stands before the first wildcard."""
     parts = [part for part in Path(path).parts if not _WILD.search(part)]
     return Path(parts[-1]).stem if parts else ""

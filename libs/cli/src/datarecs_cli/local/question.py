@@ -17,7 +17,7 @@ from datarecs_cli.declared_files import STDIN, DeclaredFile, check_files, refuse
 from datarecs_cli.error_text import plain
 from datarecs_cli.invocation import Invocation, UsageFault
 from datarecs_cli.local.connections import ServerConnections
-from datarecs_cli.local.faults import JobRefusedError, QuestionRefusedError, Told
+from datarecs_cli.local.faults import JobRefusedError, QuestionFault, QuestionRefusedError
 from datarecs_cli.local.places import is_tab_separated, kind_of, located, names_of
 from datarecs_core.errors.base import DatarecsError
 from datarecs_core.errors.faults import Fault, dotted, pointer
@@ -66,7 +66,7 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PreparedQuestion:
     """A question with what is needed to open its sources."""
 
     question: Question
@@ -90,7 +90,10 @@ class Asked:
             )
             return JobRefusedError(replace(self.file, documents=documents))
         return QuestionRefusedError(
-            [Told(fault.code, self.where(fault), fault.message, fault.hint) for fault in faults]
+            [
+                QuestionFault(fault.code, self.where(fault), fault.message, fault.hint)
+                for fault in faults
+            ]
         )
 
     def where(self, fault: Fault) -> str:
@@ -98,7 +101,9 @@ class Asked:
         return _where(self.flags, pointer(fault.path), dotted(fault.shown_path))
 
 
-def asked(flags: Flags, *, now: datetime, invocation: Invocation) -> Asked | None:
+def prepare_question(
+    flags: Flags, *, now: datetime, invocation: Invocation
+) -> PreparedQuestion | None:
     """The question; None when a job file has faults, which are then shown.
 
     Raises:
@@ -108,10 +113,10 @@ def asked(flags: Flags, *, now: datetime, invocation: Invocation) -> Asked | Non
     if flags.is_job:
         return _from_file(flags, now, invocation)
     job = _from_flags(flags)
-    return _asked(flags, job, {}, now=now, base=Path.cwd())
+    return _prepare(flags, job, {}, now=now, base=Path.cwd())
 
 
-def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | None:
+def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> PreparedQuestion | None:
     if flags.keys or flags.measures or flags.left_out:
         raise UsageFault("--key, --measure and --except are for sources; a job file declares them")
     name = flags.sources[0]
@@ -131,11 +136,11 @@ def _from_file(flags: Flags, now: datetime, invocation: Invocation) -> Asked | N
             f"{name} declares {len(jobs)} jobs and a comparison takes one; keep each job in a file "
             "of its own"
         )
-    known = {**elsewhere.found, **connections_of(documents)}
+    known = {**elsewhere.connections, **connections_of(documents)}
     connections = {connection: one for (_, connection), one in known.items()}
     base = Path.cwd() if name == STDIN else Path(name).absolute().parent
     file, job = jobs[0]
-    return replace(_asked(flags, job, connections, now=now, base=base), file=file)
+    return replace(_prepare(flags, job, connections, now=now, base=base), file=file)
 
 
 def _from_flags(flags: Flags) -> ReconciliationJob:
@@ -147,7 +152,7 @@ def _from_flags(flags: Flags) -> ReconciliationJob:
     if decoded.faults:
         raise QuestionRefusedError(
             [
-                Told(one.code, _where(flags, one.pointer, one.path), one.message, one.hint)
+                QuestionFault(one.code, _where(flags, one.pointer, one.path), one.message, one.hint)
                 for one in decoded.faults
             ]
         )
@@ -213,14 +218,14 @@ def _where(flags: Flags, place: str, path: str) -> str:
             return path
 
 
-def _asked(
+def _prepare(
     flags: Flags,
     job: ReconciliationJob,
     connections: Mapping[str, Connection],
     *,
     now: datetime,
     base: Path,
-) -> Asked:
+) -> PreparedQuestion:
     stored = _parameters(flags, job, now)
     places = {
         source.name: _place(flags, source, index, connections, base)
@@ -242,7 +247,7 @@ def _asked(
     )
     roots = dict.fromkeys((source.name for source in job.sources), base)
     roots |= {name: root for name, (root, _) in places.items()}
-    return Asked(question=question, roots=roots, connections=connections, flags=flags)
+    return PreparedQuestion(question=question, roots=roots, connections=connections, flags=flags)
 
 
 def _place(
@@ -266,7 +271,9 @@ def _parameters(
     if faults:
         raise QuestionRefusedError(
             [
-                Told(fault.code, f"--param {plain(str(fault.path[1]))}", fault.message, fault.hint)
+                QuestionFault(
+                    fault.code, f"--param {plain(str(fault.path[1]))}", fault.message, fault.hint
+                )
                 for fault in faults
             ]
         )

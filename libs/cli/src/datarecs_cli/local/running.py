@@ -24,10 +24,10 @@ from datarecs_cli.local.faults import (
     TooLittleMemoryError,
 )
 from datarecs_cli.local.folder import OutFolder
-from datarecs_cli.local.question import Asked
+from datarecs_cli.local.question import PreparedQuestion
 from datarecs_cli.local.reports import NAMES, further, write
 from datarecs_cli.local.sources import LocalSources
-from datarecs_cli.local.telling import PROGRESS_EVERY, LocalTold
+from datarecs_cli.local.terminal_reporter import PROGRESS_EVERY, TerminalReporter
 from datarecs_core.comparison.planning.faults import PlanRefusedError
 from datarecs_core.comparison.planning.plan import ComparisonPlan
 from datarecs_core.comparison.proof.run_json import (
@@ -60,11 +60,11 @@ class Local:
     engine: EngineChoice
     memory_bytes: int | None = None
     """Instead of the job's `execution.memory`."""
-    told: LocalTold
+    reporter: TerminalReporter
     clock: Clock
 
 
-def compare_locally(asked: Asked, local: Local) -> Mapping[str, object]:
+def compare_locally(prepared: PreparedQuestion, local: Local) -> Mapping[str, object]:
     """Compare, store report and run.json; the run.json as it was stored.
 
     Raises:
@@ -72,39 +72,39 @@ def compare_locally(asked: Asked, local: Local) -> Mapping[str, object]:
         OutNotWritableError: nothing can be stored.
         DatarecsError: a source or the comparison failed; the report says so, too.
     """
-    names = [NAMES[each] for each in further(asked.question.job.results.reports)]
+    names = [NAMES[each] for each in further(prepared.question.job.results.reports)]
     started = local.clock.now()
     try:
-        with local.out.preparing() as prepared:
-            document = _compared(asked, replace(local, out=prepared), started)
-            local.out.replace_by(prepared, names)
+        with local.out.preparing() as folder:
+            document = _compared(prepared, replace(local, out=folder), started)
+            local.out.replace_by(folder, names)
             return document
     except PlanRefusedError as refused:
         local.out.forget()
-        raise asked.refusal(refused.faults) from refused
+        raise prepared.refusal(refused.faults) from refused
     except (ExtractionFailedError, StageFailedError) as failed:
         error = _named(failed.__cause__ or failed)
-        _store_error(asked, local, started, error)
+        _store_error(prepared, local, started, error)
         raise error from failed
     except OutNotWritableError:
         raise
     except DatarecsError as error:
-        _store_error(asked, local, started, error)
+        _store_error(prepared, local, started, error)
         raise
 
 
-def _compared(asked: Asked, local: Local, started: datetime) -> Mapping[str, object]:
+def _compared(prepared: PreparedQuestion, local: Local, started: datetime) -> Mapping[str, object]:
     with ExitStack() as open_things:
         scratch = open_things.enter_context(tempfile.TemporaryDirectory(prefix="datarecs-"))
-        work = _Work(asked, local, Path(scratch), open_things)
-        found = _answered(asked, work, local.told)
-        return _stored(asked, local, started, found, work.engines)
+        work = _Work(prepared, local, Path(scratch), open_things)
+        comparison = _answered(prepared, work, local.reporter)
+        return _stored(prepared, local, started, comparison, work.engines)
 
 
-def _answered(asked: Asked, work: "_Work", told: LocalTold) -> Answer:
+def _answered(prepared: PreparedQuestion, work: "_Work", reporter: TerminalReporter) -> Answer:
     try:
-        with ends_after(asked.question.job.execution.deadline, abandon=work.engines.abandon):
-            return answer(asked.question, work.means(), told)
+        with ends_after(prepared.question.job.execution.deadline, abandon=work.engines.abandon):
+            return answer(prepared.question, work.means(), reporter)
     except StageFailedError as failed:
         ended = work.engines.end_of_java(failed.__cause__)
         if ended is None:
@@ -128,16 +128,18 @@ def _named(error: BaseException) -> Exception:
 class _Work:
     """The means of one comparison."""
 
-    def __init__(self, asked: Asked, local: Local, scratch: Path, open_things: ExitStack) -> None:
+    def __init__(
+        self, prepared: PreparedQuestion, local: Local, scratch: Path, open_things: ExitStack
+    ) -> None:
         self._local, self._scratch = local, scratch
-        self._sources = LocalSources(asked, local.clock)
+        self._sources = LocalSources(prepared, local.clock)
         self.engines = Engines(
             wanted=local.engine,
             rows=self._sources.rows,
             out=local.out,
             scratch=scratch,
-            memory_bytes=local.memory_bytes or asked.question.job.execution.memory,
-            say=local.told.say,
+            memory_bytes=local.memory_bytes or prepared.question.job.execution.memory,
+            say=local.reporter.say,
             open_things=open_things,
         )
 
@@ -151,7 +153,7 @@ class _Work:
         )
 
 
-def plan_locally(asked: Asked, clock: Clock) -> ComparisonPlan:
+def plan_locally(prepared: PreparedQuestion, clock: Clock) -> ComparisonPlan:
     """The plan of a comparison that is not made.
 
     Raises:
@@ -159,12 +161,12 @@ def plan_locally(asked: Asked, clock: Clock) -> ComparisonPlan:
         DatarecsError: a source cannot be opened or described.
     """
     means = Means(
-        connect=LocalSources(asked, clock).connect, engine=_none, clock=clock, extracts=""
+        connect=LocalSources(prepared, clock).connect, engine=_none, clock=clock, extracts=""
     )
     try:
-        return plan_only(asked.question, means)
+        return plan_only(prepared.question, means)
     except PlanRefusedError as refused:
-        raise asked.refusal(refused.faults) from refused
+        raise prepared.refusal(refused.faults) from refused
     except ExtractionFailedError as failed:
         raise _named(failed.__cause__ or failed) from failed
 
@@ -174,20 +176,24 @@ def _none(_plan: ComparisonPlan) -> Engine:
 
 
 def _stored(
-    asked: Asked, local: Local, started: datetime, found: Answer, engines: Engines
+    prepared: PreparedQuestion,
+    local: Local,
+    started: datetime,
+    comparison: Answer,
+    engines: Engines,
 ) -> Mapping[str, object]:
     """Differences are stored by the engine; then the report, and run.json last."""
-    for stage in found.outcome.stages:
+    for stage in comparison.outcome.stages:
         if stage.results is not None:
             local.out.settle(stage.plan.name, stage.results.differences.location)
-    view = _view(asked, local, started)
+    view = _view(prepared, local, started)
     made = run_document(
-        found.plan,
-        found.outcome,
+        comparison.plan,
+        comparison.outcome,
         sealing=Sealing(versions=engines.versions, key_id=COMPARE_KEY_ID),
         run={
             "run_id": local.run_id,
-            "job": found.plan.job,
+            "job": comparison.plan.job,
             "attempt": 1,
             "triggered_by": str(view["triggered_by"]),
             "times": {
@@ -195,7 +201,7 @@ def _stored(
                 "ended_at": str(view["ended_at"]),
             },
             "execution": {"engine": engines.used.value, "engine_reason": engines.reason},
-            "command": asked.flags.command,
+            "command": prepared.flags.command,
         },
     )
     run = sealed_run(made)
@@ -203,16 +209,16 @@ def _stored(
     written = canonical_json(with_hints(made, hints))
     document: dict[str, object] = json.loads(written)
     if run.digests is not None:
-        local.out.store(local.out.digests, digest_file(outcome_leaves(found.outcome)))
-    view |= {"status": "COMPLETED", "result": found.outcome.verdict.value}
+        local.out.store(local.out.digests, digest_file(outcome_leaves(comparison.outcome)))
+    view |= {"status": "COMPLETED", "result": comparison.outcome.verdict.value}
     stored = {each.name: _parts(local.out, each.name) for each in run.stages if each.results}
     rows = {name: largest_rows(parts, limit=MOST_ROWS) for name, parts in stored.items()}
     page = run_report(document, view, samples=True, rows=rows)
     local.out.store(local.out.report, page)
-    for form in further(asked.question.job.results.reports):
+    for form in further(prepared.question.job.results.reports):
         refused = write(form, document, run, local.out)
         if refused is not None:
-            local.told.keep(refused)
+            local.reporter.print_line(refused)
     local.out.store(local.out.run_json, written)
     return document
 
@@ -221,7 +227,9 @@ def _parts(out: OutFolder, stage: str) -> Iterator[bytes]:
     return (part.read_bytes() for part in parts_of(out.differences, stage))
 
 
-def _store_error(asked: Asked, local: Local, started: datetime, error: Exception) -> None:
+def _store_error(
+    prepared: PreparedQuestion, local: Local, started: datetime, error: Exception
+) -> None:
     """The page of a run that failed, beside the results of an earlier one.
 
     junit.xml says how the latest run ended, whatever an earlier one left: nobody reads it for its
@@ -229,24 +237,24 @@ def _store_error(asked: Asked, local: Local, started: datetime, error: Exception
     """
     from datarecs_application.child_frames import failure_words
 
-    view = _view(asked, local, started)
+    view = _view(prepared, local, started)
     view |= {"status": "ERRORED", "result": None, "error": failure_words(error)}
     local.out.store(local.out.error, error_report(view))
-    if ReportFormat.JUNIT in asked.question.job.results.reports:
+    if ReportFormat.JUNIT in prepared.question.job.results.reports:
         from datarecs_reports.junit import ending_junit
 
         local.out.store(local.out.root / NAMES[ReportFormat.JUNIT], ending_junit(view))
 
 
-def _view(asked: Asked, local: Local, started: datetime) -> dict[str, object]:
+def _view(prepared: PreparedQuestion, local: Local, started: datetime) -> dict[str, object]:
     """The run as reports take it."""
     environment = process_environment()
     return {
         "run_id": local.run_id,
-        "job": asked.question.job.name,
+        "job": prepared.question.job.name,
         "triggered_by": environment.get("USER") or environment.get("LOGNAME") or "local user",
         "started_at": instant_text(started),
         "ended_at": instant_text(local.clock.now()),
-        "command": asked.flags.command,
+        "command": prepared.flags.command,
         "folder": str(local.out.root),
     }

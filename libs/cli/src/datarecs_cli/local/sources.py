@@ -8,7 +8,7 @@ from pathlib import Path
 
 from datarecs_application.ports.comparing import Connector
 from datarecs_application.ports.outside import Clock
-from datarecs_cli.local.question import Asked
+from datarecs_cli.local.question import PreparedQuestion
 from datarecs_connectors.extracted import rows_of
 from datarecs_connectors.registry import Surroundings, open_connector
 from datarecs_core.comparison.planning.scan import Scan
@@ -22,17 +22,17 @@ from datarecs_runtime.environment import process_environment
 class LocalSources:
     """Opens the sources of one question; they are kept because the oracle reads through them."""
 
-    def __init__(self, asked: Asked, clock: Clock) -> None:
-        self._asked, self._clock = asked, clock
+    def __init__(self, prepared: PreparedQuestion, clock: Clock) -> None:
+        self._prepared, self._clock = prepared, clock
         self._opened: dict[str, Connector] = {}
 
     def connect(self, source: Source) -> Connector:
         """Raises SecretUnavailableError, SourceUnsupportedError, ConnectionFailedError."""
-        connection = self._asked.connections.get(source.connection or "")
+        connection = self._prepared.connections.get(source.connection or "")
         if connection is not None and isinstance(connection.config, FilesConfig):
             connection = None  # its folder is the root already
         surroundings = Surroundings(
-            roots=(self._asked.roots.get(source.name, Path.cwd()),),
+            roots=(self._prepared.roots.get(source.name, Path.cwd()),),
             policy=Policy(purpose=Purpose.CONNECTION, profile=Profile.LOCAL),
             now=self._clock.now,
             any_path=True,
@@ -50,7 +50,7 @@ class LocalSources:
 
 def connection_secrets(connection: Connection | None) -> dict[str, str]:
     """The values behind a connection's references: variables and files of whoever asks."""
-    found = {}
+    secrets = {}
     environment = process_environment()
     for name, reference in (connection.auth if connection else {}).items():
         kind, _, place = reference.partition(":")
@@ -60,5 +60,5 @@ def connection_secrets(connection: Connection | None) -> dict[str, str]:
             raise SecretUnavailableError(
                 reference=reference, cause="it is not set" if kind == "env" else "no readable file"
             ) from cause
-        found[name] = value.split("\n", 1)[0].rstrip("\r")
-    return found
+        secrets[name] = value.split("\n", 1)[0].rstrip("\r")
+    return secrets

@@ -71,8 +71,8 @@ def _largest(facts: RunFacts) -> Mapping[str, object] | None:
             if rows:
                 row = largest_first(rows)[0]
                 key = dict(zip(_key_names(stage.executed), row.key, strict=True))
-                told = {"key": key, "values": row.values, "deltas": row.deltas}
-                return {"stage": stage.name, "measure": row.measure, **told}
+                figures = {"key": key, "values": row.values, "deltas": row.deltas}
+                return {"stage": stage.name, "measure": row.measure, **figures}
     return None
 
 

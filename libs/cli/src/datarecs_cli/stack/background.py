@@ -9,7 +9,7 @@ from datarecs_cli.stack.layout import Layout
 from datarecs_cli.stack.log_lines import JsonLines, message_of
 from datarecs_cli.stack.state import Phase, load
 
-LOOK_EVERY_S = 0.2
+POLL_EVERY_S = 0.2
 
 
 def start_in_background(
@@ -39,7 +39,7 @@ def start_in_background(
             start_new_session=True,
         )
     while True:
-        code = _ended_within(supervisor, LOOK_EVERY_S)
+        code = _ended_within(supervisor, POLL_EVERY_S)
         began = _relay(log, began, say)
         if code is not None:
             return code

@@ -92,7 +92,7 @@ class MachineTooSmallError(PlatformError):
         super().__init__(what)
 
 
-class PartKeepsDyingError(PlatformError):
+class CrashLoopError(PlatformError):
     code = PlatformCode.PART_KEEPS_DYING
 
     def __init__(self, *, part: str, died_with: int, log: Path, log_tail: str) -> None:
@@ -115,11 +115,11 @@ class PartNotReadyError(PlatformError):
 class ClusterIdDiffersError(PlatformError):
     code = PlatformCode.CLUSTER_ID_DIFFERS
 
-    def __init__(self, *, directory: Path, found: str, expected: str) -> None:
+    def __init__(self, *, directory: Path, actual: str, expected: str) -> None:
         super().__init__(
-            f"{directory} belongs to Kafka cluster {found}, state.json names {expected}"
+            f"{directory} belongs to Kafka cluster {actual}, state.json names {expected}"
         )
-        self.directory, self.found, self.expected = directory, found, expected
+        self.directory, self.actual, self.expected = directory, actual, expected
 
 
 class LockUnavailableError(PlatformError):

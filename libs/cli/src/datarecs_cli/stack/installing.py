@@ -21,18 +21,18 @@ COMPARE_LIMIT_S = 300
 ROWS = "id,amount,day\n1,1.10,2026-01-01\n2,2.20,2026-01-02\n3,3.30,2026-01-03\n"
 
 
-def keep_classes(java: Java, environment: Mapping[str, str]) -> None:
+def store_classes(java: Java, environment: Mapping[str, str]) -> None:
     """Start Spark and the broker once, so that every later start is quick. Safe to repeat."""
     classes.FOLDER.mkdir(parents=True, exist_ok=True)
     lock = jars.read_lock()
-    _keep(classes.archive_of_spark(java), lambda new: _compare(new, environment))
-    _keep(
+    _store(classes.archive_of_spark(java), lambda new: _compare(new, environment))
+    _store(
         classes.archive_of_kafka(java, lock),
         lambda new: _run_broker(new, java, lock, environment),
     )
 
 
-def _keep(archive: Path, write: Callable[[Path], None]) -> None:
+def _store(archive: Path, write: Callable[[Path], None]) -> None:
     """Whole or not at all: another start may read meanwhile."""
     if archive.exists():
         return
@@ -51,9 +51,9 @@ def _compare(archive: Path, environment: Mapping[str, str]) -> None:
         for side in ("a.csv", "b.csv"):
             (folder / side).write_text(ROWS, encoding="utf-8")
         options = {classes.JAVA_OPTIONS: shlex.join(classes.writing(archive))}
-        asked = ["compare", "a.csv", "b.csv", "--key", "id", "--measure", "amount=0.01"]
+        arguments = ["compare", "a.csv", "b.csv", "--key", "id", "--measure", "amount=0.01"]
         subprocess.run(
-            [sys.executable, "-m", "datarecs_cli", *asked, "--engine", "spark"],
+            [sys.executable, "-m", "datarecs_cli", *arguments, "--engine", "spark"],
             cwd=folder,
             env=dict(environment) | options,
             stdin=subprocess.DEVNULL,
@@ -97,17 +97,17 @@ def main(step: str) -> int:
             if step == "jars":
                 jars.classpath(jars.read_lock(), jars.sources(environment), java)
             if step == "classes":
-                _try_to_keep_classes(java, environment)
+                _try_to_store_classes(java, environment)
         except PlatformError as failure:
             print(failure, file=sys.stderr)
             return 3
     return 0
 
 
-def _try_to_keep_classes(java: Java, environment: Mapping[str, str]) -> None:
+def _try_to_store_classes(java: Java, environment: Mapping[str, str]) -> None:
     """Everything works without them."""
     try:
-        keep_classes(java, environment)
+        store_classes(java, environment)
     except (OSError, subprocess.SubprocessError) as failure:
         print(f"no class archives, so every start takes longer: {failure}", file=sys.stderr)
 

@@ -155,12 +155,12 @@ def _enter(file: Path, cache: Path) -> None:
 def _fetch(missing: Sequence[Jar], sources: JarSources, java: Java) -> None:
     with tempfile.TemporaryDirectory(dir=sources.cache) as name:
         work = Path(name)
-        asked = ivy.Retrieval(
+        retrieval = ivy.Retrieval(
             wanted=[jar.coordinate for jar in missing],
             pattern="out/[artifact]-[revision].[ext]",
             mirror=sources.mirror,
         )
-        reason = ivy.retrieve(asked, java, work)
+        reason = ivy.retrieve(retrieval, java, work)
         for jar in missing:
             fetched = work / "out" / jar.file_name
             if fetched.is_file():

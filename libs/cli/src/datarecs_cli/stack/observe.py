@@ -89,7 +89,7 @@ def _probes(
             user=postgres.SUPERUSER,
             password=secret("postgres-stack"),
         )
-        answer = login.ask("select 1")
+        answer = login.query("select 1")
         return answer.text if answer.refused else None
 
     def broker() -> str | None:

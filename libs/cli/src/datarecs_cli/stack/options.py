@@ -59,11 +59,11 @@ class Options:
     @property
     def expected(self) -> tuple[str, ...]:
         """The parts that are started, in their order; not a server that somebody else runs."""
-        given = {
+        external = {
             "postgres": "DATARECS_DATABASE__URL" in self.environment,
             "kafka": "DATARECS_KAFKA__BOOTSTRAP" in self.environment,
         }
-        servers = [name for name in SERVERS if self.wants(name) and not given[name]]
+        servers = [name for name in SERVERS if self.wants(name) and not external[name]]
         return (*servers, *(service.name for service in self.wanted_services))
 
     @property

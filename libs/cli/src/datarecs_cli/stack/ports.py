@@ -40,10 +40,10 @@ def assign(
         PortBusyError: a named port is in use, or none is free within the span of a default one.
     """
     is_usable = free or is_free
-    given: dict[str, int] = {}
+    ports: dict[str, int] = {}
     for wish in wishes:
-        given[wish.name] = _one(wish, remembered.get(wish.name), set(given.values()), is_usable)
-    return given
+        ports[wish.name] = _one(wish, remembered.get(wish.name), set(ports.values()), is_usable)
+    return ports
 
 
 def _one(

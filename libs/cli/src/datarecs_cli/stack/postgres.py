@@ -90,14 +90,14 @@ def servers(
     system: Path = SYSTEM_SERVERS,
 ) -> list[Server]:
     """Every usable server, best first: the packaged one, then installed ones, newest first."""
-    found = [_server(packaged, environment, packaged=True)] if packaged else []
+    bundled = [_server(packaged, environment, packaged=True)] if packaged else []
     installed = [
         _server(place, environment, packaged=False)
         for place in dict.fromkeys(_installed(environment, system))
     ]
     usable = [server for server in installed if server and server.major >= OLDEST]
     usable.sort(key=lambda server: -server.major)
-    return [server for server in found if server] + usable
+    return [server for server in bundled if server] + usable
 
 
 def packaged_binaries() -> Path | None:
@@ -163,11 +163,11 @@ def prepare(node: PostgresNode, environment: Mapping[str, str]) -> None:
     if node.data.joinpath("PG_VERSION").exists():
         return
     node.data.parent.mkdir(parents=True, exist_ok=True)
-    _own(node.data.parent, node.account)
+    _chown(node.data.parent, node.account)
     password_file = node.data.parent / "initial-password"
     password_file.touch(mode=0o600)
     password_file.write_text(node.password, encoding="utf-8")
-    _own(password_file, node.account)
+    _chown(password_file, node.account)
     log = node.data.parent / "initdb.log"
     argv = [str(node.server.bin / "initdb"), "-D", str(node.data), "-U", SUPERUSER]
     argv += [f"--pwfile={password_file}", *initdb_options(node.server.major)]
@@ -185,7 +185,7 @@ def initdb_options(major: int) -> list[str]:
     return [*options, "--locale=C.UTF-8"]
 
 
-def _own(path: Path, account: Account | None) -> None:
+def _chown(path: Path, account: Account | None) -> None:
     if account is not None:
         os.chown(path, account.uid, account.gid)
 
@@ -242,5 +242,5 @@ def part(node: PostgresNode, *, environment: Mapping[str, str], log: Path) -> Pa
 
 
 def _silence(node: PostgresNode) -> str | None:
-    answer = node.login.ask("select 1")
+    answer = node.login.query("select 1")
     return answer.text if answer.refused else None

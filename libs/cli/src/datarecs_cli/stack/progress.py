@@ -11,7 +11,7 @@ MOST_LIMITS = 10
 """A part that works on and on without becoming ready is late after so many of its limits."""
 WORK_S = 1.0
 """Processor time that counts as work: to load a program takes it, to wait does not."""
-ASK_EVERY_S = 1.0
+MEASURE_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Progress:
     reason: str = ""
     """Why it was not ready: its port is closed, a database is awaited, a session warms up."""
     worked_s: float = 0.0
-    asked_at: float = 0.0
+    measured_at: float = 0.0
 
     def note(
         self, log_bytes: int, reason: str, *, worked_s: Callable[[], float], now: float
@@ -35,8 +35,8 @@ class Progress:
             self.began = self.changed_at = now
         if (log_bytes, reason) != (self.log_bytes, self.reason):
             self.changed_at, self.log_bytes, self.reason = now, log_bytes, reason
-        elif now >= self.asked_at + ASK_EVERY_S:
-            self.asked_at = now
+        elif now >= self.measured_at + MEASURE_EVERY_S:
+            self.measured_at = now
             seconds = worked_s()
             if seconds >= self.worked_s + WORK_S:
                 self.changed_at, self.worked_s = now, seconds

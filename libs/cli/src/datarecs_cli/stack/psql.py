@@ -23,7 +23,7 @@ class Login:
     user: str
     password: str = field(repr=False)
 
-    def ask(self, statement: str, *, database: str = "postgres") -> "Answer":
+    def query(self, statement: str, *, database: str = "postgres") -> "Answer":
         """One statement without literals from outside: it is visible as an argument."""
         return self._run(["-c", statement], database)
 
@@ -52,10 +52,10 @@ class Login:
 
     def ensure_database(self, name: str) -> "Answer":
         """Create an empty database unless it is there; `name` is a plain lower-case word."""
-        there = self.ask(f"select 1 from pg_database where datname = '{name}'")  # noqa: S608  a word of ours
+        there = self.query(f"select 1 from pg_database where datname = '{name}'")  # noqa: S608  a word of ours
         if there.refused or there.text == "1":
             return there
-        return self.ask(f"create database {name} template template0")
+        return self.query(f"create database {name} template template0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,31 +183,31 @@ class Platform:
             for service in self.options.services
         ]
         remembered = self._state.ports
-        given = ports.assign(wishes, remembered, free=self._claims.take)
+        numbers = ports.assign(wishes, remembered, free=self._claims.take)
         for wish in wishes:
             expected = wish.named or remembered.get(wish.name, wish.default)
-            if given[wish.name] != expected:
+            if numbers[wish.name] != expected:
                 self._report.note(
-                    f"port {expected} is busy, {wish.name} listens on {given[wish.name]}"
+                    f"port {expected} is busy, {wish.name} listens on {numbers[wish.name]}"
                 )
-        return given
+        return numbers
 
     # Postgres -----------------------------------------------------------------------------
 
     def _provide_database(self) -> str | None:
         """An administrator's URL of the platform's database; None when nothing needs one."""
-        given = self.options.environment.get("DATARECS_DATABASE__URL")
-        if given is None:
+        url = self.options.environment.get("DATARECS_DATABASE__URL")
+        if url is None:
             if not self.options.wants("postgres"):
                 return None
-            given = self._start_postgres().url(DATABASE)
+            url = self._start_postgres().url(DATABASE)
         with self._step(lambda: "database roles and schema"):
-            setting_up.provision_roles(given, setting_up.role_passwords(self._secrets))
-            own = setting_up.migration_url(given, self._secrets)
-            setting_up.migrate(own)
-            first = setting_up.ensure_first_tenant(own, self.layout, self.base_url)
+            setting_up.provision_roles(url, setting_up.role_passwords(self._secrets))
+            migration_url = setting_up.migration_url(url, self._secrets)
+            setting_up.migrate(migration_url)
+            first = setting_up.ensure_first_tenant(migration_url, self.layout, self.base_url)
             self._tenant_id = first.tenant_id
-        return given
+        return url
 
     def _start_postgres(self) -> postgres.PostgresNode:
         with self._step(lambda: f"PostgreSQL {node.server.version} :{node.port}"):
@@ -258,18 +258,18 @@ class Platform:
 
     # Java and Kafka -----------------------------------------------------------------------
 
-    def _found_java(self) -> java.Java:
+    def _provide_java(self) -> java.Java:
         if self._java is None:
-            with self._step(lambda: f"Java {found.version} ({found.home})"):
-                found = java.find_java(
+            with self._step(lambda: f"Java {runtime.version} ({runtime.home})"):
+                runtime = java.find_java(
                     self.options.environment,
                     shim_home=self.layout.java,
                     places=java.Places(packaged=java.packaged_home()),
                 )
-            self._remember(java={"version": found.version, "home": str(found.home)})
-            if found.note is not None:
-                self._report.note(found.note)
-            self._java = found
+            self._remember(java={"version": runtime.version, "home": str(runtime.home)})
+            if runtime.note is not None:
+                self._report.note(runtime.note)
+            self._java = runtime
         return self._java
 
     def _provide_broker(self, meanwhile: Callable[[], None]) -> str:
@@ -279,11 +279,11 @@ class Platform:
             meanwhile: starts what does not need the broker; called once.
         """
         environment = self.options.environment
-        given = environment.get("DATARECS_KAFKA__BOOTSTRAP")
-        if given is not None:
+        bootstrap = environment.get("DATARECS_KAFKA__BOOTSTRAP")
+        if bootstrap is not None:
             meanwhile()
             login = setting_up.BrokerLogin(
-                bootstrap=given,
+                bootstrap=bootstrap,
                 username=environment.get("DATARECS_KAFKA__USERNAME", kafka.ADMIN),
                 password=environment.get("DATARECS_KAFKA__PASSWORD", ""),
             )
@@ -298,7 +298,7 @@ class Platform:
         return login.bootstrap
 
     def _start_kafka(self, meanwhile: Callable[[], None]) -> setting_up.BrokerLogin:
-        found = self._found_java()
+        runtime = self._provide_java()
         lock = jars.read_lock()
         with self._step(lambda: f"Apache Kafka {lock.version} (KRaft) :{self.ports['kafka']}"):
             sources = jars.sources(self.options.environment, folder=self.options.jars_from)
@@ -308,11 +308,11 @@ class Platform:
                 controller_port=self.ports["kafka controller"],
                 cluster_id=self._cluster_id(),
                 password=self._secrets.password("kafka-stack"),
-                java=found,
-                classpath=jars.classpath(lock, sources, found),
+                java=runtime,
+                classpath=jars.classpath(lock, sources, runtime),
                 broker_main=lock.broker_main,
                 storage_main=lock.storage_main,
-                java_options=classes.of_kafka(found, lock),
+                java_options=classes.of_kafka(runtime, lock),
             )
             environment = self.options.server_environment
             kafka.prepare(node, environment)
@@ -337,7 +337,7 @@ class Platform:
     ) -> None:
         if not services or database_url is None:
             return
-        found = self._found_java() if any(one.needs_java for one in services) else None
+        runtime = self._provide_java() if any(one.needs_java for one in services) else None
         around = Surroundings(
             layout=self.layout,
             secrets=self._secrets,
@@ -348,10 +348,10 @@ class Platform:
             broker_password=self._broker_password,
             tenant_id=self._tenant_id,
             project=self.options.project,
-            java_home=found.home if found else None,
+            java_home=runtime.home if runtime else None,
             java_options=(
-                classes.of_spark(found, self.options.environment.get(classes.JAVA_OPTIONS, ""))
-                if found
+                classes.of_spark(runtime, self.options.environment.get(classes.JAVA_OPTIONS, ""))
+                if runtime
                 else ""
             ),
             log_format=self.options.log_format,

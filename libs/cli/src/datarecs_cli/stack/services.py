@@ -221,10 +221,10 @@ def _group_is_free(service: Service, around: Surroundings) -> bool:
 
 def environment_of(service: Service, around: Surroundings) -> dict[str, str]:
     """The whole environment of a service's process: what it reads, and no secret of the stack."""
-    own = {name: _filled(value, around) for name, value in service.settings.items()}
+    defaults = {name: _filled(value, around) for name, value in service.settings.items()}
     return (
         _of_its_sections(service, _shared(around))
-        | own
+        | defaults
         | _of_its_sections(service, around.environment)
         | {name: around.environment[name] for name in HANDED_ON if name in around.environment}
         | _secrets_of_tenants(service, around.environment)
@@ -258,14 +258,14 @@ def _secrets_of_tenants(service: Service, environment: Mapping[str, str]) -> dic
     a database's or a catalog's in profile `local`, and reaches whoever opens those.
     """
     uses = json.loads(environment.get(USES, "{}"))
-    found = {}
+    secrets = {}
     for name, value in environment.items():
         if name.startswith(SECRETS_OF_TENANTS):
             texts = uses.get(f"env:{name}")
             bound = LOCALLY_FREE if texts is None else {parse_use(text).purpose for text in texts}
             if not bound.isdisjoint(service.purposes):
-                found[name] = value
-    return found
+                secrets[name] = value
+    return secrets
 
 
 def _filled(value: str, around: Surroundings) -> str:

@@ -33,7 +33,7 @@ def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
         SettingsError: every unknown name and every wrong value, at once.
     """
     settings = load(StackSettings)
-    found = {
+    values = {
         "DATARECS_DATABASE__URL": (
             settings.database.url.get_secret_value() if settings.database else ""
         ),
@@ -49,4 +49,4 @@ def effective_environment(environment: Mapping[str, str]) -> dict[str, str]:
         else "",
         "DATARECS_UP__READY_TIMEOUT_S": str(settings.up.ready_timeout_s or ""),
     }
-    return dict(environment) | {name: value for name, value in found.items() if value}
+    return dict(environment) | {name: value for name, value in values.items() if value}

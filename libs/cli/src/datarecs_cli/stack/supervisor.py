@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from threading import Event
 from time import monotonic
 
-from datarecs_cli.stack.failures import PartKeepsDyingError, PartNotReadyError
+from datarecs_cli.stack.failures import CrashLoopError, PartNotReadyError
 from datarecs_cli.stack.logs import rotate
 from datarecs_cli.stack.part import Part, size_of, tail
 from datarecs_cli.stack.process import Identity, Running, start
@@ -25,7 +25,7 @@ PATIENCE_S = 30.0
 
 
 @dataclass(slots=True)
-class _Kept:
+class _PartState:
     """One part and what is known of it now."""
 
     part: Part
@@ -63,7 +63,7 @@ class Supervisor:
         """
         self._changed, self._restarting = changed, restarting
         self._policy = policy or RestartPolicy()
-        self._groups: list[dict[str, _Kept]] = []
+        self._groups: list[dict[str, _PartState]] = []
         self._stop_wanted = Event()
         self._rotated_at = monotonic()
 
@@ -77,48 +77,50 @@ class Supervisor:
         if not beside:
             self._groups.append({})
         group = {
-            part.name: _Kept(part, wanted_since=monotonic(), log_from=size_of(part.command.log))
+            part.name: _PartState(
+                part, wanted_since=monotonic(), log_from=size_of(part.command.log)
+            )
             for part in parts
         }
         self._groups[-1] |= group
-        for kept in group.values():
-            self._launch(kept)
+        for state in group.values():
+            self._launch(state)
 
     def until_ready(self, *names: str) -> None:
         """Keep everything running until these parts, without names all, have answered once.
 
         Raises:
             PartNotReadyError: a part did not answer within its limit.
-            PartKeepsDyingError: a part died too often.
+            CrashLoopError: a part died too often.
         """
-        awaited = [kept for kept in self._all() if not names or kept.part.name in names]
-        while not all(kept.is_ready for kept in awaited):
+        awaited = [state for state in self._all() if not names or state.part.name in names]
+        while not all(state.is_ready for state in awaited):
             self._tick()
             self._stop_wanted.wait(BUSY_PAUSE_S)
             if self._stop_wanted.is_set():
                 raise KeyboardInterrupt
 
     def watch(self) -> None:
-        """Keep everything running until `ask_stop`.
+        """Keep everything running until `request_stop`.
 
         Raises:
-            PartKeepsDyingError: a part died too often.
+            CrashLoopError: a part died too often.
         """
         while not self._stop_wanted.is_set():
             self._tick()
-            settled = all(kept.is_ready for kept in self._all())
+            settled = all(state.is_ready for state in self._all())
             self._stop_wanted.wait(IDLE_PAUSE_S if settled else BUSY_PAUSE_S)
 
-    def ask_stop(self) -> None:
+    def request_stop(self) -> None:
         """From a signal handler or another thread; safe to repeat."""
         self._stop_wanted.set()
 
     def running(self) -> dict[str, Identity]:
         """Who runs now, in the order of their start."""
         return {
-            kept.part.name: kept.running.identity
-            for kept in self._all()
-            if kept.running is not None
+            state.part.name: state.running.identity
+            for state in self._all()
+            if state.running is not None
         }
 
     def stop(self) -> tuple[str, ...]:
@@ -128,79 +130,79 @@ class Supervisor:
             for group in reversed(self._groups):
                 killed += _stop_together(group.values())
         finally:  # a second Ctrl-C, or an error: nothing may stay
-            for kept in self._all():
-                if kept.running is not None:
-                    kept.running.kill_group()
+            for state in self._all():
+                if state.running is not None:
+                    state.running.kill_group()
             self._groups.clear()
         return tuple(killed)
 
-    def _all(self) -> list[_Kept]:
-        return [kept for group in self._groups for kept in group.values()]
+    def _all(self) -> list[_PartState]:
+        return [state for group in self._groups for state in group.values()]
 
-    def _launch(self, kept: _Kept) -> None:
-        patient = monotonic() < kept.wanted_since + PATIENCE_S
-        if patient and not kept.part.may_start():
-            kept.start_at = monotonic() + POSTPONED_S
+    def _launch(self, state: _PartState) -> None:
+        patient = monotonic() < state.wanted_since + PATIENCE_S
+        if patient and not state.part.may_start():
+            state.start_at = monotonic() + POSTPONED_S
             return
-        kept.running = start(kept.part.command)
-        kept.is_ready = False
-        kept.progress = Progress()
+        state.running = start(state.part.command)
+        state.is_ready = False
+        state.progress = Progress()
         self._changed(self.running())
 
     def _tick(self) -> None:
         now = monotonic()
-        for kept in self._all():
-            if kept.running is None:
-                if now >= kept.start_at:
-                    self._launch(kept)
-            elif kept.running.exit_code() is not None:
-                self._bury(kept, kept.running)
-            elif not kept.is_ready:
-                self._ask(kept, kept.running)
+        for state in self._all():
+            if state.running is None:
+                if now >= state.start_at:
+                    self._launch(state)
+            elif state.running.exit_code() is not None:
+                self._bury(state, state.running)
+            elif not state.is_ready:
+                self._probe(state, state.running)
         if now >= self._rotated_at + ROTATE_EVERY_S:
             self._rotated_at = now
             self._rotate_logs()
 
     def _rotate_logs(self) -> None:
-        for kept in self._all():
-            if rotate(kept.part.command.log):
-                kept.log_from = 0
+        for state in self._all():
+            if rotate(state.part.command.log):
+                state.log_from = 0
 
-    def _ask(self, kept: _Kept, running: Running) -> None:
+    def _probe(self, state: _PartState, running: Running) -> None:
         """A part that was ready once may take its time: killing it again would not help it."""
-        reason, limit_s = kept.part.probe(), kept.part.ready_limit_s
+        reason, limit_s = state.part.probe(), state.part.ready_limit_s
         if reason is None:
-            kept.is_ready = kept.was_ready = True
+            state.is_ready = state.was_ready = True
             return
-        kept.progress.note(
-            size_of(kept.part.command.log), reason, worked_s=running.worked_s, now=monotonic()
+        state.progress.note(
+            size_of(state.part.command.log), reason, worked_s=running.worked_s, now=monotonic()
         )
-        if kept.progress.is_over(limit_s, now=monotonic()) and not kept.was_ready:
+        if state.progress.is_over(limit_s, now=monotonic()) and not state.was_ready:
             raise PartNotReadyError(
-                part=kept.part.name,
+                part=state.part.name,
                 limit_s=limit_s,
                 reason=reason,
-                log_tail=tail(kept.part.command.log, since=kept.log_from),
+                log_tail=tail(state.part.command.log, since=state.log_from),
             )
 
-    def _bury(self, kept: _Kept, running: Running) -> None:
+    def _bury(self, state: _PartState, running: Running) -> None:
         running.kill_group()
-        kept.running, kept.is_ready = None, False
-        kept.deaths = [*kept.deaths[-9:], monotonic()]
-        pause_s = self._policy.pause_s(kept.deaths)
+        state.running, state.is_ready = None, False
+        state.deaths = [*state.deaths[-9:], monotonic()]
+        pause_s = self._policy.pause_s(state.deaths)
         if pause_s is None:
-            raise PartKeepsDyingError(
-                part=kept.part.name,
+            raise CrashLoopError(
+                part=state.part.name,
                 died_with=running.exit_code() or 0,
-                log=kept.part.command.log,
-                log_tail=tail(kept.part.command.log, since=kept.log_from),
+                log=state.part.command.log,
+                log_tail=tail(state.part.command.log, since=state.log_from),
             )
-        kept.start_at = kept.wanted_since = kept.deaths[-1] + pause_s
-        kept.restarts += 1
+        state.start_at = state.wanted_since = state.deaths[-1] + pause_s
+        state.restarts += 1
         self._restarting(
             Restart(
-                part=kept.part.name,
-                number=kept.restarts,
+                part=state.part.name,
+                number=state.restarts,
                 exit_code=running.exit_code() or 0,
                 pause_s=pause_s,
             )
@@ -208,18 +210,18 @@ class Supervisor:
         self._changed(self.running())
 
 
-def _stop_together(group: Collection[_Kept]) -> list[str]:
+def _stop_together(group: Collection[_PartState]) -> list[str]:
     """Signal all, wait for all until each one's limit; the names that had to be killed."""
-    asked = monotonic()
-    for kept in group:
-        if kept.running is not None:
-            kept.running.send(kept.part.stop_signal)
+    signalled_at = monotonic()
+    for state in group:
+        if state.running is not None:
+            state.running.send(state.part.stop_signal)
     killed = []
-    for kept in group:
-        if kept.running is None:
+    for state in group:
+        if state.running is None:
             continue
-        left_s = max(asked + kept.part.stop_limit_s - monotonic(), 0.0)
-        if kept.running.wait(left_s) is None:
-            killed.append(kept.part.name)
-        kept.running.kill_group()
+        left_s = max(signalled_at + state.part.stop_limit_s - monotonic(), 0.0)
+        if state.running.wait(left_s) is None:
+            killed.append(state.part.name)
+        state.running.kill_group()
     return killed

@@ -148,7 +148,7 @@ class Catalog:
             password=self.secrets.get("password", ""),
             policy=self.policy,
         )
-        return list(connector.look_up(_POSTGRES, values))
+        return list(connector.fetch_rows(_POSTGRES, values))
 
     def _in_sqlite(self, file: str, values: Mapping[str, str]) -> list[Row]:
         path = self.places.folder(file)
@@ -162,13 +162,13 @@ class Catalog:
         try:
             with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
                 database.row_factory = sqlite3.Row
-                found = database.execute(_SQLITE, values).fetchall()
+                rows = database.execute(_SQLITE, values).fetchall()
         except sqlite3.Error as cause:
             raise ConnectionFailedError(
                 self.source, f"{file!r} is no SQL catalog: it has no readable table iceberg_tables"
             ) from cause
         tree.check_same_file(name, before)
-        return [dict(row) for row in found]
+        return [dict(row) for row in rows]
 
     def _newest(self, warehouse: Path, table: TableName) -> Path:
         """The metadata file with the highest version, unless the hint names a file.
@@ -244,13 +244,13 @@ class _Rest:
         between = str(said.get("namespace-separator") or quote(_BETWEEN_LEVELS))
         namespace = between.join(quote(level, safe="") for level in table.namespace)
         prefix = "".join(f"{part}/" for part in str(said.get("prefix", "")).split("/") if part)
-        found = server.get(
+        answer = server.get(
             f"{base}/{prefix}namespaces/{namespace}/tables/{quote(table.name, safe='')}",
             token=token,
         )
-        if found is None:
+        if answer is None:
             raise self.catalog.missing(table)
-        metadata = _mapping(found, "metadata")
+        metadata = _mapping(answer, "metadata")
         return self.catalog.parsed(table, lambda: TableMetadataUtil.parse_obj(dict(metadata)))
 
     def _token(self, server: JsonServer, base: str) -> str | None:
@@ -277,8 +277,8 @@ class _Rest:
 
 
 def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    member = document.get(name)
+    return member if isinstance(member, dict) else {}
 
 
 def _plain(level: str) -> bool:

@@ -53,12 +53,12 @@ class FileColumns:
 
     @classmethod
     def of(
-        cls, source: str, metadata: TableMetadata, file: DataFile, found: pa.Schema
+        cls, source: str, metadata: TableMetadata, file: DataFile, schema: pa.Schema
     ) -> "FileColumns":
         return cls(
             source=source,
             name=file.file_path.rpartition("/")[2],
-            stored=_stored(source, metadata, found),
+            stored=_stored(source, metadata, schema),
             constants=_partition_values(metadata, file),
         )
 
@@ -112,18 +112,18 @@ class FileColumns:
         except pa.ArrowException:
             raise self._other(array.type, field) from None  # the cause quotes the value
 
-    def _other(self, found: pa.DataType, field: NestedField) -> CorruptSourceError:
+    def _other(self, kind: pa.DataType, field: NestedField) -> CorruptSourceError:
         return CorruptSourceError(
             self.source,
-            f"{self.name} holds {field.name!r} as {found}, which is no {field.field_type}",
+            f"{self.name} holds {field.name!r} as {kind}, which is no {field.field_type}",
         )
 
 
-def _stored(source: str, metadata: TableMetadata, found: pa.Schema) -> dict[int, str]:
+def _stored(source: str, metadata: TableMetadata, schema: pa.Schema) -> dict[int, str]:
     """By the ids in the file, or by the table's name mapping where a file came without."""
     marked = {
         int(field.metadata[_FIELD_ID]): field.name
-        for field in found
+        for field in schema
         if field.metadata and _FIELD_ID in field.metadata
     }
     if marked:
@@ -140,7 +140,7 @@ def _stored(source: str, metadata: TableMetadata, found: pa.Schema) -> dict[int,
         for field in mapping.root
         if field.field_id is not None
         for name in field.names
-        if name in found.names
+        if name in schema.names
     }
 
 

@@ -26,7 +26,7 @@ from datarecs_connectors.iceberg.reading import TableReader
 from datarecs_connectors.iceberg.snapshots import FrozenTable, frozen, pinned
 from datarecs_connectors.locations import Places
 from datarecs_connectors.probing import steps
-from datarecs_connectors.typed_columns import kept_rows, plain_values, taken
+from datarecs_connectors.typed_columns import matching_rows, plain_values, taken
 from datarecs_connectors.typed_text import TypedColumn, arrow_type, table_of
 from datarecs_core.comparison.planning.scan import (
     Pin,
@@ -65,8 +65,8 @@ class IcebergConnector:
 
     def pin(self, source: Source) -> HeldTable:
         table = TableName.of(self.source, source.relation or "")
-        found = pinned(source, self.catalog, self.catalog.load(table), self.now)
-        return HeldTable(connector=self, pin=found)
+        table_pin = pinned(source, self.catalog, self.catalog.load(table), self.now)
+        return HeldTable(connector=self, pin=table_pin)
 
     def frozen(self, pin: TableSnapshot) -> FrozenTable:
         """The table at a pin, as its catalog knows it now.
@@ -115,11 +115,11 @@ class IcebergConnector:
         def files() -> str:
             table = self.frozen(held[0].pin)
             reader = TableReader(table=table, files=TableFiles(self.catalog.places))
-            found = planned(table, reader.files)
-            for first in found[:1]:
+            data_files = planned(table, reader.files)
+            for first in data_files[:1]:
                 with reader.opened(first.file.file_path):
                     pass
-            return f"{len(found)} data files"
+            return f"{len(data_files)} data files"
 
         return steps(("table", table), ("columns", columns), ("files", files))
 
@@ -145,20 +145,23 @@ class IcebergConnector:
         wanted = filter_of(scan)
         table = self.frozen(_table_pin(scan.pin))
         reader = TableReader(table=table, files=TableFiles(self.catalog.places))
-        asked = [_physical(scan, column) for column in scan.columns]
-        names = list(dict.fromkeys((*asked, *wanted.columns)))
+        column_names = [_physical(scan, column) for column in scan.columns]
+        names = list(dict.fromkeys((*column_names, *wanted.columns)))
         by_name = {field.name: field for field in table.schema.fields}
         fields = [by_name[name] for name in names]
         condition = wanted.condition.holds if wanted.condition else None
         with closing(reader.dead_rows(scratch)) as dead:
             for file in planned(table, reader.files, condition):
                 for rows, columns in reader.read(file, fields, dead.of(file)):
-                    found = dict(zip(names, columns, strict=True))
+                    columns_by_name = dict(zip(names, columns, strict=True))
                     if condition is None:
-                        yield rows, [found[name] for name in asked]
+                        yield rows, [columns_by_name[name] for name in column_names]
                         continue
-                    kept = kept_rows(wanted, found, rows)
-                    yield len(kept), [taken(found[name], kept) for name in asked]
+                    matching = matching_rows(wanted, columns_by_name, rows)
+                    yield (
+                        len(matching),
+                        [taken(columns_by_name[name], matching) for name in column_names],
+                    )
 
 
 def iceberg_connector(

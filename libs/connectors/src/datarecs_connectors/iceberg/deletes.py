@@ -75,13 +75,13 @@ class DeadRows:
     def of(self, planned: PlannedFile) -> Positions:
         """Positions of dead rows in the file, sorted, each once."""
         path = planned.file.file_path
-        found = [self._named(one).get(path, _none()) for one in planned.positions]
+        positions = [self._named(one).get(path, _none()) for one in planned.positions]
         by_keys: dict[tuple[int, ...], list[DataFile]] = defaultdict(list)
         for one in planned.equalities:
             by_keys[tuple(sorted(one.equality_ids or ()))].append(one)
         for ids, some in by_keys.items():
-            found.append(self._equal(planned, ids, some))
-        return np.unique(np.concatenate(found)) if found else _none()
+            positions.append(self._equal(planned, ids, some))
+        return np.unique(np.concatenate(positions)) if positions else _none()
 
     def _named(self, file: DataFile) -> Mapping[str, Positions]:
         """What one delete file says, by data file."""
@@ -153,12 +153,12 @@ class DeadRows:
         database = self._opened_database()
         database.register("held", rows)
         database.register("dead", dead)
-        found = database.sql(
+        matches = database.sql(
             f"SELECT r.n FROM held r WHERE EXISTS (SELECT 1 FROM dead d WHERE {equal})"  # noqa: S608  numbers alone
         ).to_arrow_table()
         database.unregister("held")
         database.unregister("dead")
-        return np.asarray(found.column("n").to_numpy(), np.int64)
+        return np.asarray(matches.column("n").to_numpy(), np.int64)
 
     def _opened_database(self) -> duckdb.DuckDBPyConnection:
         if self._database is None:
@@ -170,15 +170,15 @@ class DeadRows:
         return self._database
 
     def _key(self, field_id: int) -> NestedField:
-        found = field_of(self.table.metadata, field_id)
-        if found is None or isinstance(found.field_type, FloatType | DoubleType):
-            what = f"field {field_id}" if found is None else f"column {found.name!r}"
+        key_field = field_of(self.table.metadata, field_id)
+        if key_field is None or isinstance(key_field.field_type, FloatType | DoubleType):
+            what = f"field {field_id}" if key_field is None else f"column {key_field.name!r}"
             raise SourceUnsupportedError(
                 self.table.source,
                 f"rows are deleted by {what}, which is nested or a float; rewrite the table's "
                 "deletes (rewrite_data_files) and run again",
             )
-        return found
+        return key_field
 
     def _keys_of(self, file: DataFile, fields: Sequence[NestedField]) -> pa.Table:
         if file.file_path not in self._equalities:
@@ -204,8 +204,8 @@ class DeadRows:
 def _check_sum(vector: bytes) -> None:
     """Raises ValueError; pyiceberg takes a vector as it finds it."""
     length = int.from_bytes(vector[:4], "big")
-    framed, found = vector[4 : 4 + length], vector[4 + length : 8 + length]
-    if zlib.crc32(framed) != int.from_bytes(found, "big"):
+    framed, checksum = vector[4 : 4 + length], vector[4 + length : 8 + length]
+    if zlib.crc32(framed) != int.from_bytes(checksum, "big"):
         raise ValueError("checksum")
 
 

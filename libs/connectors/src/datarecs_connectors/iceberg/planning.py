@@ -74,11 +74,11 @@ def planned(
         ) from cause
     if len(entries) > MAX_FILES:
         raise SourceLimitError(table.source, f"more than {MAX_FILES} data files")
-    found = [deletes.touching(entry) for entry in entries]
-    for each in found:
+    planned_files = [deletes.touching(entry) for entry in entries]
+    for each in planned_files:
         for file in (each.file, *each.positions, *each.equalities):
             _check_readable(table.source, file)
-    return tuple(sorted(found, key=lambda each: each.file.file_path))
+    return tuple(sorted(planned_files, key=lambda each: each.file.file_path))
 
 
 def _entries(

@@ -77,9 +77,9 @@ def may_hold(condition: tree.Condition, schema: Schema, *, truth: bool = True) -
         case tree.Negated(condition=inner):
             return may_hold(inner, schema, truth=not truth)
         case tree.AnyOf(parts=parts):
-            found = [may_hold(part, schema, truth=truth) for part in parts]
-            whole = found[0]
-            for part in found[1:]:
+            expressions = [may_hold(part, schema, truth=truth) for part in parts]
+            whole = expressions[0]
+            for part in expressions[1:]:
                 whole = Or(whole, part) if truth else And(whole, part)
             return whole
         case tree.IsNull(operand=tree.Column(name=name)) if name in schema.column_names:

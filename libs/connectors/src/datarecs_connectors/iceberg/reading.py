@@ -86,12 +86,12 @@ class TableReader:
         """Position of the first row, the file's own columns, and how to take fields from them."""
         start = 0
         with self.opened(file.file.file_path) as opened:
-            found = opened.schema_arrow
-            columns = FileColumns.of(self.table.source, self.table.metadata, file.file, found)
+            schema = opened.schema_arrow
+            columns = FileColumns.of(self.table.source, self.table.metadata, file.file, schema)
             names = columns.names(fields)
             if not opened.metadata.num_rows:
-                kept = [found.field(name) for name in names]
-                yield 0, pa.RecordBatch.from_pylist([], pa.schema(kept)), columns
+                arrow_fields = [schema.field(name) for name in names]
+                yield 0, pa.RecordBatch.from_pylist([], pa.schema(arrow_fields)), columns
             place = ParquetPlace(source=self.table.source, path=columns.name)
             for batch in read_batches(opened, place, rows=BATCH_ROWS, columns=names):
                 yield start, batch, columns

@@ -102,7 +102,7 @@ class FrozenTable:
                 nullable=field.optional,
             )
             for field in fields
-            if (kind := _told_type(field.field_type)) is not None
+            if (kind := _column_type(field.field_type)) is not None
         )
 
     def undelivered(self) -> tuple[tuple[str, str], ...]:
@@ -121,8 +121,8 @@ def canonical_type(kind: IcebergType) -> CanonicalType | None:
     return _TYPES.get(type(kind))
 
 
-def _told_type(kind: IcebergType) -> CanonicalType | None:
-    """Of nested columns, too: as Parquet's are told, by names and never by ids."""
+def _column_type(kind: IcebergType) -> CanonicalType | None:
+    """Of nested columns, too: as for Parquet's, by names and never by ids."""
     match kind:
         case StructType():
             nested, parts = TypeKind.STRUCT, [(each.name, each.field_type) for each in kind.fields]
@@ -132,7 +132,7 @@ def _told_type(kind: IcebergType) -> CanonicalType | None:
             nested, parts = TypeKind.MAP, [("key", kind.key_type), ("value", kind.value_type)]
         case _:
             return canonical_type(kind)
-    members = [(name, made) for name, part in parts if (made := _told_type(part)) is not None]
+    members = [(name, made) for name, part in parts if (made := _column_type(part)) is not None]
     return (
         CanonicalType(kind=nested, members=tuple(members)) if len(members) == len(parts) else None
     )
@@ -183,17 +183,20 @@ def frozen(source: str, metadata: TableMetadata, pin: TableSnapshot) -> FrozenTa
 
 def _wanted(source: Source, metadata: TableMetadata) -> tuple[TableVersion | None, int]:
     """The snapshot that is asked for, and the schema it is read under."""
-    asked = source.snapshot
-    if sum(one is not None for one in (asked.snapshot_id, asked.ref, asked.as_of)) > 1:
+    request = source.snapshot
+    if sum(one is not None for one in (request.snapshot_id, request.ref, request.as_of)) > 1:
         raise QueryFailedError(source.name, "give one of snapshot_id, ref and as_of")
-    if asked.snapshot_id is not None:
-        found = metadata.snapshot_by_id(asked.snapshot_id)
-        return _at(source, found, metadata, f"snapshot {asked.snapshot_id}")
-    if asked.as_of is not None:
+    if request.snapshot_id is not None:
+        version = metadata.snapshot_by_id(request.snapshot_id)
+        return _at(source, version, metadata, f"snapshot {request.snapshot_id}")
+    if request.as_of is not None:
         return _at(
-            source, _as_of(source, asked.as_of, metadata), metadata, f"snapshot at {asked.as_of}"
+            source,
+            _as_of(source, request.as_of, metadata),
+            metadata,
+            f"snapshot at {request.as_of}",
         )
-    ref = asked.ref or MAIN
+    ref = request.ref or MAIN
     if ref == MAIN and metadata.current_snapshot() is None:
         return None, metadata.current_schema_id
     known = metadata.refs.get(ref)
@@ -216,15 +219,15 @@ def _at(
 
 def _as_of(source: Source, written: str, metadata: TableMetadata) -> TableVersion | None:
     """The snapshot that was current at a moment, by the table's own log."""
-    found = read_moment(written)
-    if found is None or not isinstance(found.content, Decimal):
+    moment = read_moment(written)
+    if moment is None or not isinstance(moment.content, Decimal):
         raise QueryFailedError(
             source.name, "snapshot.as_of is no time such as 2026-01-31T12:00:00Z"
         )
-    if found.tag is not Tag.INSTANT:
+    if moment.tag is not Tag.INSTANT:
         raise QueryFailedError(
             source.name, "snapshot.as_of needs an offset, such as 2026-01-31T12:00:00Z"
         )
-    milliseconds = int(found.content) // 1000
+    milliseconds = int(moment.content) // 1000
     earlier = [one for one in metadata.snapshot_log if one.timestamp_ms <= milliseconds]
     return metadata.snapshot_by_id(earlier[-1].snapshot_id) if earlier else None

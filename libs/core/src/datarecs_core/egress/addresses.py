@@ -196,7 +196,7 @@ def judge(address: Address, policy: Policy) -> Judgement:
     row = _row_of(address)
     if _is_shut(row, policy):
         return Judgement(allowed=False, address_class=row.address_class)
-    if _is_platforms_own(address, policy):
+    if _is_of_platform(address, policy):
         return Judgement(allowed=False, address_class=AddressClass.PLATFORM)
     return Judgement(allowed=_is_open(row, address, policy), address_class=row.address_class)
 
@@ -238,7 +238,7 @@ def _is_shut(row: Row, policy: Policy) -> bool:
     return row.opener is Opener.NEVER or policy.profile is not Profile.LOCAL
 
 
-def _is_platforms_own(address: Address, policy: Policy) -> bool:
+def _is_of_platform(address: Address, policy: Policy) -> bool:
     # On one machine the demo's source is the platform's own database server.
     if policy.profile is Profile.LOCAL and policy.purpose is Purpose.CONNECTION:
         return False

@@ -32,7 +32,7 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _DEVIATIONS = frozenset("ßς\u200c\u200d")
 """Letters that the two standards for international names spell differently."""
-_KEPT_IN_PATHS = "".join(chr(code) for code in range(0x21, 0x7F))
+_SAFE_IN_PATHS = "".join(chr(code) for code in range(0x21, 0x7F))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +97,8 @@ def check_url(text: str, rules: UrlRules) -> Target:
         scheme=scheme,
         host=_checked_host(parts.hostname or "", rules),
         port=_checked_port(_PORT_BY_SCHEME[scheme] if port is None else port, rules),
-        path=quote(parts.path or "/", safe=_KEPT_IN_PATHS)
-        + (f"?{quote(parts.query, safe=_KEPT_IN_PATHS)}" if parts.query else ""),
+        path=quote(parts.path or "/", safe=_SAFE_IN_PATHS)
+        + (f"?{quote(parts.query, safe=_SAFE_IN_PATHS)}" if parts.query else ""),
     )
 
 

@@ -67,9 +67,9 @@ class BlobCorruptError(DatarecsError):
 
     code = StorageCode.BLOB_CORRUPT
 
-    def __init__(self, *, key: str, found_sha256: str) -> None:
-        super().__init__(f"blob {key} is damaged: its content hashes to {found_sha256}")
-        self.key, self.found_sha256 = key, found_sha256
+    def __init__(self, *, key: str, actual_sha256: str) -> None:
+        super().__init__(f"blob {key} is damaged: its content hashes to {actual_sha256}")
+        self.key, self.actual_sha256 = key, actual_sha256
 
 
 class BlobKeyRefusedError(DatarecsError):

@@ -37,8 +37,8 @@ def faults_without_effect(job: ReconciliationJob) -> Iterator[Fault]:
         yield Fault(code=SpecCode.WITHOUT_EFFECT, path=at, message=message, warning=True, note=True)
 
 
-def _refused(found: Ineffective) -> Fault:
-    below, message, hint = found
+def _refused(ineffective: Ineffective) -> Fault:
+    below, message, hint = ineffective
     return Fault(
         code=SpecCode.WITHOUT_EFFECT,
         path=("spec", *below),
@@ -95,17 +95,17 @@ def _of_counts(stage: Stage) -> Iterator[Ineffective]:
 def _of_digest(stage: Stage) -> Iterator[Ineffective]:
     message = "a digest stage compares fingerprints, which are equal or not"
     hint = "it is for stages of type aggregate, row, custom_sql"
-    asked: dict[Path, bool] = {
+    settings: dict[Path, bool] = {
         ("compare_to",): stage.compare_to is not CompareTo.REFERENCE,
         ("reference",): stage.reference is not None,
         ("warn_at", "gap"): stage.warn_at is not None and bool(stage.warn_at.gap),
         ("accept", "max_gap"): stage.accept is not None and bool(stage.accept.max_gap),
     }
     for below, measure in _measures(stage):
-        asked[*below, "combine"] = measure.combine is not Combine.ALL
-        asked[*below, "bound"] = measure.bound is not Bound.INCLUSIVE
-        asked[*below, "adds_up"] = measure.adds_up is not None
-    yield from ((below, message, hint) for below, wanted in asked.items() if wanted)
+        settings[*below, "combine"] = measure.combine is not Combine.ALL
+        settings[*below, "bound"] = measure.bound is not Bound.INCLUSIVE
+        settings[*below, "adds_up"] = measure.adds_up is not None
+    yield from ((below, message, hint) for below, wanted in settings.items() if wanted)
 
 
 def _measures(stage: Stage) -> Iterator[tuple[Path, Measure]]:

@@ -73,10 +73,10 @@ def written_in(sql: str, values: Mapping[str, Value | tuple[Value, ...]]) -> str
         values: typed parameters.
     """
 
-    def one(found: re.Match[str]) -> str:
-        name = found["name"]
+    def one(match: re.Match[str]) -> str:
+        name = match["name"]
         if name is None or name not in values:
-            return found[0]
+            return match[0]
         value = values[name]
         return ", ".join(map(literal, value)) if isinstance(value, tuple) else literal(value)
 

@@ -83,11 +83,11 @@ def parse_moment(text: str) -> MomentExpression | None:
     return None if expression.is_date and _uses_clock(expression.steps) else expression
 
 
-def _step(found: re.Match[str]) -> Step:
-    if found["end"]:
-        return MonthEnd(found["end"])
-    count = int(found["count"])
-    return Offset(-count if found["sign"] == "-" else count, found["unit"])
+def _step(match: re.Match[str]) -> Step:
+    if match["end"]:
+        return MonthEnd(match["end"])
+    count = int(match["count"])
+    return Offset(-count if match["sign"] == "-" else count, match["unit"])
 
 
 def _uses_clock(steps: tuple[Step, ...]) -> bool:

@@ -102,7 +102,7 @@ def literal_text(value: Value) -> str:
             return str(value)
 
 
-def _given_text(value: object, wanted: ParameterType) -> str | None:
+def _scalar_text(value: object, wanted: ParameterType) -> str | None:
     """A JSON scalar as the text to parse; a number is no text parameter."""
     match value:
         case str():
@@ -148,7 +148,7 @@ def _expression_faults(text: str, declared: Parameter, at: Path) -> list[Fault]:
 
 def typed(value: object, wanted: ParameterType) -> Value | None:
     """A JSON scalar as this type; None when it is not one."""
-    text = _given_text(value, wanted)
+    text = _scalar_text(value, wanted)
     return None if text is None else parse_literal(text, wanted)
 
 
@@ -176,19 +176,19 @@ def convert(
 
 
 def _convert_one(value: object, declared: Parameter, at: Path) -> tuple[Value | None, list[Fault]]:
-    found = typed(value, declared.type)
-    if found is None:
+    typed_value = typed(value, declared.type)
+    if typed_value is None:
         return None, [_not_convertible(at, declared.type)]
     allowed = {typed(one, declared.type) for one in declared.allowed}
-    if allowed and found not in allowed:
+    if allowed and typed_value not in allowed:
         message = "not one of the allowed values of the parameter"
         return None, [Fault(code=SpecCode.VALUE_NOT_CONVERTIBLE, path=at, message=message)]
-    return found, []
+    return typed_value, []
 
 
 def resolve_parameters(
     declared: Mapping[str, Parameter],
-    given: Mapping[str, object],
+    arguments: Mapping[str, object],
     *,
     moment: datetime,
     zone: tzinfo,
@@ -197,7 +197,7 @@ def resolve_parameters(
 
     Args:
         declared: the job's parameters.
-        given: values of the trigger, JSON or command line texts.
+        arguments: values of the trigger, JSON or command line texts.
         moment: nominal slot of a scheduled run, else the trigger's time.
         zone: the job's zone.
 
@@ -205,11 +205,11 @@ def resolve_parameters(
         Values by name, complete when there is no fault. Paths start at `parameters`.
     """
     values: dict[str, Value | tuple[Value, ...]] = {}
-    faults = [_undeclared(name, declared) for name in given if name not in declared]
+    faults = [_undeclared(name, declared) for name in arguments if name not in declared]
     for name, parameter in declared.items():
         at: Path = ("parameters", name)
-        if name in given:
-            value, wrong = convert(given[name], parameter, at=at)
+        if name in arguments:
+            value, wrong = convert(arguments[name], parameter, at=at)
         elif parameter.default is None:
             value, wrong = None, [_missing(name)]
         else:
@@ -247,20 +247,20 @@ def _default_value(
     if expression is None:
         return convert(default, declared, at=at)
     try:
-        found = evaluate(expression, moment, zone)
+        default_moment = evaluate(expression, moment, zone)
     except OverflowError:
         message = "the expression leaves the years 1 to 9999"
         return None, [Fault(code=SpecCode.BAD_DATE_EXPRESSION, path=at, message=message)]
-    return convert(literal_text(_fitted(found, declared.type, zone)), declared, at=at)
+    return convert(literal_text(_fitted(default_moment, declared.type, zone)), declared, at=at)
 
 
-def _fitted(found: date | datetime, wanted: ParameterType, zone: tzinfo) -> date | datetime:
+def _fitted(moment: date | datetime, wanted: ParameterType, zone: tzinfo) -> date | datetime:
     """A date where a time is wanted is its first instant, a time where a date is wanted its day."""
-    if wanted is ParameterType.DATE and isinstance(found, datetime):
-        return found.astimezone(zone).date()
-    if wanted is ParameterType.TIMESTAMP and not isinstance(found, datetime):
-        return local_instant(found, datetime.min.time(), zone)
-    return found
+    if wanted is ParameterType.DATE and isinstance(moment, datetime):
+        return moment.astimezone(zone).date()
+    if wanted is ParameterType.TIMESTAMP and not isinstance(moment, datetime):
+        return local_instant(moment, datetime.min.time(), zone)
+    return moment
 
 
 def parameters_document(

@@ -110,8 +110,8 @@ def _measure_set_faults(stage: Stage, at: Path) -> Iterator[Fault]:
             path=(*at, "measures"),
             message=f'stages of type {stage.type} need named measures, not "*"',
         )
-    for name, given in (("except", stage.except_), ("measure_defaults", stage.measure_defaults)):
-        if given and not star:
+    for name, declared in (("except", stage.except_), ("measure_defaults", stage.measure_defaults)):
+        if declared and not star:
             yield Fault(
                 code=SpecCode.FIELD_OF_ANOTHER_KIND,
                 path=(*at, name),

@@ -130,7 +130,7 @@ class Background:
     """When the streak of outcomes other than MATCHED began."""
     runs: int = 0
     """How many runs it had, this one included unless it ends the streak."""
-    first_told: str | None = None
+    alert_outcome: str | None = None
     """For a recovery: the outcome the first mail named."""
 
 
@@ -323,7 +323,7 @@ def _background(
 ) -> Background:
     if recovers:
         return Background(
-            since=before.streak_since, runs=before.consecutive, first_told=before.alert_outcome
+            since=before.streak_since, runs=before.consecutive, alert_outcome=before.alert_outcome
         )
     if run.outcome == RunResult.MATCHED:
         return Background()

@@ -221,7 +221,7 @@ def decide_email(mail: Mail, fact: Fact, *, policy: OnUnknown, now: datetime) ->
             return _failed(mail, MailReason.SMTPUTF8_UNSUPPORTED)
         case Expired():
             # A mail that may have arrived is not reported as expired: nobody knows.
-            return _given_up(mail) if mail.unknowns else _failed(mail, MailReason.EXPIRED)
+            return _close_unknown(mail) if mail.unknowns else _failed(mail, MailReason.EXPIRED)
     assert_never(fact)
 
 
@@ -233,7 +233,7 @@ def _interrupted(
         return Decision(_waiting(mail, now + pause))
     lost = replace(mail, unknowns=mail.unknowns + 1)
     if policy is OnUnknown.STOP or lost.unknowns > 1:
-        return _given_up(lost)
+        return _close_unknown(lost)
     return Decision(replace(_waiting(lost, now + RESEND_AFTER), state=MailState.UNKNOWN))
 
 
@@ -243,7 +243,7 @@ def _replied(mail: Mail, fact: Replied, *, now: datetime) -> Decision[Mail]:
     match kind:
         case ReplyClass.ACCEPTED:
             sent = _closed(replace(seen, attempts=mail.attempts + 1), MailState.SENT, None)
-            return Decision(sent, _told(sent))
+            return Decision(sent, _end_events(sent))
         case ReplyClass.RETRY:
             tried = replace(seen, attempts=mail.attempts + 1)
             if tried.attempts >= MAX_ATTEMPTS:
@@ -261,14 +261,14 @@ def retry_delay(attempts: int, *, u: float) -> timedelta:
     return timedelta(minutes=_MINUTES[attempts - 1]) * (0.8 + 0.4 * u)
 
 
-def _given_up(mail: Mail) -> Decision[Mail]:
+def _close_unknown(mail: Mail) -> Decision[Mail]:
     ended = _closed(mail, MailState.UNKNOWN, None)
-    return Decision(ended, _told(ended))
+    return Decision(ended, _end_events(ended))
 
 
 def _failed(mail: Mail, reason: MailReason) -> Decision[Mail]:
     ended = _closed(mail, MailState.FAILED, reason)
-    return Decision(ended, _told(ended))
+    return Decision(ended, _end_events(ended))
 
 
 def _waiting(mail: Mail, due_at: datetime) -> Mail:
@@ -379,7 +379,7 @@ def notice_mail(notice: Notice, to: NoticeRecipient, *, delivery_id: UUID, now: 
     )
 
 
-def _told(mail: Mail) -> tuple[Event, ...]:
+def _end_events(mail: Mail) -> tuple[Event, ...]:
     """What the end of a mail reports, once per run in it; its recipient only as a hash."""
     if mail.kind is MailKind.DIGEST:
         return tuple(_ended(mail, one.run_id, one.job_id) for one in mail.folded)

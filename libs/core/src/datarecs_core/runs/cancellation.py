@@ -16,7 +16,7 @@ from datarecs_core.runs.facts import CancelRequested
 from datarecs_core.runs.model import Run, RunError, RunStatus, Wish
 from datarecs_core.runs.refusals import Refusal
 from datarecs_core.runs.timers import PutTimer, TimerReason, Timing
-from datarecs_core.runs.wording import told
+from datarecs_core.runs.wording import storable_text
 from datarecs_core.values import EventId
 
 DEFAULT_REASON = "User requested cancellation"
@@ -39,8 +39,8 @@ def request(run: Run, fact: CancelRequested, *, now: datetime, timing: Timing) -
         cancel_requested=True,
         cancel_requested_at=now,
         cancel_requested_id=fact.fact_id,
-        cancelled_by=told(fact.by),
-        cancel_reason=told(fact.reason or DEFAULT_REASON),
+        cancelled_by=storable_text(fact.by),
+        cancel_reason=storable_text(fact.reason or DEFAULT_REASON),
         wish=Wish.STOP,
         next_reconcile_at=now,
     )

@@ -88,7 +88,7 @@ def repair(run: Run, fact: BackendEnded, *, now: datetime, timing: Timing) -> Ru
     record = (
         None
         if fact.recorded
-        else Record(fact_id=fact.fact_id, name="backend_ended", data=_told(fact.outcome))
+        else Record(fact_id=fact.fact_id, name="backend_ended", data=_end_data(fact.outcome))
     )
     cause = Cause(
         fact_id=fact.fact_id,
@@ -124,7 +124,7 @@ def _after_the_end(run: Run, end: RunEnd) -> Disposition:
     return Disposition.CONFLICT if opposite else Disposition.LATE
 
 
-def _told(end: RunEnd) -> dict[str, object]:
+def _end_data(end: RunEnd) -> dict[str, object]:
     if isinstance(end, RunCompleted):
         return {"result": end.result.value}
     return {"code": end.error.code.value, "detail_code": end.error.detail_code}

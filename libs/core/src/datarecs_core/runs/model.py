@@ -92,17 +92,21 @@ class MeasureGap:
     """The source that is compared with the reference."""
     reference: str
     """The reference source."""
+    unit: str | None = None
+    """Currency or unit of the amounts; absent in the entry of the whole measure."""
     gap: str | None = None
-    """Total of the source minus total of the reference; absent where a total is unknown, and for
-    averages, extremes and distinct counts, which do not add up."""
+    """Total of the source minus total of the reference; absent where a total is unknown, for what
+    does not add up (averages, extremes, prices, rates), and for a measure of several currencies or
+    units, whose amounts stand in an entry of each."""
     missing_in_source: str | None = None
     """Amount of the reference in groups that are missing in the source."""
     missing_in_reference: str | None = None
     """Amount of the source in groups that are missing in the reference."""
     changed: str | None = None
     """Source minus reference over the groups that both have."""
-    outside_tolerance_count: int
-    """Groups in every source whose values are outside the measure's tolerance."""
+    outside_tolerance_count: int | None = None
+    """Groups in every source whose values are outside the measure's tolerance; absent in an entry
+    of one unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +168,7 @@ class RunSummary:
     job_name: str | None = None
     """Name of the job; `run.finalised` alone has it."""
     measures: tuple[MeasureGap, ...] | None = None
-    """Measures that differ, in the order of the job, at most 20."""
+    """Measures that differ, in the order of the job, then their amounts by unit; at most 20."""
     measures_total: int | None = None
     """How many there are, where the list was cut."""
     missing: tuple[MissingGroups, ...] | None = None

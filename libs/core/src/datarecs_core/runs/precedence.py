@@ -11,7 +11,7 @@ from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.run import RunDetail
 from datarecs_core.runs.model import RunError
 from datarecs_core.runs.result_file import ReportedNode
-from datarecs_core.runs.wording import told
+from datarecs_core.runs.wording import storable_text
 
 EXTRACTION = "extract-"
 """Names of steps that read a source begin with this."""
@@ -41,7 +41,9 @@ def convict(suspects: Iterable[Suspect]) -> RunError:
         ValueError: no suspect at all.
     """
     winner = min(suspects, key=Suspect.sort_key)
-    return RunError(code=winner.code, message=told(winner.message), detail_code=winner.detail_code)
+    return RunError(
+        code=winner.code, message=storable_text(winner.message), detail_code=winner.detail_code
+    )
 
 
 def reported(node: ReportedNode) -> Suspect:
@@ -60,10 +62,10 @@ def reported(node: ReportedNode) -> Suspect:
 
 def _reported_code(node: ReportedNode) -> RunErrorCode:
     detail = RunDetail.__members__.get(node.detail_code or "")
-    own = detail.run_code if detail else None
+    run_code = detail.run_code if detail else None
     if detail is RunDetail.STOPPED:
         return RunErrorCode.UNKNOWN
-    if own is RunErrorCode.CRASHED or node.code == RunErrorCode.CRASHED:
+    if run_code is RunErrorCode.CRASHED or node.code == RunErrorCode.CRASHED:
         return RunErrorCode.CRASHED
     if node.name.startswith(EXTRACTION) or node.code == RunErrorCode.QUERY_FAILED:
         return RunErrorCode.QUERY_FAILED

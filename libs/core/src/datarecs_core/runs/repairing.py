@@ -81,10 +81,10 @@ def _attempt(data: Mapping[str, object]) -> int | None:
 
 
 def _error(value: object) -> RunError:
-    found = value if isinstance(value, dict) else {}
-    detail = found.get("detail_code")
+    error = value if isinstance(value, dict) else {}
+    detail = error.get("detail_code")
     return RunError(
-        code=RunErrorCode(str(found["code"])),
-        message=str(found["message"]),
+        code=RunErrorCode(str(error["code"])),
+        message=str(error["message"]),
         detail_code=None if detail is None else str(detail),
     )

@@ -22,7 +22,7 @@ from datarecs_core.runs.model import (
     RunResult,
     RunSummary,
 )
-from datarecs_core.runs.wording import storable, told
+from datarecs_core.runs.wording import storable, storable_text
 from datarecs_core.values import RunId
 
 NAME = "comparator-result.json"
@@ -115,17 +115,17 @@ class _InvalidError(Exception):
 
 
 def _read(data: bytes, of: Attempt) -> ResultFile:
-    found = _parsed(data)
-    theirs = (found.get("run_id"), found.get("attempt"), found.get("lease_epoch"))
+    document = _parsed(data)
+    theirs = (document.get("run_id"), document.get("attempt"), document.get("lease_epoch"))
     if theirs != (str(of.run_id), of.attempt, of.lease_epoch):
         raise _InvalidError("it belongs to another run, attempt or lease")
     file = ResultFile(
-        outcome=_word(ChildOutcome, found.get("outcome")),
-        result=None if found.get("result") is None else _word(RunResult, found["result"]),
-        nodes=tuple(_node(item) for item in _list(found.get("nodes", []))),
-        summary=None if found.get("summary") is None else _summary(_object(found["summary"])),
-        pins=None if found.get("pins") is None else _object(found["pins"]),
-        jvm_exit=None if found.get("jvm_exit") is None else _integer(found["jvm_exit"]),
+        outcome=_word(ChildOutcome, document.get("outcome")),
+        result=None if document.get("result") is None else _word(RunResult, document["result"]),
+        nodes=tuple(_node(item) for item in _list(document.get("nodes", []))),
+        summary=None if document.get("summary") is None else _summary(_object(document["summary"])),
+        pins=None if document.get("pins") is None else _object(document["pins"]),
+        jvm_exit=None if document.get("jvm_exit") is None else _integer(document["jvm_exit"]),
     )
     if (file.outcome is ChildOutcome.COMPLETED) is not (file.result is not None):
         raise _InvalidError("outcome and result contradict each other")
@@ -138,24 +138,24 @@ def _parsed(data: bytes) -> Mapping[str, object]:
     if len(data) > MAX_BYTES:
         raise _InvalidError(f"it is larger than {MAX_BYTES} bytes")
     try:
-        found = _object(json.loads(data, parse_float=Decimal))
+        document = _object(json.loads(data, parse_float=Decimal))
     except (ValueError, ArithmeticError, RecursionError) as cause:
         raise _InvalidError("it is no JSON") from cause
-    if found.get("schema") != SCHEMA:
+    if document.get("schema") != SCHEMA:
         raise _InvalidError(f"its schema is not {SCHEMA}")
-    if not storable(found):
+    if not storable(document):
         raise _InvalidError("a text in it cannot be stored")
-    return found
+    return document
 
 
 def _node(value: object) -> ReportedNode:
-    found = _object(value)
-    detail = found.get("detail_code")
+    node = _object(value)
+    detail = node.get("detail_code")
     return ReportedNode(
-        name=_text(found.get("name")),
-        code=_code(found.get("code")),
+        name=_text(node.get("name")),
+        code=_code(node.get("code")),
         detail_code=None if detail is None else _code(detail),
-        message=_text(found.get("message")),
+        message=_text(node.get("message")),
     )
 
 
@@ -164,15 +164,15 @@ _OF_THE_PLATFORM = {"job_name", "report_url"}
 """Fields of a summary that no child decides."""
 
 
-def _summary(found: Mapping[str, object]) -> RunSummary:
+def _summary(document: Mapping[str, object]) -> RunSummary:
     texts, flags = ("acceptance", "report_path"), ("empty",)
     values: dict[str, object] = {}
     for name in (one.name for one in fields(RunSummary) if one.name not in _OF_THE_PLATFORM):
-        value = found.get(name)
+        value = document.get(name)
         if value is None:
             continue
         if name in texts:
-            values[name] = told(_text(value))
+            values[name] = storable_text(_text(value))
         elif name in flags:
             values[name] = value is True
         elif name in _LISTS:
@@ -199,8 +199,8 @@ R = TypeVar("R", MeasureGap, MissingGroups, LikelyCause)
 
 def _record(kind: type[R], value: object) -> R:
     """One entry of the summary: names are short texts, amounts decimals, the rest counts."""
-    found = _object(value)
-    for name, item in found.items():
+    entry = _object(value)
+    for name, item in entry.items():
         if isinstance(item, str):
             is_amount = name in _AMOUNTS
             if len(item) > MAX_NAME or (is_amount and _AMOUNT.fullmatch(item) is None):
@@ -208,7 +208,7 @@ def _record(kind: type[R], value: object) -> R:
         else:
             _count(item)
     try:
-        return from_document(kind, cast("Mapping[str, int | str]", found))
+        return from_document(kind, cast("Mapping[str, int | str]", entry))
     except ValueError as cause:
         raise _InvalidError("an entry of its summary is invalid") from cause
 

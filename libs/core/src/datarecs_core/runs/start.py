@@ -18,7 +18,7 @@ from datarecs_core.runs.model import Backend, Run, RunError, RunMode, RunStatus
 from datarecs_core.runs.naming import execution_name
 from datarecs_core.runs.retry import SUBMISSIONS
 from datarecs_core.runs.timers import DEFAULT_TIMING, PutTimer, TimerReason, Timing
-from datarecs_core.runs.wording import told
+from datarecs_core.runs.wording import storable_text
 from datarecs_core.values import EventId, JobId, RunId, TenantId
 
 NOT_STARTED = (TimerReason.SUBMIT, TimerReason.LATE_START)
@@ -66,7 +66,7 @@ def trigger(command: TriggerRun, *, now: datetime, timing: Timing = DEFAULT_TIMI
         parameters=command.parameters,
         mode=command.mode,
         triggered_by=command.triggered_by,
-        trigger_reason=None if command.reason is None else told(command.reason),
+        trigger_reason=None if command.reason is None else storable_text(command.reason),
         idempotency_key=command.idempotency_key,
         backend=command.backend,
         execution_name=execution_name(command.job_id, command.run_id),
@@ -153,7 +153,9 @@ def reject(
     """The backend does not take the run (row 3): no failure stays silent (D18)."""
     if run.status is not RunStatus.TRIGGERED:
         return unchanged(run)
-    error = RunError(code=RunErrorCode.UNKNOWN, message=told(reason), detail_code=detail.name)
+    error = RunError(
+        code=RunErrorCode.UNKNOWN, message=storable_text(reason), detail_code=detail.name
+    )
     record = Record(
         fact_id=fact_id,
         name=detail.name.lower(),
@@ -162,8 +164,8 @@ def reject(
     cause = Cause(fact_id=fact_id, now=now, ended_at=now, record=record)
     if run.cancel_requested:
         return cancelled(run, cause, raw=error)
-    told_why = RunQueueErrored(
+    queue_errored = RunQueueErrored(
         run_id=run.run_id, job_id=run.job_id, tenant_id=run.tenant_id, reason=error.message
     )
     outcome = Outcome(status=RunStatus.QUEUE_ERRORED, error=error)
-    return finalised(run, cause, outcome, before=(told_why,))
+    return finalised(run, cause, outcome, before=(queue_errored,))

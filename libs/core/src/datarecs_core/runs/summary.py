@@ -5,17 +5,18 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
-from datarecs_core.comparison.planning.plan import StagePlan
-from datarecs_core.comparison.results.results import MeasureResult, StageResults, Verdict
+from datarecs_core.comparison.planning.additivity import adds_up, is_unit, unit_column
+from datarecs_core.comparison.planning.plan import DimensionPlan, MeasurePlan, StagePlan
+from datarecs_core.comparison.results.results import StageResults, Verdict, Waterfall
 from datarecs_core.comparison.results.verdict import Acceptance, RunOutcome
 from datarecs_core.documents import decimal_text, from_document
 from datarecs_core.hashing import JsonValue
+from datarecs_core.jobs.types import TypeKind
 from datarecs_core.jobs.vocabulary import Function
 from datarecs_core.runs.events import RunCompleted, RunEnd
 from datarecs_core.runs.model import LikelyCause, MeasureGap, MissingGroups, RunSummary
 from datarecs_core.runs.result_file import MAX_ENTRIES
 
-_ADD_UP = frozenset({Function.SUM, Function.VALUE, Function.COUNT})
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -38,6 +39,7 @@ def summary_of(
     )[1]
     matched = [stage for stage in outcome.stages if stage.verdict is Verdict.MATCHED]
     gaps = [gap for plan, results in executed for gap in _gaps(plan, results)]
+    gaps += [gap for plan, results in executed for gap in _gaps_by_unit(plan, results)]
     missing = [entry for plan, results in executed for entry in _missing(plan, results)]
     return RunSummary(
         stages_total=len(outcome.stages),
@@ -60,31 +62,76 @@ def summary_of(
 
 def _gaps(plan: StagePlan, results: StageResults) -> Iterator[MeasureGap]:
     """Every measure and source whose total is off, or with a group outside tolerance."""
-    functions = {measure.name: measure.function for measure in plan.measures}
+    plans = {measure.name: measure for measure in plan.measures}
+    is_by_unit = any(map(is_unit, map(_names, plan.dimensions)))
     for measure in results.measures:
-        adds_up = functions.get(measure.name) in _ADD_UP
+        has_one_total = not is_by_unit and _adds_up(plan, plans[measure.name])
         for at, source in enumerate(plan.sources):
-            gap = measure.gap_by_source[at] if adds_up else None
+            gap = measure.gap_by_source[at] if has_one_total else None
             if at != plan.reference and (gap or measure.outside):
-                yield _gap(plan, measure, at, adds_up=adds_up, source=source)
+                steps = measure.waterfall_by_source[at] if measure.waterfall_by_source else None
+                entry = MeasureGap(
+                    stage_name=plan.name,
+                    measure_name=measure.name,
+                    source=source,
+                    reference=plan.sources[plan.reference],
+                    gap=None if gap is None else decimal_text(gap),
+                    outside_tolerance_count=measure.outside,
+                )
+                yield _with_steps(entry, steps if has_one_total else None)
 
 
-def _gap(
-    plan: StagePlan, measure: MeasureResult, at: int, *, adds_up: bool, source: str
-) -> MeasureGap:
-    gap = measure.gap_by_source[at] if adds_up else None
-    steps = measure.waterfall_by_source[at] if adds_up and measure.waterfall_by_source else None
-    return MeasureGap(
-        stage_name=plan.name,
-        measure_name=measure.name,
-        source=source,
-        reference=plan.sources[plan.reference],
-        gap=None if gap is None else decimal_text(gap),
-        missing_in_source=None if steps is None else decimal_text(steps.missing_here),
-        missing_in_reference=None if steps is None else decimal_text(steps.missing_in_reference),
-        changed=None if steps is None else decimal_text(steps.changed),
-        outside_tolerance_count=measure.outside,
+def _gaps_by_unit(plan: StagePlan, results: StageResults) -> Iterator[MeasureGap]:
+    """The amounts of measures that have a total in each unit and none over all of them."""
+    plans = {measure.name: measure for measure in plan.measures}
+    for at, source in enumerate(plan.sources):
+        if at == plan.reference:
+            continue
+        for unit in results.units:
+            for amounts in unit.measures:
+                steps = amounts.waterfall_by_source[at]
+                if amounts.measure in plans and _adds_up(plan, plans[amounts.measure]) and steps:
+                    entry = MeasureGap(
+                        stage_name=plan.name,
+                        measure_name=amounts.measure,
+                        source=source,
+                        reference=plan.sources[plan.reference],
+                        unit=unit.unit,
+                        gap=decimal_text(steps.gap),
+                    )
+                    yield _with_steps(entry, steps)
+
+
+def _with_steps(entry: MeasureGap, steps: Waterfall | None) -> MeasureGap:
+    if steps is None:
+        return entry
+    return replace(
+        entry,
+        missing_in_source=decimal_text(steps.missing_here),
+        missing_in_reference=decimal_text(steps.missing_in_reference),
+        changed=decimal_text(steps.changed),
     )
+
+
+def _adds_up(plan: StagePlan, measure: MeasurePlan) -> bool:
+    """Whether people may read the measure's total, by the rule that the report follows."""
+    texts = [each for each in plan.measures if _is_text(each)]
+    is_mixed = measure.function is not Function.COUNT and not measure.adds_up
+    if is_mixed and unit_column(map(_names, plan.dimensions), map(_names, texts)) is not None:
+        return False
+    return measure.has_total and adds_up(
+        _names(measure), measure.function, declared=measure.adds_up
+    )
+
+
+def _is_text(measure: MeasurePlan) -> bool:
+    first = measure.inputs[0]
+    return first is not None and first.result.kind is TypeKind.TEXT
+
+
+def _names(planned: DimensionPlan | MeasurePlan) -> tuple[str, str]:
+    """Its name and its column in the first source that has one."""
+    return planned.name, next((each.column for each in planned.inputs if each is not None), "")
 
 
 def _missing(plan: StagePlan, results: StageResults) -> Iterator[MissingGroups]:

@@ -83,22 +83,22 @@ def timeline_of(history: Iterable[Moment]) -> Timeline:
     Args:
         history: in order of sequence, from the first line on.
     """
-    told = tuple(history)
+    moments = tuple(history)
     lanes = _Lanes()
-    for moment in told:
+    for moment in moments:
         if moment.disposition not in _LATE:
             lanes.take(moment)
-    known = {moment.sequence for moment in told}
+    known = {moment.sequence for moment in moments}
     return Timeline(
         lanes=tuple(lanes.all),
         gaps=tuple(number for number in range(1, max(known, default=0)) if number not in known),
-        late=_numbers(told, _LATE),
-        synthesised=_numbers(told, {Disposition.SYNTHESISED}),
+        late=_numbers(moments, _LATE),
+        synthesised=_numbers(moments, {Disposition.SYNTHESISED}),
     )
 
 
-def _numbers(told: Iterable[Moment], dispositions: set[Disposition]) -> tuple[int, ...]:
-    return tuple(moment.sequence for moment in told if moment.disposition in dispositions)
+def _numbers(moments: Iterable[Moment], dispositions: set[Disposition]) -> tuple[int, ...]:
+    return tuple(moment.sequence for moment in moments if moment.disposition in dispositions)
 
 
 @dataclass(slots=True)
@@ -166,5 +166,5 @@ class _Lanes:
 
 def _ended(lane: Lane, moment: Moment, state: LaneState) -> Lane:
     error = moment.data.get("error")
-    told = error if state is LaneState.ERRORED and isinstance(error, Mapping) else None
-    return replace(lane, end=moment.time, state=state, error=told)
+    lane_error = error if state is LaneState.ERRORED and isinstance(error, Mapping) else None
+    return replace(lane, end=moment.time, state=state, error=lane_error)

@@ -7,12 +7,12 @@ make the end of a run unwritable for ever.
 MAX_TEXT = 2_000
 
 
-def told(text: str) -> str:
+def storable_text(text: str) -> str:
     """The text without NUL and halves of surrogate pairs, at most 2,000 characters."""
-    kept = "".join(
+    letters = "".join(
         "\N{REPLACEMENT CHARACTER}" if _unstorable(letter) else letter for letter in text
     )
-    return kept if len(kept) <= MAX_TEXT else f"{kept[: MAX_TEXT - 1]}…"
+    return letters if len(letters) <= MAX_TEXT else f"{letters[: MAX_TEXT - 1]}…"
 
 
 def storable(value: object) -> bool:

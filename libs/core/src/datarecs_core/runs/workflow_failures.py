@@ -34,14 +34,14 @@ def read_failures(text: str) -> tuple[FailedNode, ...]:
 
     `null`, an empty text, an unresolved variable and garbage give none.
     """
-    found: object = text
+    content: object = text
     for _ in range(_UNWRAPPINGS):
-        if not isinstance(found, str):
+        if not isinstance(content, str):
             break
-        found = _unwrapped(found)
-    if not isinstance(found, list):
+        content = _unwrapped(content)
+    if not isinstance(content, list):
         return ()
-    return tuple(_node(item) for item in found if isinstance(item, dict))
+    return tuple(_node(item) for item in content if isinstance(item, dict))
 
 
 def _unwrapped(text: str) -> object:

@@ -16,7 +16,7 @@ from datarecs_core.webhooks.backoff import next_delay
 from datarecs_core.webhooks.endpoint import Retry
 from datarecs_core.webhooks.events import WebhookDeliveryDeadLettered, WebhookDeliveryFailed
 from datarecs_core.webhooks.matching import is_operational
-from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, asked_wait
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, requested_wait
 
 LEASE_TTL = timedelta(seconds=60)
 """Longer than any attempt (30 s), so a lease is never renewed."""
@@ -204,7 +204,7 @@ def _failed(delivery: Delivery, fact: Ended, *, retry: Retry, now: datetime) -> 
     delay = next_delay(retry.delays, delivery.schedule_index, u=fact.u)
     if delay is None:
         return _dead(delivery, DeliveryReason.EXHAUSTED, fact.end)
-    wait = max(delay, asked_wait(fact.end, now=now) or delay)
+    wait = max(delay, requested_wait(fact.end, now=now) or delay)
     waiting = replace(_pending(delivery, now + wait), schedule_index=delivery.schedule_index + 1)
     if waiting.schedule_index == WARN_AFTER:
         return _warned(waiting, fact.end)
@@ -240,7 +240,7 @@ def _dead(delivery: Delivery, reason: DeliveryReason, end: AttemptEnd | None) ->
     dead = _closed(delivery, DeliveryState.DEAD_LETTERED, reason)
     if not delivery.is_reported:
         return Decision(dead)
-    told = WebhookDeliveryDeadLettered(
+    event = WebhookDeliveryDeadLettered(
         tenant_id=dead.tenant_id,
         endpoint_id=dead.endpoint_uid,
         delivery_id=dead.delivery_id,
@@ -253,13 +253,13 @@ def _dead(delivery: Delivery, reason: DeliveryReason, end: AttemptEnd | None) ->
         error=(end.error or None) if end else None,
         reason=reason,
     )
-    return Decision(dead, (told,))
+    return Decision(dead, (event,))
 
 
 def _warned(waiting: Delivery, end: AttemptEnd) -> Decision[Delivery]:
     if not waiting.is_reported:
         return Decision(waiting)
-    told = WebhookDeliveryFailed(
+    event = WebhookDeliveryFailed(
         tenant_id=waiting.tenant_id,
         endpoint_id=waiting.endpoint_uid,
         delivery_id=waiting.delivery_id,
@@ -272,4 +272,4 @@ def _warned(waiting: Delivery, end: AttemptEnd) -> Decision[Delivery]:
         error=end.error or None,
         next_attempt_at=waiting.due_at,
     )
-    return Decision(waiting, (told,))
+    return Decision(waiting, (event,))

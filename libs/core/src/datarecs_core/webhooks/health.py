@@ -11,7 +11,7 @@ from datarecs_core.decision import Decision
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_core.webhooks.backoff import jittered
 from datarecs_core.webhooks.events import WebhookEndpointAutoDisabled
-from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, asked_pause
+from datarecs_core.webhooks.outcome import AttemptEnd, Outcome, ReceiverWish, requested_pause
 
 UNPROVEN_RATE = 30
 """Attempts per minute until the first success: a mistyped URL never receives a flood."""
@@ -117,14 +117,14 @@ def decide_endpoint(
         u: uniform in [0, 1): the jitter of the circuit's rest.
     """
     after = _circuit(_counted(state, end.outcome, now), end.outcome, now=now, u=u)
-    pause = asked_pause(end, now=now)
+    pause = requested_pause(end, now=now)
     if pause is not None:
         after = replace(after, paused_until=max(now + pause, state.paused_until or now))
-    by = _asks_to_be_disabled(end) or _failed_too_long(after, receiver, now=now)
+    by = _disabled_by(end) or _failed_too_long(after, receiver, now=now)
     if by is None or not state.accepts(receiver.generation):
         return Decision(after)
     after = replace(after, disabled=Disabled(by=by, at=now, generation=receiver.generation))
-    told = WebhookEndpointAutoDisabled(
+    event = WebhookEndpointAutoDisabled(
         tenant_id=after.tenant_id,
         endpoint_id=after.endpoint_uid,
         url=receiver.shown_url,
@@ -133,7 +133,7 @@ def decide_endpoint(
         reason="FAILING" if by is DisabledBy.AUTO else by.upper(),
         failing_since=after.failing_since,
     )
-    return Decision(after, (told,))
+    return Decision(after, (event,))
 
 
 def _counted(state: EndpointState, outcome: Outcome, now: datetime) -> EndpointState:
@@ -200,7 +200,7 @@ def _failed_too_long(
     return DisabledBy.AUTO if now - since >= limit else None
 
 
-def _asks_to_be_disabled(end: AttemptEnd) -> DisabledBy | None:
+def _disabled_by(end: AttemptEnd) -> DisabledBy | None:
     if end.outcome is Outcome.HTTP_410:
         return DisabledBy.GONE
     return DisabledBy.RECEIVER if end.wish is ReceiverWish.DISABLE else None
@@ -258,7 +258,7 @@ def paid(state: EndpointState, allowed: Allowance, *, started: int, now: datetim
     return replace(state, rate_paid_until=until)
 
 
-def next_look(
+def next_claim_time(
     state: EndpointState, waiting: Waiting, allowed: Allowance | None, *, now: datetime
 ) -> datetime | None:
     """When the endpoint is to be claimed next; None while nothing waits.

@@ -13,7 +13,7 @@ from datarecs_core.webhooks.endpoint import Filter, WebhookEndpoint
 from datarecs_core.webhooks.globs import glob_matches
 
 _WEBHOOKS = "webhook.**"
-_ASKED_FOR = ("webhook.delivery.**", "webhook.endpoint.test_requested")
+_OPT_IN_EVENTS = ("webhook.delivery.**", "webhook.endpoint.test_requested")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def matches_filter(endpoint: EndpointFacts, event: EventFacts) -> bool:
 
 
 def _passes(chosen: Filter, event_type: str) -> bool:
-    if not chosen.operational and any(glob_matches(glob, event_type) for glob in _ASKED_FOR):
+    if not chosen.operational and any(glob_matches(glob, event_type) for glob in _OPT_IN_EVENTS):
         return False
     wanted = any(glob_matches(glob, event_type) for glob in chosen.types)
     return wanted and not any(glob_matches(glob, event_type) for glob in chosen.exclude_types)

@@ -111,14 +111,14 @@ def retry_after(value: str | None, *, now: datetime) -> timedelta | None:
     return min(ahead, MAX_RETRY_AFTER) if ahead > timedelta() else None
 
 
-def asked_wait(end: AttemptEnd, *, now: datetime) -> timedelta | None:
+def requested_wait(end: AttemptEnd, *, now: datetime) -> timedelta | None:
     """What a 429 or 503 asks for in a well-formed Retry-After; nobody else's counts."""
     if end.outcome is Outcome.HTTP_429 or end.status == _SERVICE_UNAVAILABLE:
         return retry_after(end.retry_after, now=now)
     return None
 
 
-def asked_pause(end: AttemptEnd, *, now: datetime) -> timedelta | None:
+def requested_pause(end: AttemptEnd, *, now: datetime) -> timedelta | None:
     """How long the whole endpoint rests after this answer; a 429 always asks for a rest."""
-    wait = asked_wait(end, now=now)
+    wait = requested_wait(end, now=now)
     return UNSAID_PAUSE if wait is None and end.outcome is Outcome.HTTP_429 else wait

@@ -48,8 +48,8 @@ def payload(message: Message, form: Format) -> Payload:
         return Payload(content_type=_STRUCTURED_TYPE, body=_structured(attributes, message.data))
     if form is Format.BINARY:
         headers = tuple((f"ce-{name}", _percent(value)) for name, value in _ordered(attributes))
-        kept = tuple(item for item in headers if item[0] != "ce-datacontenttype")
-        return Payload(content_type=_JSON_TYPE, body=message.data, headers=kept)
+        other_headers = tuple(item for item in headers if item[0] != "ce-datacontenttype")
+        return Payload(content_type=_JSON_TYPE, body=message.data, headers=other_headers)
     head = _members({"type": attributes["type"], "timestamp": attributes["time"]})
     return Payload(content_type=_JSON_TYPE, body=_spliced(head, message.data))
 

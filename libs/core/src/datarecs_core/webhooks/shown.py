@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 MASK = "***"
 
 _ALWAYS_MASKED = frozenset({"authorization", "webhook-signature", "set-cookie", "cookie"})
-_LOOKS_SECRET = re.compile(r"auth|token|secret|signature|cookie|key", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"auth|token|secret|signature|cookie|key", re.IGNORECASE)
 _QUERY_VALUE = re.compile(r"=[^&]*")
 
 
@@ -23,7 +23,7 @@ def shown_url(url: str, *, secret: bool) -> str:
     return f"{_origin(parts)}{parts.path}{query}"
 
 
-def told_url(url: str, *, secret: bool) -> str:
+def event_url(url: str, *, secret: bool) -> str:
     """As in events: without query; scheme, host and port alone where the URL is a secret."""
     parts = urlsplit(url)
     return _origin(parts) if secret else f"{_origin(parts)}{parts.path}"
@@ -46,7 +46,7 @@ def shown_request(
 def shown_response(headers: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     """Response headers, values of secret-looking ones masked, printable, at most 1,024 long."""
     return {
-        name: MASK if _LOOKS_SECRET.search(name) else printable(value)[:1024]
+        name: MASK if _SECRET_NAME.search(name) else printable(value)[:1024]
         for name, value in headers
     }
 

@@ -70,13 +70,15 @@ def _condition(
     """One condition; its time moves only when its status flips."""
     status, reason = stands
     earlier = _earlier(kind, before)
-    kept = earlier.get("last_transition_time") if earlier.get("status") == status else None
+    transition_time = (
+        earlier.get("last_transition_time") if earlier.get("status") == status else None
+    )
     return {
         "type": kind,
         "status": status,
         "reason": reason,
         "message": message,
-        "last_transition_time": kept or instant_text(now),
+        "last_transition_time": transition_time or instant_text(now),
     }
 
 

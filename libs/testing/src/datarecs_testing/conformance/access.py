@@ -64,7 +64,7 @@ class IdempotencyKeysConformance:
             assert take(tx, body=b"b") == (KeyUse.NEW, None)
 
     @pytest.mark.case("X03")
-    def test_tenants_principals_and_routes_have_keys_of_their_own(self, stores: Stores) -> None:
+    def test_keys_are_separate_per_tenant_principal_and_route(self, stores: Stores) -> None:
         answered(stores)
         with stores.api.unit.begin(B_TENANT) as tx:
             assert take(tx) == (KeyUse.NEW, None)
@@ -105,7 +105,7 @@ class ApiKeysConformance:
             good = [key for key in tx.api_keys.all() if key.revoked_at is None]
         assert good == [other]
 
-    def test_a_revoked_key_keeps_its_first_revocation(self, stores: Stores) -> None:
+    def test_a_second_revocation_changes_nothing(self, stores: Stores) -> None:
         key = an_api_key()
         with stores.api.unit.begin(A_TENANT) as tx:
             tx.api_keys.add(key)

@@ -110,7 +110,7 @@ class BlobStoreConformance:
             store.put_file(KEY, str(tmp_path / "gone"))
         assert store.head(KEY) is None
 
-    def test_what_is_absent_is_told_as_such(self, store: BlobStore) -> None:
+    def test_what_is_absent_is_reported_as_such(self, store: BlobStore) -> None:
         for read in (store.get, lambda key: store.get_range(key, 0, 1)):
             with pytest.raises(BlobNotFoundError):
                 read(KEY)
@@ -170,11 +170,11 @@ class BlobStoreConformance:
     def test_a_deleted_prefix_takes_everything_below_and_nothing_beside(
         self, store: BlobStore
     ) -> None:
-        kept = [f"{ROOT}runs/1-0/x", f"{ROOT}runs/10/x"]
-        for key in [f"{ROOT}runs/1/x", f"{ROOT}runs/1/y/z", *kept]:
+        remaining = [f"{ROOT}runs/1-0/x", f"{ROOT}runs/10/x"]
+        for key in [f"{ROOT}runs/1/x", f"{ROOT}runs/1/y/z", *remaining]:
             store.put(key, b"")
         store.delete_prefix(f"{ROOT}runs/1/")
-        assert [info.key for info in store.list(ROOT)] == kept
+        assert [info.key for info in store.list(ROOT)] == remaining
         store.put(f"{ROOT}runs/1/x", b"again")
         assert store.get(f"{ROOT}runs/1/x") == b"again"
 
@@ -196,19 +196,19 @@ class BlobStoreConformance:
         self, stores: BlobStores, key: str, tmp_path: Path
     ) -> None:
         stores.of(OTHER).put(FOREIGN, b"theirs")
-        own = stores.of(TENANT)
+        tenant_store = stores.of(TENANT)
         file = tmp_path / "file"
         file.write_bytes(b"mine")
         attempts: list[Callable[[], object]] = [
-            lambda: own.get(key),
-            lambda: own.get_range(key, 0, 1),
-            lambda: own.head(key),
-            lambda: own.put(key, b"mine"),
-            lambda: own.put_new(key, b"mine"),
-            lambda: own.put_file(key, str(file)),
-            lambda: own.delete(key),
-            lambda: own.delete_prefix(f"{key}/"),
-            lambda: list(own.list(f"{key}/")),
+            lambda: tenant_store.get(key),
+            lambda: tenant_store.get_range(key, 0, 1),
+            lambda: tenant_store.head(key),
+            lambda: tenant_store.put(key, b"mine"),
+            lambda: tenant_store.put_new(key, b"mine"),
+            lambda: tenant_store.put_file(key, str(file)),
+            lambda: tenant_store.delete(key),
+            lambda: tenant_store.delete_prefix(f"{key}/"),
+            lambda: list(tenant_store.list(f"{key}/")),
         ]
         for attempt in attempts:
             with pytest.raises(BlobKeyRefusedError):

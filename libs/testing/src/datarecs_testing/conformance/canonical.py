@@ -209,9 +209,9 @@ class CanonicalConformance:
         wrong = {}
         for _, same in groupby(covered, key=lambda one: str(one.type)):
             vectors = list(same)
-            for vector, found in zip(vectors, writer.write(vectors), strict=True):
-                if found != (vector.text, vector.encoding):
-                    wrong[vector.name] = (found.text, found.encoding.hex(" "))
+            for vector, actual in zip(vectors, writer.write(vectors), strict=True):
+                if actual != (vector.text, vector.encoding):
+                    wrong[vector.name] = (actual.text, actual.encoding.hex(" "))
         assert covered
         assert not wrong, wrong
 
@@ -221,6 +221,6 @@ class CanonicalConformance:
     @pytest.mark.case("F13")
     def test_every_tuple_is_written_as_published(self, writer: CanonicalWriter) -> None:
         covered = [one for one in published().tuples if all(map(writer.covers, one.members))]
-        found = {one.name: writer.write_tuple(one.members) for one in covered}
+        encodings = {one.name: writer.write_tuple(one.members) for one in covered}
         assert covered
-        assert found == {one.name: one.encoding for one in covered}
+        assert encodings == {one.name: one.encoding for one in covered}

@@ -24,36 +24,36 @@ def everything(
 class ChangeFeedConformance:
     def test_an_empty_feed_has_no_head(self, stores: Stores) -> None:
         assert stores.feed.head() == 0
-        assert stores.feed.look(after=0, limit=10).found == ()
+        assert stores.feed.read_after(after=0, limit=10).entries == ()
         assert everything(stores) == []
 
     def test_the_numbers_of_all_tenants_are_shown_in_order(self, stores: Stores) -> None:
         stores.triggered()
         stores.triggered(tenant_id=B_TENANT)
-        look = stores.feed.look(after=0, limit=10)
-        assert [tenant for tenant, _ in look.found] == [A_TENANT, B_TENANT]
-        assert look.found[0][1] < look.found[1][1] == stores.feed.head()
+        batch = stores.feed.read_after(after=0, limit=10)
+        assert [tenant for tenant, _ in batch.entries] == [A_TENANT, B_TENANT]
+        assert batch.entries[0][1] < batch.entries[1][1] == stores.feed.head()
 
-    def test_a_look_goes_on_after_a_number(self, stores: Stores) -> None:
+    def test_a_read_continues_after_a_number(self, stores: Stores) -> None:
         for _ in range(3):
             stores.triggered()
-        first = stores.feed.look(after=0, limit=2).found
-        rest = stores.feed.look(after=first[-1][1], limit=2).found
+        first = stores.feed.read_after(after=0, limit=2).entries
+        rest = stores.feed.read_after(after=first[-1][1], limit=2).entries
         assert len(first) == 2
         assert [rv for _, rv in rest] == [stores.feed.head()]
 
     def test_with_nobody_writing_all_that_has_begun_has_ended(self, stores: Stores) -> None:
         stores.triggered()
-        look = stores.feed.look(after=0, limit=10)
-        assert look.ended >= look.begun
+        batch = stores.feed.read_after(after=0, limit=10)
+        assert batch.ended >= batch.begun
 
     def test_entries_carry_run_job_and_line(self, stores: Stores) -> None:
         run = stores.triggered()
         carry_out(stores.worker.unit, A_TENANT, lambda tx: tx.runs.record(run.run_id, a_fact()))
-        found = everything(stores)
+        entries = everything(stores)
         lines = stores.queries.run_events(A_TENANT, run.run_id, after=0, limit=10)
-        assert [one.entry for one in found] == lines
-        assert {(one.run_id, one.job_id) for one in found} == {(run.run_id, run.job_id)}
+        assert [one.entry for one in entries] == lines
+        assert {(one.run_id, one.job_id) for one in entries} == {(run.run_id, run.job_id)}
 
     @pytest.mark.case("X04")
     def test_entries_are_of_one_tenant(self, stores: Stores) -> None:
@@ -64,8 +64,8 @@ class ChangeFeedConformance:
     def test_entries_lie_between_two_numbers(self, stores: Stores) -> None:
         runs = [stores.triggered() for _ in range(4)]
         rvs = [one.entry.rv for one in everything(stores)]
-        found = stores.feed.entries(A_TENANT, ANY, after=rvs[0], upto=rvs[2], limit=10)
-        assert [one.run_id for one in found] == [run.run_id for run in runs[1:3]]
+        entries = stores.feed.entries(A_TENANT, ANY, after=rvs[0], upto=rvs[2], limit=10)
+        assert [one.run_id for one in entries] == [run.run_id for run in runs[1:3]]
         cut = stores.feed.entries(A_TENANT, ANY, after=0, upto=rvs[3], limit=2)
         assert [one.run_id for one in cut] == [run.run_id for run in runs[:2]]
 
@@ -73,14 +73,14 @@ class ChangeFeedConformance:
         run = stores.triggered()
         fact = a_fact(type="attempt_lost")
         carry_out(stores.worker.unit, A_TENANT, lambda tx: tx.runs.record(run.run_id, fact))
-        (found,) = everything(stores, where=EventFilter(types=frozenset({"attempt_lost", "x"})))
-        assert found.entry.event_id == fact.event_id
+        (match,) = everything(stores, where=EventFilter(types=frozenset({"attempt_lost", "x"})))
+        assert match.entry.event_id == fact.event_id
 
     def test_a_reader_may_want_one_job(self, stores: Stores) -> None:
         stores.triggered(job_id=an_id())
         wanted = stores.triggered(job_id=an_id())
-        (found,) = everything(stores, where=EventFilter(job_id=wanted.job_id))
-        assert found.run_id == wanted.run_id
+        (match,) = everything(stores, where=EventFilter(job_id=wanted.job_id))
+        assert match.run_id == wanted.run_id
 
     def test_a_cursor_of_today_is_good(self, stores: Stores) -> None:
         stores.triggered()

@@ -70,7 +70,7 @@ class ChildProcessConformance:
             tick.wait(0.005)
         raise AssertionError("the child did not end")
 
-    def heard(self, child: ChildProcess) -> list[Mapping[str, object]]:
+    def read_frames(self, child: ChildProcess) -> list[Mapping[str, object]]:
         """All frames until there are none to come."""
         frames = []
         while (frame := child.frames(SOON)) is not None:
@@ -79,7 +79,7 @@ class ChildProcessConformance:
 
     def test_frames_arrive_in_the_order_they_were_said(self, child: ChildProcess) -> None:
         self.start(child, *(["say", {"number": number}] for number in range(5)))
-        assert self.heard(child) == [{"number": number} for number in range(5)]
+        assert self.read_frames(child) == [{"number": number} for number in range(5)]
 
     def test_a_plan_of_many_megabytes_reaches_the_child(self, child: ChildProcess) -> None:
         self.start(child, ["say", {"alive": True}], padding="x" * (4 * 1024 * 1024))
@@ -104,15 +104,15 @@ class ChildProcessConformance:
         assert child.ended() is None
 
     @pytest.mark.parametrize("code", [0, 3, 70, 75])
-    def test_the_exit_code_is_told_and_stays(self, child: ChildProcess, code: int) -> None:
+    def test_the_exit_code_is_reported_and_stays(self, child: ChildProcess, code: int) -> None:
         self.start(child, ["exit", code])
         assert self.end_of(child) == ChildEnd(exit_code=code)
         assert child.ended() == ChildEnd(exit_code=code)
 
-    def test_frames_said_before_the_end_are_given_after_it(self, child: ChildProcess) -> None:
+    def test_frames_sent_before_the_end_are_delivered_after_it(self, child: ChildProcess) -> None:
         self.start(child, ["say_many", 3], ["exit", 0])
         self.end_of(child)
-        assert [frame["number"] for frame in self.heard(child)] == [0, 1, 2]
+        assert [frame["number"] for frame in self.read_frames(child)] == [0, 1, 2]
         assert child.frames(SOON) is None
 
     def test_a_supervisor_that_does_not_read_never_blocks_the_child(
@@ -120,7 +120,7 @@ class ChildProcessConformance:
     ) -> None:
         self.start(child, ["say_many", 50_000], ["exit", 0])
         assert self.end_of(child).exit_code == 0
-        assert len(self.heard(child)) == 50_000
+        assert len(self.read_frames(child)) == 50_000
 
     def test_a_child_that_does_not_read_never_blocks_its_supervisor(
         self, child: ChildProcess
@@ -175,14 +175,14 @@ class ChildProcessConformance:
         ],
         ids=["too long", "no JSON", "no object", "not a number", "too deep"],
     )
-    def test_a_broken_frame_kills_the_child_and_is_told(
+    def test_a_broken_frame_kills_the_child_and_is_reported(
         self, child: ChildProcess, step: Sequence[object]
     ) -> None:
         self.start(child, ["say", {"good": 1}], step, ["listen_for_ever"])
         end = self.end_of(child)
         assert (end.signal, end.killed_by_us) == (signal.SIGKILL, True)
         assert end.broken_frame is not None
-        assert self.heard(child) == [{"good": 1}]
+        assert self.read_frames(child) == [{"good": 1}]
 
     def test_memory_is_held_while_it_runs_and_none_afterwards(self, child: ChildProcess) -> None:
         self.start(child, ["say", {"up": True}], ["listen_for_ever"])

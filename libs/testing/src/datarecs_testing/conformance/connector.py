@@ -28,8 +28,8 @@ Rows = Sequence[tuple[int, str | None]]
 
 
 @dataclass
-class Told:
-    """Progress as it was told."""
+class RecordedReads:
+    """Progress as it was reported."""
 
     reads: list[Read] = field(default_factory=list)
 
@@ -69,22 +69,22 @@ class FileConnectorConformance(ABC):
     ) -> None:
         assert delivered(connector, scan_of(connector, source)) == BOTH
 
-    def test_only_the_columns_asked_for_are_delivered_by_their_logical_names(
+    def test_only_the_requested_columns_are_delivered_by_their_logical_names(
         self, connector: Connector, source: Source, tmp_path: Path
     ) -> None:
         scan = scan_of(connector, source)
         word = replace(scan.column("word"), name="Wort")
         scan = replace(scan, columns=(word,))
         assert delivered(connector, scan) == [(word,) for _, word in BOTH]
-        brought = connector.extract(scan, str(tmp_path / "out"), Told())
+        brought = connector.extract(scan, str(tmp_path / "out"), RecordedReads())
         if brought.extract is not None:
             assert set(pq.read_schema(extracted(brought)).names) <= {"Wort", "$invalid.Wort"}
 
     def test_an_extract_holds_what_the_rows_say(
         self, connector: Connector, source: Source, tmp_path: Path
     ) -> None:
-        scan, told = scan_of(connector, source), Told()
-        brought = connector.extract(scan, str(tmp_path / "out"), told)
+        scan, progress = scan_of(connector, source), RecordedReads()
+        brought = connector.extract(scan, str(tmp_path / "out"), progress)
         if brought.extract is None:
             assert brought == scan
             return
@@ -93,8 +93,8 @@ class FileConnectorConformance(ABC):
         assert (brought.extract.rows, brought.extract.invalid_columns) == (len(BOTH), ())
         again = extracted_rows(brought, brought.extract)
         assert [(str(one), word) for one, word in again] == BOTH
-        assert told.reads[-1].rows == len(BOTH)
-        assert [one.rows for one in told.reads] == sorted(one.rows for one in told.reads)
+        assert progress.reads[-1].rows == len(BOTH)
+        assert [one.rows for one in progress.reads] == sorted(one.rows for one in progress.reads)
 
     @pytest.mark.case("P65")
     def test_more_rows_than_the_limit_are_refused(
@@ -102,10 +102,12 @@ class FileConnectorConformance(ABC):
     ) -> None:
         scan = scan_of(connector, source)
         limited = replace(scan, limits=Limits(max_rows=len(BOTH)))
-        connector.extract(limited, str(tmp_path / "fits"), Told())
+        connector.extract(limited, str(tmp_path / "fits"), RecordedReads())
         with pytest.raises(DatarecsError) as caught:
             connector.extract(
-                replace(scan, limits=Limits(max_rows=len(BOTH) - 1)), str(tmp_path / "out"), Told()
+                replace(scan, limits=Limits(max_rows=len(BOTH) - 1)),
+                str(tmp_path / "out"),
+                RecordedReads(),
             )
         assert caught.value.code.name == "SOURCE_LIMIT"
 
@@ -117,10 +119,10 @@ class FileConnectorConformance(ABC):
         assert isinstance(other.pin, FileList)
         assert [file.path for file in one.pin.files] == [f"1.{self.suffix}", f"2.{self.suffix}"]
         assert one.pin.files == other.pin.files
-        told = one.check()
-        assert isinstance(told, FileList)
-        assert all(file.sha256 and file.size_bytes for file in told.files)
-        assert one.pin == replace(told, files=tuple(replace(f, sha256=None) for f in told.files))
+        pin = one.check()
+        assert isinstance(pin, FileList)
+        assert all(file.sha256 and file.size_bytes for file in pin.files)
+        assert one.pin == replace(pin, files=tuple(replace(f, sha256=None) for f in pin.files))
 
     @pytest.mark.parametrize("gone", [False, True])
     def test_a_file_that_changes_or_goes_after_the_pin_loses_the_snapshot(
@@ -148,7 +150,7 @@ class FileConnectorConformance(ABC):
         for file in ("1", "3"):
             assert f"{file}.{self.suffix}" in str(caught.value)
 
-    def test_no_file_is_told_from_an_empty_one(self, tmp_path: Path, source: Source) -> None:
+    def test_no_file_differs_from_an_empty_one(self, tmp_path: Path, source: Source) -> None:
         nothing = replace(source, path=f"none-*.{self.suffix}")
         with pytest.raises(DatarecsError) as caught:
             self.connect(tmp_path, nothing).pin(nothing)
@@ -163,7 +165,7 @@ class FileConnectorConformance(ABC):
         assert caught.value.code.name == "CORRUPT_SOURCE"
         assert f"2.{self.suffix}" in str(caught.value)
 
-    def test_a_probe_tells_its_steps_and_ends_at_the_first_that_fails(
+    def test_a_probe_reports_its_steps_and_ends_at_the_first_that_fails(
         self, connector: Connector, source: Source, tmp_path: Path
     ) -> None:
         assert [step.ok for step in connector.probe(source)] == [True, True]

@@ -36,15 +36,15 @@ def fresh(tx: Transaction, endpoint: ResourceUid, **changes: object) -> Delivery
 class DeliveriesConformance:
     """Subclass with a fixture `stores`."""
 
-    def test_a_kept_event_comes_back_byte_for_byte(self, stores: Stores) -> None:
+    def test_a_stored_event_comes_back_byte_for_byte(self, stores: Stores) -> None:
         event = EventId(an_id())
         message = a_message(event, subject="run/ü")
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            day = tx.deliveries.keep(event, message)
+            day = tx.deliveries.store_event(event, message)
             assert day == tx.now.date()
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            kept = fresh(tx, ResourceUid(an_id()), event_id=event, received_on=day)
-            assert tx.deliveries.messages([kept]) == {event: message}
+            delivery = fresh(tx, ResourceUid(an_id()), event_id=event, received_on=day)
+            assert tx.deliveries.messages([delivery]) == {event: message}
 
     @pytest.mark.case("W07")
     def test_one_endpoint_gets_one_delivery_per_event(self, stores: Stores) -> None:
@@ -122,7 +122,7 @@ class DeliveriesConformance:
             assert len(tx.deliveries.pending(endpoint, 10)) == 4
             assert len(tx.deliveries.pending(endpoint, 3)) == 3
 
-    def test_what_waits_is_told_with_its_first_moments(self, stores: Stores) -> None:
+    def test_the_backlog_is_reported_with_its_first_moments(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
             nothing = tx.deliveries.waiting(endpoint)
@@ -138,7 +138,7 @@ class DeliveriesConformance:
             assert waiting.leased == 1
             assert waiting.first_lease_end == tx.now + timedelta(seconds=60)
 
-    def test_the_state_of_an_endpoint_is_made_on_first_use_and_kept(self, stores: Stores) -> None:
+    def test_the_state_of_an_endpoint_is_made_on_first_use_and_stays(self, stores: Stores) -> None:
         one, two = sorted([ResourceUid(an_id()), ResourceUid(an_id())])
         with stores.webhook.unit.begin(A_TENANT) as tx:
             states = tx.deliveries.states([two, one])
@@ -157,7 +157,7 @@ class DeliveriesConformance:
         with stores.webhook.unit.begin(A_TENANT) as tx:
             assert tx.deliveries.states([one, two]) == [changed, states[1]]
 
-    def test_a_claim_moves_the_next_look_by_five_seconds(self, stores: Stores) -> None:
+    def test_a_claim_moves_the_next_claim_by_five_seconds(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
             tx.deliveries.states([endpoint])
@@ -221,7 +221,7 @@ class DeliveriesConformance:
         endpoint, event = ResourceUid(an_id()), EventId(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
             made = fresh(tx, endpoint, event_id=event)
-            tx.deliveries.keep(event, a_message(event))
+            tx.deliveries.store_event(event, a_message(event))
             tx.deliveries.add([made])
         with stores.webhook.unit.begin(B_TENANT) as tx:
             assert tx.deliveries.get([key_of(made)]) == {}

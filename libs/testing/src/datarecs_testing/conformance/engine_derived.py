@@ -61,18 +61,18 @@ class SchemaStageConformance:
             a_table("two", "k int, v decimal(9,3), new text", (1, D(1), "a")),
         ]
         job = a_job(tables, comparing_columns(), rows_by("k", a_measure("v")))
-        found = compare(bench, job, tables)
-        counts = found.counts("shape")
+        comparison = compare(bench, job, tables)
+        counts = comparison.counts("shape")
         assert (counts.source_row_counts, counts.rows_compared) == ((3, 3), 4)
         assert (counts.unmatched_by_source, counts.rows_matched) == ((1, 1), 1)
-        rows = {row.key: (row.measure, dict(row.values)) for row in found.stored["shape"]}
+        rows = {row.key: (row.measure, dict(row.values)) for row in comparison.stored["shape"]}
         assert rows == {
             ("gone",): ("$presence", {"one": "1"}),
             ("new",): ("$presence", {"two": "1"}),
             ("v",): ("type", {"one": "decimal(9,2)", "two": "decimal(9,3)"}),
         }
-        assert found.stage("rows").verdict is MATCHED
-        assert found.verdict is UNMATCHED
+        assert comparison.stage("rows").verdict is MATCHED
+        assert comparison.verdict is UNMATCHED
 
     @pytest.mark.case("P44")
     def test_a_thousand_columns_and_names_of_any_kind(self, bench: EngineBench) -> None:
@@ -82,13 +82,13 @@ class SchemaStageConformance:
             Table(name="one", columns=columns, rows=()),
             Table(name="two", columns=(*reversed(columns[1:]), ("C0", types.INT)), rows=()),
         ]
-        found = compare(bench, a_job(tables, comparing_columns()), tables)
-        assert found.counts().source_row_counts == (1006, 1006)
-        assert found.counts().matched_groups == 1005
-        assert sorted(row.key for row in found.differences()) == [("C0",), ("c0",)]
+        comparison = compare(bench, a_job(tables, comparing_columns()), tables)
+        assert comparison.counts().source_row_counts == (1006, 1006)
+        assert comparison.counts().matched_groups == 1005
+        assert sorted(row.key for row in comparison.differences()) == [("C0",), ("c0",)]
 
     @pytest.mark.case("P43")
-    def test_names_match_exactly_and_order_counts_only_where_asked(
+    def test_names_match_exactly_and_order_counts_only_where_declared(
         self, bench: EngineBench
     ) -> None:
         tables = [
@@ -103,8 +103,8 @@ class SchemaStageConformance:
             assert compare(bench, job, tables).verdict is verdict
         ignoring = SchemaPolicy(order=True, ignore=("load_ts", "month"))
         job = a_job(tables, comparing_columns(), schema=ignoring)
-        found = compare(bench, job, tables)
-        assert (found.verdict, found.counts().source_row_counts) == (MATCHED, (2, 2))
+        comparison = compare(bench, job, tables)
+        assert (comparison.verdict, comparison.counts().source_row_counts) == (MATCHED, (2, 2))
         moved = compare(
             bench, a_job(tables, comparing_columns(), schema=SchemaPolicy(order=True)), tables
         )
@@ -114,7 +114,7 @@ class SchemaStageConformance:
             "load_ts": (("two", D(-2)),),
         }
 
-    def test_nullability_counts_only_where_asked(self, bench: EngineBench) -> None:
+    def test_nullability_counts_only_where_declared(self, bench: EngineBench) -> None:
         columns = (("k", types.INT), ("v", types.INT))
         tables = [
             Table(name="one", columns=columns, rows=(), required=frozenset({"k"})),
@@ -122,8 +122,8 @@ class SchemaStageConformance:
         ]
         assert compare(bench, a_job(tables, comparing_columns()), tables).verdict is MATCHED
         job = a_job(tables, comparing_columns(), schema=SchemaPolicy(nullability=True))
-        found = compare(bench, job, tables)
-        (row,) = found.differences()
+        comparison = compare(bench, job, tables)
+        (row,) = comparison.differences()
         assert (row.measure, row.key) == ("nullable", ("k",))
         assert row.values == (("one", "false"), ("two", "true"))
 
@@ -144,11 +144,11 @@ class SchemaStageConformance:
         tables = [a_table("one", first), a_table("two", second)]
         never = {"number", "day", "naive"}
         for policy, different in ((SchemaPolicy(), kinds.keys() - {"same"}), (COMPATIBLE, never)):
-            found = compare(bench, a_job(tables, comparing_columns(), schema=policy), tables)
-            assert {row.key[0] for row in found.differences("type")} == different
+            comparison = compare(bench, a_job(tables, comparing_columns(), schema=policy), tables)
+            assert {row.key[0] for row in comparison.differences("type")} == different
         names = SchemaPolicy(mode=SchemaMode.NAMES)
-        found = compare(bench, a_job(tables, comparing_columns(), schema=names), tables)
-        assert (found.verdict, found.results().all_measures) == (MATCHED, ())
+        comparison = compare(bench, a_job(tables, comparing_columns(), schema=names), tables)
+        assert (comparison.verdict, comparison.results().all_measures) == (MATCHED, ())
 
     def test_equivalences_make_types_equal_and_are_shown(self, bench: EngineBench) -> None:
         tables = [
@@ -158,8 +158,8 @@ class SchemaStageConformance:
         policy = SchemaPolicy(
             equivalences=((types.UUID, types.TEXT), (types.NUMERIC, types.INT)),
         )
-        found = compare(bench, a_job(tables, comparing_columns(), schema=policy), tables)
-        (row,) = found.differences()
+        comparison = compare(bench, a_job(tables, comparing_columns(), schema=policy), tables)
+        (row,) = comparison.differences()
         assert (row.key, row.values) == (("c",), (("one", "date"), ("two", "uuid")))
         assert row.raw_values == (("two", "text"),)
 
@@ -193,16 +193,16 @@ class SchemaStageConformance:
             a_table("s1", "k int, v int"),
             a_table("s2", "k int, v text, w int"),
         ]
-        found = compare(bench, a_job(tables, comparing_columns()), tables)
-        assert found.counts().odd_one_out == (0, 0, 2)
-        assert found.counts().presence == ((0b111, 2), (0b100, 1))
+        comparison = compare(bench, a_job(tables, comparing_columns()), tables)
+        assert comparison.counts().odd_one_out == (0, 0, 2)
+        assert comparison.counts().presence == ((0b111, 2), (0b100, 1))
 
     def test_a_schema_stage_can_stop_a_run_and_be_accepted(self, bench: EngineBench) -> None:
         tables = [a_table("one", "k int, v int"), a_table("two", "k int")]
         stage = comparing_columns(on_unmatched=OnUnmatched.STOP, accept=Accept(max_unmatched=1))
-        found = compare(bench, a_job(tables, stage, counting()), tables)
-        assert found.stage("shape").acceptance is Acceptance.ACCEPTED
-        assert found.stage("counts").skipped is SkipReason.STOPPED_BY
+        comparison = compare(bench, a_job(tables, stage, counting()), tables)
+        assert comparison.stage("shape").acceptance is Acceptance.ACCEPTED
+        assert comparison.stage("counts").skipped is SkipReason.STOPPED_BY
         empty = a_job(tables, comparing_columns(), empty=EmptyPolicy.ERROR)
         assert compare(bench, empty, tables).counts().source_row_counts == (2, 1)
 
@@ -219,10 +219,10 @@ class DigestStageConformance:
         columns, shift = "k int, at local_timestamp", timedelta(hours=7)
         first, second = datetime(2026, 1, 1, 1), datetime(2026, 1, 2, 2)  # noqa: DTZ001 - naive
         tables = pair(columns, [(1, first), (2, second)], [(1, first + shift), (2, second + shift)])
-        found = compare(bench, a_job(tables, digest_by("k")), tables)
-        assert found.verdict is UNMATCHED
-        assert found.counts().matched_groups == 2
-        assert found.measure("fingerprint").outside == 2
+        comparison = compare(bench, a_job(tables, digest_by("k")), tables)
+        assert comparison.verdict is UNMATCHED
+        assert comparison.counts().matched_groups == 2
+        assert comparison.measure("fingerprint").outside == 2
         swapped = pair("k int, v int", [(1, 1), (1, 2), (1, 1)], [(1, 2), (1, 2), (1, 2)])
         assert compare(bench, a_job(swapped, digest_by("k")), swapped).verdict is UNMATCHED
 
@@ -231,10 +231,10 @@ class DigestStageConformance:
     ) -> None:
         rows = [(k, D(k) / 100, f"n{k % 7}") for k in range(300)]
         tables = pair("k int, v decimal(9,2), t text", rows, rows[::-1])
-        found = compare(bench, a_job(tables, digest_by("k")), tables)
-        assert (found.verdict, found.differences()) == (MATCHED, [])
+        comparison = compare(bench, a_job(tables, digest_by("k")), tables)
+        assert (comparison.verdict, comparison.differences()) == (MATCHED, [])
         buckets = {bucket_of(COMPARE_KEY, encode_tuple((number(k),))) for k in range(300)}
-        counts = found.counts()
+        counts = comparison.counts()
         assert (counts.source_row_counts, counts.rows_compared) == ((300, 300), len(buckets))
         assert counts.duplicate_keys_by_source == (0, 0)
         changed = [*rows[:-1], (rows[-1][0], D("0.01"), "n0")]
@@ -246,14 +246,14 @@ class DigestStageConformance:
 
     def test_a_row_that_one_source_has_once_more_is_seen(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 1), (1, 1), (2, 2)], [(1, 1), (2, 2)])
-        found = compare(bench, a_job(tables, digest_by("k")), tables)
-        assert found.verdict is UNMATCHED
-        (row,) = found.differences()
+        comparison = compare(bench, a_job(tables, digest_by("k")), tables)
+        assert comparison.verdict is UNMATCHED
+        (row,) = comparison.differences()
         counted = [int((value or "")[:16], 16) for _, value in row.values]
         assert counted == [2, 1]
         tables = pair("k int, v int", [(1, 1), (2, 2)], [(1, 1)])
-        found = compare(bench, a_job(tables, digest_by("k")), tables)
-        (row,) = found.differences()
+        comparison = compare(bench, a_job(tables, digest_by("k")), tables)
+        (row,) = comparison.differences()
         assert (row.measure, dict(row.values)) == ("$presence", {"one": "1"})
 
     @pytest.mark.case("P03")
@@ -285,8 +285,8 @@ class DigestStageConformance:
         tables = pair("k float64, v float64", [(nan, nan)], [(nan, nan)])
         assert compare(bench, a_job(tables, digest_by("k")), tables).verdict is MATCHED
         strict = Normalize(numbers=NumberRules(nan=NanRule.UNEQUAL))
-        found = compare(bench, a_job(tables, digest_by("k"), normalize=strict), tables)
-        assert (found.verdict, found.counts().matched_groups) == (UNMATCHED, 1)
+        comparison = compare(bench, a_job(tables, digest_by("k"), normalize=strict), tables)
+        assert (comparison.verdict, comparison.counts().matched_groups) == (UNMATCHED, 1)
 
     @pytest.mark.case("P14")
     def test_rules_act_before_hashing(self, bench: EngineBench) -> None:
@@ -310,25 +310,25 @@ class DigestStageConformance:
             a_table("one", "k int, v int, extra int", (1, 1, 1), (2, 2, 2)),
             a_table("two", "k int, v int", (1, 1), (2, 2)),
         ]
-        found = compare(bench, a_job(tables, digest_by("k")), tables)
-        assert found.verdict is UNMATCHED
-        assert found.measure("fingerprint").outside == 0
-        assert found.measure("extra").not_comparable == 2
+        comparison = compare(bench, a_job(tables, digest_by("k")), tables)
+        assert comparison.verdict is UNMATCHED
+        assert comparison.measure("fingerprint").outside == 0
+        assert comparison.measure("extra").not_comparable == 2
         without = digest_by("k", except_=("extra",))
         assert compare(bench, a_job(tables, without), tables).verdict is MATCHED
 
     def test_without_dimensions_whole_rows_are_the_key(self, bench: EngineBench) -> None:
         rows = [(k, k) for k in range(40)]
         tables = pair("a int, b int", rows, [*rows, (1, 2)])
-        found = compare(bench, a_job(tables, digest_by("")), tables)
-        assert found.counts().rows_compared > 30
-        assert found.counts().rows_unmatched == 1
+        comparison = compare(bench, a_job(tables, digest_by("")), tables)
+        assert comparison.counts().rows_compared > 30
+        assert comparison.counts().rows_unmatched == 1
 
     @pytest.mark.case("P20")
     def test_null_keys_are_hashed_like_any_other(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(None, 1), (1, 1)], [(None, 1), (1, 1)])
-        found = compare(bench, a_job(tables, digest_by("k")), tables)
-        assert (found.verdict, found.counts().null_keys_by_source) == (MATCHED, (1, 1))
+        comparison = compare(bench, a_job(tables, digest_by("k")), tables)
+        assert (comparison.verdict, comparison.counts().null_keys_by_source) == (MATCHED, (1, 1))
 
     @pytest.mark.case("P56")
     def test_a_row_stage_scoped_to_a_digest_sees_the_rows_of_its_buckets(
@@ -341,17 +341,17 @@ class DigestStageConformance:
             digest_by("k", where="k >= 5"),
             rows_by("k", a_measure("v"), scope=Scope(from_stage="digests")),
         )
-        found = compare(bench, a_job(tables, *stages), tables)
+        comparison = compare(bench, a_job(tables, *stages), tables)
         wanted = {bucket_of(COMPARE_KEY, encode_tuple((number(k),))) for k in (7, 90)}
         inside = [
             k for k in range(5, 200) if bucket_of(COMPARE_KEY, encode_tuple((number(k),))) in wanted
         ]
-        assert found.counts("digests").source_row_counts == (195, 195)
-        assert found.counts("rows").source_row_counts == (len(inside), len(inside))
-        assert sorted(row.key for row in found.stored["rows"]) == [("7",), ("90",)]
+        assert comparison.counts("digests").source_row_counts == (195, 195)
+        assert comparison.counts("rows").source_row_counts == (len(inside), len(inside))
+        assert sorted(row.key for row in comparison.stored["rows"]) == [("7",), ("90",)]
 
     @pytest.mark.case("P28")
     def test_empty_sources_match_with_a_warning(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [], [])
-        found = compare(bench, a_job(tables, digest_by("k")), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, ["EMPTY_SOURCES"])
+        comparison = compare(bench, a_job(tables, digest_by("k")), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, ["EMPTY_SOURCES"])

@@ -92,8 +92,8 @@ class EvidenceConformance:
     @pytest.mark.case("F15")
     @pytest.mark.parametrize("kind", ["row", "aggregate"])
     def test_the_steps_of_every_gap_add_up(self, bench: EngineBench, kind: str) -> None:
-        found = compare(bench, a_job(TABLES, STAGES[kind]), TABLES).measure("v")
-        assert found.waterfall_by_source == (
+        measure = compare(bench, a_job(TABLES, STAGES[kind]), TABLES).measure("v")
+        assert measure.waterfall_by_source == (
             Waterfall(missing_here=D(0), missing_in_reference=D(0), changed=D(0)),
             Waterfall(missing_here=D("3.75"), missing_in_reference=D("0.30"), changed=D("2.75")),
             Waterfall(missing_here=D(7), missing_in_reference=D(100), changed=D("2.75")),
@@ -101,10 +101,10 @@ class EvidenceConformance:
 
     @pytest.mark.case("F15")
     def test_copies_of_keys_have_steps_too(self, bench: EngineBench) -> None:
-        found = compare(bench, a_job(TABLES, STAGES["row"]), TABLES).measure("$rows")
+        measure = compare(bench, a_job(TABLES, STAGES["row"]), TABLES).measure("$rows")
         steps = [
             (each.missing_here, each.missing_in_reference, each.changed)
-            for each in found.waterfall_by_source
+            for each in measure.waterfall_by_source
             if each is not None
         ]
         assert [tuple(map(int, each)) for each in steps] == [(0, 0, 0), (2, 2, -1), (2, 1, -1)]
@@ -119,14 +119,14 @@ class EvidenceConformance:
             ),
         ):
             job = a_job(TABLES, STAGES[kind], normalize=normalize, execution=SEALED)
-            found = compare(bench, job, TABLES).results()
+            results = compare(bench, job, TABLES).results()
             expected = by_the_oracle(TABLES, STAGES[kind], normalize)
-            assert sorted(found.digests, key=_place) == sorted(expected.digests, key=_place)
+            assert sorted(results.digests, key=_place) == sorted(expected.digests, key=_place)
 
-    def test_nothing_is_sealed_unless_it_is_asked_for(self, bench: EngineBench) -> None:
+    def test_nothing_is_sealed_unless_it_is_requested(self, bench: EngineBench) -> None:
         assert compare(bench, a_job(TABLES, STAGES["row"]), TABLES).results().digests == ()
 
-    def test_answers_of_own_queries_are_groups_of_one_row(self, bench: EngineBench) -> None:
+    def test_answers_of_queries_are_groups_of_one_row(self, bench: EngineBench) -> None:
         tables = [
             a_table("a", "k int, v decimal(9,2)", (1, D(1)), (2, D(2))),
             a_table("b", "k int, v decimal(9,2)", (1, D("1.01")), (3, D(3))),

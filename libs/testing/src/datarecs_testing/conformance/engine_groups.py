@@ -39,52 +39,52 @@ class GroupConformance:
     @pytest.mark.case("P21")
     def test_null_keys_form_one_group_and_are_never_dropped(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(None, 1), (1, 1)], [(None, 1), (1, 1)])
-        found = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
-        assert (found.verdict, found.counts().rows_compared) == (MATCHED, 2)
-        assert found.counts().null_keys_by_source == (1, 1)
-        assert found.warnings == ["NULL_KEYS_PRESENT", "NULL_KEYS_PRESENT"]
+        comparison = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
+        assert (comparison.verdict, comparison.counts().rows_compared) == (MATCHED, 2)
+        assert comparison.counts().null_keys_by_source == (1, 1)
+        assert comparison.warnings == ["NULL_KEYS_PRESENT", "NULL_KEYS_PRESENT"]
 
     @pytest.mark.case("P27")
     def test_equal_counts_prove_nothing_about_keys(self, bench: EngineBench) -> None:
         tables = pair("k int", [(1,), (2,)], [(3,), (4,)])
-        found = compare(bench, a_job(tables, counting(), rows_by("k")), tables)
-        assert found.stage("counts").verdict is MATCHED
-        assert found.stage("rows").verdict is UNMATCHED
-        assert found.verdict is UNMATCHED
+        comparison = compare(bench, a_job(tables, counting(), rows_by("k")), tables)
+        assert comparison.stage("counts").verdict is MATCHED
+        assert comparison.stage("rows").verdict is UNMATCHED
+        assert comparison.verdict is UNMATCHED
 
     @pytest.mark.case("P28")
     def test_all_empty_is_matched_with_a_warning(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [], [])
         job = a_job(tables, counting(), aggregate_by("", a_measure("v")), rows_by("k"))
-        found = compare(bench, job, tables)
-        assert found.verdict is MATCHED
-        assert found.warnings == ["EMPTY_SOURCES"] * 3
+        comparison = compare(bench, job, tables)
+        assert comparison.verdict is MATCHED
+        assert comparison.warnings == ["EMPTY_SOURCES"] * 3
 
     @pytest.mark.case("P28")
     def test_one_empty_source_is_unmatched_by_arithmetic(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 1)], [])
         for stage in (counting(), aggregate_by("", a_measure("v")), rows_by("k")):
-            found = compare(bench, a_job(tables, stage), tables)
-            assert (found.verdict, found.warnings) == (UNMATCHED, ["EMPTY_SOURCES"])
+            comparison = compare(bench, a_job(tables, stage), tables)
+            assert (comparison.verdict, comparison.warnings) == (UNMATCHED, ["EMPTY_SOURCES"])
 
     @pytest.mark.case("P46")
-    def test_three_sources_keep_presence_apart(self, bench: EngineBench) -> None:
+    def test_presence_in_three_sources_is_counted_apart(self, bench: EngineBench) -> None:
         columns = "k int, v int"
         tables = [
             a_table("s0", columns, (1, 1), (2, 7)),
             a_table("s1", columns, (1, 1), (2, 7)),
             a_table("s2", columns, (2, 8)),
         ]
-        found = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
-        counts = found.counts()
+        comparison = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
+        counts = comparison.counts()
         assert counts.presence == ((0b011, 1), (0b111, 1))
         assert (counts.unmatched_by_source, counts.missing_by_source) == ((1, 1, 0), (0, 0, 1))
-        assert [row.odd_one_out for row in found.differences()] == ["s2", "s2"]
+        assert [row.odd_one_out for row in comparison.differences()] == ["s2", "s2"]
         assert counts.odd_one_out == (0, 0, 2)
 
-    def test_two_sources_of_source_001_give_its_numbers(self, bench: EngineBench) -> None:
-        found = source_001(bench)
-        counts = found.counts()
+    def test_two_sources_of_source_001_yield_its_numbers(self, bench: EngineBench) -> None:
+        comparison = source_001(bench)
+        counts = comparison.counts()
         assert counts.source_row_counts == (1000, 1005)
         assert counts.groups_by_source == (985, 1000)
         assert (counts.rows_compared, counts.rows_matched, counts.rows_unmatched) == (
@@ -92,12 +92,14 @@ class GroupConformance:
             975,
             30,
         )
-        assert found.verdict is UNMATCHED
+        assert comparison.verdict is UNMATCHED
 
     @pytest.mark.case("F18")
     def test_the_data_of_source_001_yields_its_payload(self, bench: EngineBench) -> None:
-        found = source_001(bench)
-        payload = comparison_payload(found.plan.stages[0], found.results(), found.verdict)
+        comparison = source_001(bench)
+        payload = comparison_payload(
+            comparison.plan.stages[0], comparison.results(), comparison.verdict
+        )
         (entry,) = payload["tolerances"]
         assert payload["source_row_counts"] == {"source_0": 1000, "source_1": 1005}
         assert payload["matched_groups"] == 980
@@ -113,9 +115,11 @@ class GroupConformance:
         }
         assert payload["result"] == "UNMATCHED"
 
-    def test_three_sources_give_the_numbers_of_the_worked_example(self, bench: EngineBench) -> None:
-        found = three_sources(bench)
-        counts = found.counts()
+    def test_three_sources_yield_the_numbers_of_the_worked_example(
+        self, bench: EngineBench
+    ) -> None:
+        comparison = three_sources(bench)
+        counts = comparison.counts()
         assert dict(counts.presence) == {7: 90, 3: 4, 5: 3, 6: 2, 1: 1, 4: 5}
         assert (counts.rows_compared, counts.matched_groups, counts.unmatched_groups) == (
             105,
@@ -125,7 +129,10 @@ class GroupConformance:
         assert counts.unmatched_by_source == (8, 6, 10)
         assert counts.missing_by_source == (7, 9, 5)
         assert counts.groups_by_source == (98, 96, 100)
-        assert (found.measure("amount").within, found.measure("amount").outside) == (87, 3)
+        assert (comparison.measure("amount").within, comparison.measure("amount").outside) == (
+            87,
+            3,
+        )
         assert (counts.rows_matched, counts.rows_unmatched) == (87, 18)
 
     @pytest.mark.case("P46")
@@ -135,15 +142,15 @@ class GroupConformance:
     ) -> None:
         tables = hundred_and_a_cent()
         stage = rows_by("k", a_measure("v", absolute("0.01")), reference=reference)
-        found = compare(bench, a_job(tables, stage), tables)
-        assert found.measure("v").within == within
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert comparison.measure("v").within == within
 
     @pytest.mark.case("F14")
     @pytest.mark.case("E9")
     def test_every_row_read_is_grouped(self, bench: EngineBench) -> None:
-        found = source_001(bench)
-        assert [closure.extracted for closure in found.results().closure] == [1000, 1005]
-        assert all(closure.closed for closure in found.results().closure)
+        comparison = source_001(bench)
+        assert [closure.extracted for closure in comparison.results().closure] == [1000, 1005]
+        assert all(closure.closed for closure in comparison.results().closure)
 
     @pytest.mark.case("P56")
     def test_escalation_sees_only_the_differing_groups_rows(self, bench: EngineBench) -> None:
@@ -154,34 +161,34 @@ class GroupConformance:
         tables = pair("account int, n int, v int", accounts, changed)
         first = aggregate_by("account", a_measure("v"), on_unmatched=OnUnmatched.ESCALATE)
         second = rows_by("account n", a_measure("v"))
-        found = compare(bench, a_job(tables, first, second), tables)
-        assert found.counts("groups").rows_unmatched == len(differ)
+        comparison = compare(bench, a_job(tables, first, second), tables)
+        assert comparison.counts("groups").rows_unmatched == len(differ)
         alone = pair(
             "account int, n int, v int",
             [row for row in accounts if row[0] in differ],
             [row for row in changed if row[0] in differ],
         )
         unscoped = compare(bench, a_job(alone, second), alone)
-        assert found.counts("rows") == unscoped.counts()
-        assert found.results("rows").measures == unscoped.results().measures
-        assert found.stored["rows"] == unscoped.stored["rows"]
-        assert [each.out_of_scope for each in found.results("rows").closure] == [9_997, 9_997]
+        assert comparison.counts("rows") == unscoped.counts()
+        assert comparison.results("rows").measures == unscoped.results().measures
+        assert comparison.stored["rows"] == unscoped.stored["rows"]
+        assert [each.out_of_scope for each in comparison.results("rows").closure] == [9_997, 9_997]
 
     @pytest.mark.case("F20")
     def test_a_stage_with_nothing_in_scope_is_skipped(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 1)], [(1, 1)])
         second = rows_by("k", a_measure("v"), scope=Scope(from_stage="groups"))
-        found = compare(bench, a_job(tables, aggregate_by("k"), second), tables)
-        assert found.stage("rows").skipped is SkipReason.NOTHING_IN_SCOPE
-        assert (found.verdict, len(found.progress)) == (MATCHED, 1)
+        comparison = compare(bench, a_job(tables, aggregate_by("k"), second), tables)
+        assert comparison.stage("rows").skipped is SkipReason.NOTHING_IN_SCOPE
+        assert (comparison.verdict, len(comparison.progress)) == (MATCHED, 1)
 
     @pytest.mark.case("P58")
     def test_acceptance_never_changes_the_verdict(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(k, 0) for k in range(9)], [(k, k // 6) for k in range(9)])
         stage = rows_by("k", a_measure("v"), accept=Accept(max_outside=5))
-        found = compare(bench, a_job(tables, stage), tables)
-        assert (found.measure("v").outside, found.verdict) == (3, UNMATCHED)
-        assert found.outcome.acceptance is Acceptance.ACCEPTED
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert (comparison.measure("v").outside, comparison.verdict) == (3, UNMATCHED)
+        assert comparison.outcome.acceptance is Acceptance.ACCEPTED
 
     def test_aggregate_functions_count_and_choose(self, bench: EngineBench) -> None:
         rows = [("a", 3), ("a", None), ("a", 3), ("a", 1)]
@@ -192,8 +199,8 @@ class GroupConformance:
             if function not in {Function.VALUE, Function.AVG}
         ]
         stage = aggregate_by("k", a_measure("n", function=Function.COUNT), *measures)
-        found = compare(bench, a_job(tables, stage), tables)
-        totals = {each.name: each.total_by_source[0] for each in found.results().measures}
+        comparison = compare(bench, a_job(tables, stage), tables)
+        totals = {each.name: each.total_by_source[0] for each in comparison.results().measures}
         assert totals == {
             "n": 4,
             "count": 3,
@@ -205,30 +212,30 @@ class GroupConformance:
 
     def test_a_grand_total_is_one_group_that_every_source_has(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 1), (2, 2)], [(9, 3)])
-        found = compare(bench, a_job(tables, aggregate_by("", a_measure("v"))), tables)
-        assert (found.verdict, found.counts().groups_by_source) == (MATCHED, (1, 1))
+        comparison = compare(bench, a_job(tables, aggregate_by("", a_measure("v"))), tables)
+        assert (comparison.verdict, comparison.counts().groups_by_source) == (MATCHED, (1, 1))
 
-    def test_rows_without_dimensions_are_their_own_key(self, bench: EngineBench) -> None:
+    def test_rows_without_dimensions_are_grouped_whole(self, bench: EngineBench) -> None:
         tables = pair("a int, b text", [(1, "x"), (1, "x"), (2, "y")], [(1, "x"), (2, "z")])
         stage = rows_by("", a_measure("a"), a_measure("b"))
-        found = compare(bench, a_job(tables, stage), tables)
-        assert (found.counts().rows_compared, found.counts().matched_groups) == (3, 1)
-        assert found.measure("$rows").outside == 1
-        assert found.results().measures == ()
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert (comparison.counts().rows_compared, comparison.counts().matched_groups) == (3, 1)
+        assert comparison.measure("$rows").outside == 1
+        assert comparison.results().measures == ()
 
     def test_gaps_count_missing_groups_with_their_whole_value(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 10), (2, 5)], [(1, 12), (3, 7)])
-        found = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
-        measure = found.measure("v")
+        comparison = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
+        measure = comparison.measure("v")
         assert measure.total_by_source == (D(15), D(19))
         assert measure.gap_by_source == (D(0), D(4))
 
     @pytest.mark.case("F15")
     def test_the_waterfall_adds_up(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 10), (2, 5)], [(1, 12), (3, 7)])
-        found = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
+        comparison = compare(bench, a_job(tables, rows_by("k", a_measure("v"))), tables)
         only_two, only_one, changed = 7, 5, 2
-        assert found.measure("v").gap_by_source[1] == only_two - only_one + changed
+        assert comparison.measure("v").gap_by_source[1] == only_two - only_one + changed
 
     @pytest.mark.case("F16")
     def test_break_ids_are_stable_whatever_the_class(self, bench: EngineBench) -> None:
@@ -259,13 +266,13 @@ class GroupConformance:
         rows = [(1, "OK", 5), (2, "VOID", 6), (3, None, 7)]
         tables = pair("k int, status text, v int", rows, rows[:1])
         stage = rows_by("k", a_measure("v"), where="status <> 'VOID'")
-        found = compare(bench, a_job(tables, stage), tables)
-        assert (found.verdict, found.counts().source_row_counts) == (MATCHED, (1, 1))
-        assert found.results().closure[0].out_of_scope == 2
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert (comparison.verdict, comparison.counts().source_row_counts) == (MATCHED, (1, 1))
+        assert comparison.results().closure[0].out_of_scope == 2
 
-    def test_progress_tells_mismatches_only_with_the_last_report(self, bench: EngineBench) -> None:
-        found = source_001(bench)
-        *early, last = found.progress
+    def test_progress_has_mismatches_only_in_the_last_report(self, bench: EngineBench) -> None:
+        comparison = source_001(bench)
+        *early, last = comparison.progress
         assert (last.row_count, last.mismatch_count) == (2005, 30)
         assert all(report.mismatch_count == 0 for report in early)
 

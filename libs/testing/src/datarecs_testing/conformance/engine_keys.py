@@ -170,10 +170,10 @@ class KeyLookupConformance:
         kind, first, first_text, second, second_text, normalize, sources = CASES[name]
         tables = pair(f"k {kind}, v int", [(first, 1)], [(second, 2)])
         job = a_job(tables, rows_by("k", a_measure("v")), normalize=normalize, sources=sources)
-        found = compare(bench, job, tables)
-        (row,) = found.differences("v")
+        comparison = compare(bench, job, tables)
+        (row,) = comparison.differences("v")
         assert row.raw_keys == compare(MemoryBench(), job, tables).differences("v")[0].raw_keys
-        run = sealed_run(document_of(found))
+        run = sealed_run(document_of(comparison))
         zones = {zone: ZoneInfo(zone) for zone in zones_of(run)}
         reading = KeyReading(run=run, stage=run.stages[0], zones=zones)
         for typed in {first_text, second_text, row.key[0] or ""}:

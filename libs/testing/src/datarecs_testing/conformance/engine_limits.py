@@ -53,8 +53,8 @@ class LimitConformance:
         self, bench: EngineBench, strategy: Strategy
     ) -> None:
         tables = pair(COLUMNS, [AS_LARGE_AS_ALLOWED], [changed(3, None)])
-        found = compare(bench, limited(tables, ROWS, strategy), tables)
-        assert found.counts().rows_unmatched == 1
+        comparison = compare(bench, limited(tables, ROWS, strategy), tables)
+        assert comparison.counts().rows_unmatched == 1
 
     @READ
     @pytest.mark.case("P65")
@@ -73,8 +73,8 @@ class LimitConformance:
             compare(bench, limited(tables, ROWS, strategy), tables)
         refused = caught.value
         assert refused.code.name == "SOURCE_LIMIT"
-        told = (refused.source, refused.column, refused.limit)
-        assert told == (tables[source].name, "vw"[position - 3], 8)
+        place = (refused.source, refused.column, refused.limit)
+        assert place == (tables[source].name, "vw"[position - 3], 8)
 
     @READ
     @pytest.mark.case("P65")
@@ -106,7 +106,7 @@ class LimitConformance:
 
     @READ
     @pytest.mark.case("P65")
-    def test_what_a_stage_does_not_look_at_has_no_limit(
+    def test_what_a_stage_does_not_read_has_no_limit(
         self, bench: EngineBench, strategy: Strategy
     ) -> None:
         """Another column, a row beside `where`, a row without a key that is left out."""
@@ -118,5 +118,5 @@ class LimitConformance:
         normalize = replace(
             job.normalize, nulls=replace(job.normalize.nulls, keys=NullKeys.EXCLUDE)
         )
-        found = compare(bench, replace(job, normalize=normalize), tables)
-        assert found.counts().rows_matched == 1
+        comparison = compare(bench, replace(job, normalize=normalize), tables)
+        assert comparison.counts().rows_matched == 1

@@ -64,8 +64,8 @@ class PolicyConformance:
     ) -> None:
         tables = pair("k int, v decimal(10,2)", [(1, D(1)), (2, D(1))], [(1, D("1.01")), (2, D(1))])
         stage = rows_by("k", a_measure("v", absolute("0.01"), bound=Bound.EXCLUSIVE))
-        found = compare(bench, a_job(tables, stage), tables)
-        assert (found.measure("v").outside, found.measure("v").equal) == (1, 1)
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert (comparison.measure("v").outside, comparison.measure("v").equal) == (1, 1)
 
     @pytest.mark.case("P07")
     @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ class PolicyConformance:
     def test_null_keys_may_be_excluded_and_are_counted(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(None, 1), (1, 1)], [(1, 1)])
         rules = Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
-        counts = found.counts()
-        assert (found.verdict, counts.source_row_counts) == (MATCHED, (2, 1))
+        comparison = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
+        counts = comparison.counts()
+        assert (comparison.verdict, counts.source_row_counts) == (MATCHED, (2, 1))
         assert counts.excluded_rows_by_source == counts.null_keys_by_source == (1, 0)
-        assert found.results().closure[0].excluded == 1
+        assert comparison.results().closure[0].excluded == 1
 
     @pytest.mark.case("P28")
     def test_an_empty_source_may_be_an_error(self, bench: EngineBench) -> None:
@@ -104,8 +104,8 @@ class PolicyConformance:
 
     def test_empty_sources_may_be_fine(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [], [])
-        found = compare(bench, a_job(tables, BY_VALUE, empty=EmptyPolicy.OK), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, [])
+        comparison = compare(bench, a_job(tables, BY_VALUE, empty=EmptyPolicy.OK), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, [])
 
     def test_a_duration_is_a_distance_in_time(self, bench: EngineBench) -> None:
         moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -115,9 +115,9 @@ class PolicyConformance:
             [(1, moment + timedelta(seconds=1)), (2, moment - timedelta(seconds=1.000001))],
         )
         stage = rows_by("k", a_measure("v", lasting(timedelta(seconds=1))))
-        found = compare(bench, a_job(tables, stage), tables)
-        assert (found.measure("v").within, found.measure("v").outside) == (1, 1)
-        assert found.measure("v").max_abs_delta == 1_000_001
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert (comparison.measure("v").within, comparison.measure("v").outside) == (1, 1)
+        assert comparison.measure("v").max_abs_delta == 1_000_001
 
     def test_a_duration_between_dates_counts_days(self, bench: EngineBench) -> None:
         tables = pair("k int, v date", [(1, date(2026, 2, 28))], [(1, date(2026, 3, 1))])
@@ -150,11 +150,11 @@ class PolicyConformance:
     def test_exact_under_spread_needs_all_equal(self, bench: EngineBench) -> None:
         tables = [a_table(f"s{index}", "k int, v text", (1, v)) for index, v in enumerate("aab")]
         stage = rows_by("k", a_measure("v"), compare_to=CompareTo.SPREAD)
-        found = compare(bench, a_job(tables, stage), tables)
-        assert found.differences()[0].odd_one_out == "s2"
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert comparison.differences()[0].odd_one_out == "s2"
 
     @pytest.mark.case("P64")
-    def test_repeated_keys_may_be_an_error_that_tells_no_key(self, bench: EngineBench) -> None:
+    def test_repeated_keys_may_be_an_error_that_shows_no_key(self, bench: EngineBench) -> None:
         one = [("secret", 1), ("secret", 2), ("b", 1)]
         tables = pair("k text, v int", one, [("secret", 1), ("b", 1)])
         with pytest.raises(DuplicateKeysError, match="source one has 1 keys") as caught:
@@ -166,15 +166,18 @@ class PolicyConformance:
         stage = rows_by(
             "k", a_measure("v", function=Function.SUM), duplicates=DuplicatePolicy.AGGREGATE
         )
-        found = compare(bench, a_job(tables, stage), tables)
-        assert (found.verdict, found.counts().duplicate_keys_by_source) == (MATCHED, (1, 0))
-        assert found.results().rows is None
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert (comparison.verdict, comparison.counts().duplicate_keys_by_source) == (
+            MATCHED,
+            (1, 0),
+        )
+        assert comparison.results().rows is None
 
     def test_a_stage_may_stop_the_run(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 1)], [(2, 1)])
         first = rows_by("k", name="keys", on_unmatched=OnUnmatched.STOP)
-        found = compare(bench, a_job(tables, first, BY_VALUE), tables)
-        assert found.stage("rows").stopped_by == "keys"
+        comparison = compare(bench, a_job(tables, first, BY_VALUE), tables)
+        assert comparison.stage("rows").stopped_by == "keys"
 
     def test_limits_that_do_not_hold_are_rejected_and_warned_of(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, 1), (2, 1)], [(1, 5)])
@@ -184,9 +187,9 @@ class PolicyConformance:
             accept=Accept(max_unmatched_percent=D(50), max_gap={"v": D(2)}),
             warn_at=WarnAt(outside_percent=D(0), unmatched_percent=D(50), gap={"v": D(2)}),
         )
-        found = compare(bench, a_job(tables, stage), tables)
-        assert found.outcome.acceptance == "REJECTED"
-        assert [each.message.split(" is")[0] for each in found.outcome.warnings] == [
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert comparison.outcome.acceptance == "REJECTED"
+        assert [each.message.split(" is")[0] for each in comparison.outcome.warnings] == [
             "outside_percent",
             "gap of v",
         ]
@@ -220,5 +223,5 @@ class PolicyConformance:
         tables = pair("k int, v int", [(1, 1), (2, 1)], [(1, 2), (2, 9)])
         stage = rows_by("k", a_measure("v", absolute("1")))
         results = Results(breaks=Breaks(deltas=False))
-        found = compare(bench, a_job(tables, stage, results=results), tables)
-        assert found.classes() == ["OUTSIDE"]
+        comparison = compare(bench, a_job(tables, stage, results=results), tables)
+        assert comparison.classes() == ["OUTSIDE"]

@@ -73,18 +73,18 @@ class RuleConformance:
             a_table("two", "k int, v decimal(10,4)", (1, D("1.1049"))),
         ]
         assert compare(bench, a_job(tables, BY_VALUE), tables).classes() == ["PRECISION"]
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=numbers(round=2)), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, ["PRECISION_REDUCED"])
-        assert found.plan.stages[0].measures[0].rules.declared() == (("round", "2"),)
+        comparison = compare(bench, a_job(tables, BY_VALUE, normalize=numbers(round=2)), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, ["PRECISION_REDUCED"])
+        assert comparison.plan.stages[0].measures[0].rules.declared() == (("round", "2"),)
 
     @pytest.mark.case("P11")
     def test_nan_may_be_declared_unequal(self, bench: EngineBench) -> None:
         nan = float("nan")
         tables = pair("k int, v float64", [(1, nan), (1, 1.0)], [(1, 1.0), (1, nan)])
-        found = compare(
+        comparison = compare(
             bench, a_job(tables, BY_VALUE, normalize=numbers(nan=NanRule.UNEQUAL)), tables
         )
-        assert found.classes() == ["OUTSIDE"]
+        assert comparison.classes() == ["OUTSIDE"]
 
     @pytest.mark.case("F12")
     def test_copies_that_a_rule_made_equal_show_the_same_raw_values_in_any_order(
@@ -95,8 +95,8 @@ class RuleConformance:
         shown = []
         for rows in (copies, copies[::-1]):
             tables = pair("k int, v decimal(10,4)", rows, other)
-            found = compare(bench, a_job(tables, BY_VALUE, normalize=numbers(round=2)), tables)
-            shown.append(found.differences())
+            comparison = compare(bench, a_job(tables, BY_VALUE, normalize=numbers(round=2)), tables)
+            shown.append(comparison.differences())
         assert shown[0] == shown[1]
         assert shown[0][0].raw_values == (("one", "1.1049"),)
 
@@ -107,8 +107,8 @@ class RuleConformance:
             a_table("two", "k int, v float64", (1, 0.1)),
         ]
         rules = numbers(float32=Float32Rule.SHORTEST)
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, ["PRECISION_REDUCED"])
+        comparison = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, ["PRECISION_REDUCED"])
 
     @pytest.mark.case("P14")
     def test_functions_take_numbers_in_single_precision(self, bench: EngineBench) -> None:
@@ -130,9 +130,11 @@ class RuleConformance:
     def test_null_may_be_zero_after_the_sum(self, bench: EngineBench) -> None:
         tables = pair("k int, v int", [(1, None), (2, None)], [(1, 0), (2, 5)])
         stage = aggregate_by("k", a_measure("v"))
-        found = compare(bench, a_job(tables, stage, normalize=numbers(null=NullAs.ZERO)), tables)
-        assert (found.measure("v").within, found.classes()) == (1, ["OUTSIDE"])
-        assert found.differences()[0].raw_values == (("one", None),)
+        comparison = compare(
+            bench, a_job(tables, stage, normalize=numbers(null=NullAs.ZERO)), tables
+        )
+        assert (comparison.measure("v").within, comparison.classes()) == (1, ["OUTSIDE"])
+        assert comparison.differences()[0].raw_values == (("one", None),)
 
     @pytest.mark.case("P23")
     def test_only_the_rule_makes_empty_text_null(self, bench: EngineBench) -> None:
@@ -146,19 +148,23 @@ class RuleConformance:
     @pytest.mark.parametrize("word", ["a ", "a\u00a0", "a\t", "\u3000a\u2028"])
     def test_trim_takes_all_unicode_white_space(self, bench: EngineBench, word: str) -> None:
         tables = pair("k text, v text", [("a", "a")], [(word, word)])
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=strings(trim=Trim.BOTH)), tables)
-        assert found.verdict is MATCHED
+        comparison = compare(
+            bench, a_job(tables, BY_VALUE, normalize=strings(trim=Trim.BOTH)), tables
+        )
+        assert comparison.verdict is MATCHED
 
     def test_trim_leaves_separators_that_are_no_white_space(self, bench: EngineBench) -> None:
         tables = pair("k int, v text", [(1, "a")], [(1, "a\x1f")])
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=strings(trim=Trim.BOTH)), tables)
-        assert found.verdict is UNMATCHED
+        comparison = compare(
+            bench, a_job(tables, BY_VALUE, normalize=strings(trim=Trim.BOTH)), tables
+        )
+        assert comparison.verdict is UNMATCHED
 
     @pytest.mark.parametrize(("trim", "word"), [(Trim.LEFT, " a"), (Trim.RIGHT, "a ")])
     def test_trim_has_sides(self, bench: EngineBench, trim: Trim, word: str) -> None:
         tables = pair("k int, v text", [(1, "a"), (2, "a")], [(1, word), (2, word[::-1])])
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=strings(trim=trim)), tables)
-        assert (found.measure("v").equal, found.measure("v").outside) == (1, 1)
+        comparison = compare(bench, a_job(tables, BY_VALUE, normalize=strings(trim=trim)), tables)
+        assert (comparison.measure("v").equal, comparison.measure("v").outside) == (1, 1)
 
     @pytest.mark.case("P30")
     @pytest.mark.parametrize(
@@ -175,8 +181,10 @@ class RuleConformance:
         self, bench: EngineBench, one: str, two: str, *, same: bool
     ) -> None:
         tables = pair("k int, v text", [(1, one)], [(1, two)])
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=strings(case=Case.FOLD)), tables)
-        assert (found.verdict is MATCHED) is same
+        comparison = compare(
+            bench, a_job(tables, BY_VALUE, normalize=strings(case=Case.FOLD)), tables
+        )
+        assert (comparison.verdict is MATCHED) is same
 
     @pytest.mark.case("P31")
     @pytest.mark.parametrize(
@@ -187,29 +195,31 @@ class RuleConformance:
         self, bench: EngineBench, form: UnicodeForm, one: str, two: str
     ) -> None:
         tables = pair("k text, v int", [(one, 1)], [(two, 1)])
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=strings(unicode=form)), tables)
-        assert found.verdict is MATCHED
+        comparison = compare(
+            bench, a_job(tables, BY_VALUE, normalize=strings(unicode=form)), tables
+        )
+        assert comparison.verdict is MATCHED
 
     @pytest.mark.case("P32")
     def test_broken_text_is_invalid_in_values_and_keys(self, bench: EngineBench) -> None:
         broken = Invalid(b"\xff")
         tables = pair("k text, v text", [("a", broken), (broken, "x")], [("a", "b")])
-        found = compare(bench, a_job(tables, BY_VALUE), tables)
-        assert found.classes() == ["INVALID", "MISSING"]
-        assert found.counts().invalid_values_by_source == (2, 0)
-        assert "INVALID_VALUES" in found.warnings
+        comparison = compare(bench, a_job(tables, BY_VALUE), tables)
+        assert comparison.classes() == ["INVALID", "MISSING"]
+        assert comparison.counts().invalid_values_by_source == (2, 0)
+        assert "INVALID_VALUES" in comparison.warnings
 
     def test_invalid_equals_no_other_sources_invalid(self, bench: EngineBench) -> None:
         broken = Invalid(b"\xff")
         tables = pair("k text, v int", [(broken, 1)], [(broken, 1)])
-        found = compare(bench, a_job(tables, BY_VALUE), tables)
-        assert (found.counts().rows_compared, found.counts().matched_groups) == (2, 0)
+        comparison = compare(bench, a_job(tables, BY_VALUE), tables)
+        assert (comparison.counts().rows_compared, comparison.counts().matched_groups) == (2, 0)
 
     @pytest.mark.case("P32")
     def test_a_sum_over_an_invalid_value_is_invalid(self, bench: EngineBench) -> None:
         tables = pair("k int, v decimal", [(1, D("1" * 60)), (1, D(1))], [(1, D(1))])
-        found = compare(bench, a_job(tables, aggregate_by("k", a_measure("v"))), tables)
-        assert found.classes() == ["INVALID"]
+        comparison = compare(bench, a_job(tables, aggregate_by("k", a_measure("v"))), tables)
+        assert comparison.classes() == ["INVALID"]
 
     @pytest.mark.case("P35")
     def test_digits_of_the_second_are_cut_as_declared(self, bench: EngineBench) -> None:
@@ -221,8 +231,8 @@ class RuleConformance:
         assert compare(bench, a_job(tables, BY_VALUE), tables).classes() == ["PRECISION"]
         for precision in (TimePrecision.MILLIS, TimePrecision.DECLARED_MIN):
             rules = Normalize(timestamps=TimestampRules(precision=precision))
-            found = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
-            assert (found.verdict, found.warnings) == (MATCHED, ["PRECISION_REDUCED"])
+            comparison = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
+            assert (comparison.verdict, comparison.warnings) == (MATCHED, ["PRECISION_REDUCED"])
 
     @pytest.mark.case("P35")
     @pytest.mark.parametrize(
@@ -254,8 +264,8 @@ class RuleConformance:
             a_table("one", "k int, v instant", (1, datetime(2026, 7, 1, 10, tzinfo=UTC))),
             a_table("two", "k int, v local_timestamp", (1, datetime(2026, 7, 1, 12))),  # noqa: DTZ001 - naive on purpose
         ]
-        found = compare(bench, a_job(tables, BY_VALUE, sources={"two": PARIS}), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, [])
+        comparison = compare(bench, a_job(tables, BY_VALUE, sources={"two": PARIS}), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, [])
 
     @pytest.mark.case("P37")
     def test_gaps_and_overlaps_are_read_one_way_and_counted(self, bench: EngineBench) -> None:
@@ -268,9 +278,9 @@ class RuleConformance:
             a_table("one", "k int, v instant", *aware),
             a_table("two", "k int, v local_timestamp", *local),
         ]
-        found = compare(bench, a_job(tables, BY_VALUE, sources={"two": PARIS}), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, ["DST_AMBIGUOUS"])
-        assert found.outcome.warnings[0].message.startswith("2 ")
+        comparison = compare(bench, a_job(tables, BY_VALUE, sources={"two": PARIS}), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, ["DST_AMBIGUOUS"])
+        assert comparison.outcome.warnings[0].message.startswith("2 ")
 
     @pytest.mark.case("P39")
     def test_maps_bring_other_spellings_of_truth_together(self, bench: EngineBench) -> None:
@@ -290,8 +300,8 @@ class RuleConformance:
             a_table("one", "k uuid, v int", (UUID(uuid), 1)),
             a_table("two", "k text, v int", (uuid.upper(), 1)),
         ]
-        found = compare(bench, a_job(tables, BY_VALUE), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, ["IMPLICIT_TEXT_UUID"])
+        comparison = compare(bench, a_job(tables, BY_VALUE), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, ["IMPLICIT_TEXT_UUID"])
 
     @pytest.mark.case("P41")
     def test_texts_are_no_numbers_until_cast(self, bench: EngineBench) -> None:
@@ -300,8 +310,8 @@ class RuleConformance:
             a_table("two", "k int, v decimal(10,2)", (1, D("0.3")), (2, D(7)), (3, D(1))),
         ]
         casts = {"one": {"cast": {"v": types.decimal(10, 2)}}}
-        found = compare(bench, a_job(tables, BY_VALUE, sources=casts), tables)
-        assert (found.measure("v").equal, found.measure("v").invalid) == (1, 2)
+        comparison = compare(bench, a_job(tables, BY_VALUE, sources=casts), tables)
+        assert (comparison.measure("v").equal, comparison.measure("v").invalid) == (1, 2)
 
     @pytest.mark.case("P42")
     def test_json_is_compared_by_meaning(self, bench: EngineBench) -> None:
@@ -310,8 +320,8 @@ class RuleConformance:
             [(1, '{"a": 1, "b": [1, 2]}'), (2, "[1,2]")],
             [(1, '{"b":[1.0,2],"a":1.0}'), (2, "[2,1]")],
         )
-        found = compare(bench, a_job(tables, BY_VALUE), tables)
-        assert (found.measure("v").equal, found.measure("v").outside) == (1, 1)
+        comparison = compare(bench, a_job(tables, BY_VALUE), tables)
+        assert (comparison.measure("v").equal, comparison.measure("v").outside) == (1, 1)
         rules = Normalize(json=JsonRules(arrays=ArrayRule.SET))
         assert compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables).verdict is MATCHED
 
@@ -322,8 +332,8 @@ class RuleConformance:
         stage = rows_by("k", a_measure("v", map=spelt))
         assert compare(bench, a_job(tables, stage), tables).verdict is MATCHED
         strict = rows_by("k", a_measure("v", map=spelt, map_strict=True))
-        found = compare(bench, a_job(tables, strict), tables)
-        assert (found.measure("v").equal, found.measure("v").invalid) == (1, 1)
+        comparison = compare(bench, a_job(tables, strict), tables)
+        assert (comparison.measure("v").equal, comparison.measure("v").invalid) == (1, 1)
 
     @pytest.mark.case("P53")
     def test_a_number_of_60_digits_is_invalid_and_never_rounded(self, bench: EngineBench) -> None:
@@ -335,9 +345,9 @@ class RuleConformance:
     def test_float_sums_count_what_they_round(self, bench: EngineBench) -> None:
         tables = pair("k int, v float64", [(1, 1.0), (1, 1e-19)], [(1, 1.0)])
         stage = aggregate_by("k", a_measure("v"))
-        found = compare(bench, a_job(tables, stage), tables)
-        assert (found.verdict, found.warnings) == (MATCHED, ["FLOAT_SUM_ROUNDED"])
-        assert found.outcome.warnings[0].message.startswith("1 ")
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert (comparison.verdict, comparison.warnings) == (MATCHED, ["FLOAT_SUM_ROUNDED"])
+        assert comparison.outcome.warnings[0].message.startswith("1 ")
         huge = pair("k int, v float64", [(1, 1e20)], [(1, 1.0)])
         with pytest.raises(SumOverflowError):
             compare(bench, a_job(huge, stage), huge)
@@ -348,21 +358,24 @@ class RuleConformance:
         tables = pair(
             "k int, v float64", [(1, v) for v in values], [(1, v) for v in reversed(values)]
         )
-        found = compare(bench, a_job(tables, aggregate_by("k", a_measure("v"))), tables)
-        assert (found.verdict, found.measure("v").total_by_source) == (MATCHED, (D("0.6"),) * 2)
+        comparison = compare(bench, a_job(tables, aggregate_by("k", a_measure("v"))), tables)
+        assert (comparison.verdict, comparison.measure("v").total_by_source) == (
+            MATCHED,
+            (D("0.6"),) * 2,
+        )
 
     def test_special_floats_add_up_by_rule(self, bench: EngineBench) -> None:
         inf, nan = float("inf"), float("nan")
         one = [(1, inf), (1, 1.0), (2, inf), (2, -inf), (3, nan), (3, 1.0)]
         two = [(1, inf), (2, nan), (3, nan)]
         tables = pair("k int, v float64", one, two)
-        found = compare(bench, a_job(tables, aggregate_by("k", a_measure("v"))), tables)
-        assert found.measure("v").equal == 3
+        comparison = compare(bench, a_job(tables, aggregate_by("k", a_measure("v"))), tables)
+        assert comparison.measure("v").equal == 3
 
     def test_rules_of_a_column_win_over_those_of_its_type(self, bench: EngineBench) -> None:
         tables = pair("k text, v text", [("a", "X")], [("A", "x")])
         rules = Normalize(
             strings=StringRules(case=Case.FOLD), columns={"v": ColumnRules(case=Case.EXACT)}
         )
-        found = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
-        assert (found.counts().matched_groups, found.measure("v").outside) == (1, 1)
+        comparison = compare(bench, a_job(tables, BY_VALUE, normalize=rules), tables)
+        assert (comparison.counts().matched_groups, comparison.measure("v").outside) == (1, 1)

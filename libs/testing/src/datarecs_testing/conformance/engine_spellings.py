@@ -40,18 +40,18 @@ STAGES = [
 Spellings = Mapping[tuple[str | None, ...], Mapping[str, str]]
 
 
-def spellings(found: Compared, stage: str | None = None) -> Spellings:
+def spellings(comparison: Compared, stage: str | None = None) -> Spellings:
     """By key of a stage, or of the only one; all differences of a key show the same."""
     shown: dict[tuple[str | None, ...], dict[str, str]] = {}
-    for row in found.stored[stage or found.stage().plan.name]:
+    for row in comparison.stored[stage or comparison.stage().plan.name]:
         assert shown.setdefault(row.key, dict(row.raw_keys)) == dict(row.raw_keys)
     return shown
 
 
-def check_samples(found: Compared) -> None:
+def check_samples(comparison: Compared) -> None:
     """Samples show what the stored differences do."""
-    stored = {row.break_id: row.raw_keys for row in found.differences()}
-    samples = found.results().differences.samples
+    stored = {row.break_id: row.raw_keys for row in comparison.differences()}
+    samples = comparison.results().differences.samples
     assert samples
     assert all(stored[row.break_id] == row.raw_keys for row in samples)
 
@@ -65,17 +65,17 @@ class SpellingConformance:
     ) -> None:
         first = [("acmE", 1), ("ACME", 1), ("Acme", 1), (" ACME", 1), ("ACME", 1), ("Equal", 5)]
         tables = pair("k text, v int", first, [("acme", 9), ("equal", 5), ("New", 1), ("old", 1)])
-        found = compare(bench, a_job(tables, stage, normalize=FOLDED), tables)
-        assert spellings(found) == {
+        comparison = compare(bench, a_job(tables, stage, normalize=FOLDED), tables)
+        assert spellings(comparison) == {
             ("acme",): {"one": " ACME; ACME; Acme (4 spellings)"},
             ("new",): {"two": "New"},
             ("old",): {},
         }
-        check_samples(found)
+        check_samples(comparison)
 
     @pytest.mark.parametrize("keys", ["k d", "d k"])
     @pytest.mark.parametrize("by", [rows_by, aggregate_by])
-    def test_a_key_of_several_parts_is_shown_whole(
+    def test_a_key_of_two_parts_is_shown_whole(
         self,
         bench: EngineBench,
         by: Callable[..., Stage],
@@ -83,7 +83,9 @@ class SpellingConformance:
     ) -> None:
         first = [("A", 1, 1), ("a", 1, 1), ("a", 2, 1), (None, 2, 1)]
         tables = pair("k text, d int, v int", first, [("a", 1, 3), ("A ", 2, 7)])
-        found = compare(bench, a_job(tables, by(keys, a_measure("v")), normalize=FOLDED), tables)
+        comparison = compare(
+            bench, a_job(tables, by(keys, a_measure("v")), normalize=FOLDED), tables
+        )
         shown: dict[str, Spellings] = {
             "k d": {
                 ("a", "1"): {"one": "A, 1; a, 1"},
@@ -96,20 +98,20 @@ class SpellingConformance:
                 ("2", None): {},
             },
         }
-        assert spellings(found) == shown[keys]
+        assert spellings(comparison) == shown[keys]
 
     @pytest.mark.parametrize("stage", STAGES)
     def test_texts_that_count_as_null_are_shown(self, bench: EngineBench, stage: Stage) -> None:
         tables = pair("k text, v int", [("", 1), (None, 1), (" ", 1)], [(None, 9)])
-        found = compare(bench, a_job(tables, stage, normalize=FOLDED), tables)
-        assert spellings(found) == {(None,): {"one": ";  ; NULL"}}
+        comparison = compare(bench, a_job(tables, stage, normalize=FOLDED), tables)
+        assert spellings(comparison) == {(None,): {"one": ";  ; NULL"}}
 
     @pytest.mark.parametrize("stage", STAGES)
     def test_keys_that_are_left_out_show_nothing(self, bench: EngineBench, stage: Stage) -> None:
         tables = pair("k text, v int", [("", 1), ("A", 1)], [("a", 9)])
         rules = replace(FOLDED, nulls=NullRules(keys=NullKeys.EXCLUDE))
-        found = compare(bench, a_job(tables, stage, normalize=rules), tables)
-        assert spellings(found) == {("a",): {"one": "A"}}
+        comparison = compare(bench, a_job(tables, stage, normalize=rules), tables)
+        assert spellings(comparison) == {("a",): {"one": "A"}}
 
     @pytest.mark.parametrize("stage", STAGES)
     def test_texts_before_a_cast_are_shown_even_where_the_cast_fails(
@@ -120,8 +122,8 @@ class SpellingConformance:
             a_table("two", "k decimal(9,2), v int", (Decimal(7), 9)),
         ]
         cast = {"one": {"cast": {"k": parse_type("decimal(9,2)")}}}
-        found = compare(bench, a_job(tables, stage, sources=cast), tables)
-        assert spellings(found) == {
+        comparison = compare(bench, a_job(tables, stage, sources=cast), tables)
+        assert spellings(comparison) == {
             ("7",): {"one": "7; 7.00"},
             ("INVALID(0x78)",): {"one": "x"},
         }
@@ -132,20 +134,20 @@ class SpellingConformance:
     ) -> None:
         tables = pair("k text, v int", [("ACME", 1), ("Acme", 1), ("", 1)], [("acme", 9)])
         rules = Results(breaks=Breaks(mask={"k": MaskRule.HASH}))
-        found = compare(bench, a_job(tables, stage, normalize=FOLDED, results=rules), tables)
+        comparison = compare(bench, a_job(tables, stage, normalize=FOLDED, results=rules), tables)
         hashes = sorted(masked(COMPARE_KEY, MaskRule.HASH, each) or "" for each in ("ACME", "Acme"))
-        assert spellings(found) == {
+        assert spellings(comparison) == {
             (masked(COMPARE_KEY, MaskRule.HASH, "acme"),): {"one": "; ".join(hashes)},
             (None,): {"one": masked(COMPARE_KEY, MaskRule.HASH, "")},
         }
-        check_samples(found)
+        check_samples(comparison)
 
     @pytest.mark.parametrize("stage", STAGES)
     def test_a_redacted_key_shows_no_spelling(self, bench: EngineBench, stage: Stage) -> None:
         tables = pair("k text, v int", [("ACME", 1), ("Acme", 1)], [("acme", 9)])
         rules = Results(breaks=Breaks(mask={"k": MaskRule.REDACT}))
-        found = compare(bench, a_job(tables, stage, normalize=FOLDED, results=rules), tables)
-        assert spellings(found) == {("***",): {}}
+        comparison = compare(bench, a_job(tables, stage, normalize=FOLDED, results=rules), tables)
+        assert spellings(comparison) == {("***",): {}}
 
     def test_without_a_rule_of_keys_there_are_no_spellings(self, bench: EngineBench) -> None:
         tables = pair("k text, v text", [("ACME", "1")], [("ACME", "9")])
@@ -153,7 +155,7 @@ class SpellingConformance:
         job = a_job(tables, rows_by("k", a_measure("v")), normalize=rules)
         assert spellings(compare(bench, job, tables)) == {("ACME",): {}}
 
-    def test_what_is_kept_of_too_many_differences_shows_its_spellings(
+    def test_stored_rows_of_too_many_differences_show_their_spellings(
         self, bench: EngineBench
     ) -> None:
         first = [(f"K{at}", at) for at in range(20)]
@@ -161,10 +163,10 @@ class SpellingConformance:
         tables = pair("k text, v int", first, second)
         few = Results(breaks=Breaks(max_rows=3))
         job = a_job(tables, rows_by("k", a_measure("v")), normalize=FOLDED, results=few)
-        found = compare(bench, job, tables)
-        assert found.results().differences.truncated
-        assert spellings(found) == {(f"k{at}",): {"one": f"K{at}"} for at in (17, 18, 19)}
-        check_samples(found)
+        comparison = compare(bench, job, tables)
+        assert comparison.results().differences.truncated
+        assert spellings(comparison) == {(f"k{at}",): {"one": f"K{at}"} for at in (17, 18, 19)}
+        check_samples(comparison)
 
     def test_a_scoped_stage_shows_the_spellings_of_its_rows(self, bench: EngineBench) -> None:
         first = [("A", "X", 1), ("b", "X", 1), ("A", "x ", 2)]
@@ -175,15 +177,15 @@ class SpellingConformance:
                 "g k", a_measure("v"), scope=Scope(from_stage="groups"), where="v < 2 OR v > 3"
             ),
         )
-        found = compare(bench, a_job(tables, *stages, normalize=FOLDED), tables)
-        assert spellings(found, "groups") == {("a",): {"one": "A"}}
-        assert spellings(found, "rows") == {("a", "x"): {"one": "A, X"}}
+        comparison = compare(bench, a_job(tables, *stages, normalize=FOLDED), tables)
+        assert spellings(comparison, "groups") == {("a",): {"one": "A"}}
+        assert spellings(comparison, "rows") == {("a", "x"): {"one": "A, X"}}
 
     def test_digest_and_proof_know_nothing_of_spellings(self, bench: EngineBench) -> None:
         stage = rows_by("k", a_measure("v"))
-        told = []
+        digests = []
         for written in ("ACME", "acme "):
             tables = pair("k text, v int", [(written, 1)], [("acme", 9)])
-            found = compare(bench, a_job(tables, stage, normalize=FOLDED), tables)
-            told.append(found.results().differences.digest)
-        assert told[0] == told[1]
+            comparison = compare(bench, a_job(tables, stage, normalize=FOLDED), tables)
+            digests.append(comparison.results().differences.digest)
+        assert digests[0] == digests[1]

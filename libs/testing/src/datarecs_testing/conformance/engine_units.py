@@ -46,10 +46,10 @@ def steps(missing_here: str, missing_in_reference: str, changed: str) -> Waterfa
     )
 
 
-def by_unit(found: Compared) -> dict[str, Waterfall | None]:
+def by_unit(comparison: Compared) -> dict[str, Waterfall | None]:
     """Of the only measure and the second source."""
     units: dict[str, Waterfall | None] = {}
-    for each in found.results().units:
+    for each in comparison.results().units:
         (measure,) = each.measures
         units[each.unit] = measure.waterfall_by_source[1]
     return units
@@ -66,35 +66,35 @@ class UnitConformance:
         self, bench: EngineBench
     ) -> None:
         tables = pair(COLUMNS, ONE, TWO)
-        found = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
-        assert by_unit(found) == {"JPY": steps("0", "7", "500"), "USD": steps("50", "0", "-1")}
-        yen, dollars = found.results().units
+        comparison = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
+        assert by_unit(comparison) == {"JPY": steps("0", "7", "500"), "USD": steps("50", "0", "-1")}
+        yen, dollars = comparison.results().units
         assert (yen.differing, yen.missing_here, yen.missing_in_reference) == (2, (0, 0), (0, 1))
         assert (dollars.differing, dollars.missing_here) == (2, (0, 1))
 
     def test_totals_by_group_have_them_too(self, bench: EngineBench) -> None:
         tables = pair(COLUMNS, ONE, TWO)
-        found = compare(bench, a_job(tables, aggregate_by("ccy", a_measure("amount"))), tables)
-        assert by_unit(found) == {"JPY": steps("0", "0", "507"), "USD": steps("0", "0", "-51")}
+        comparison = compare(bench, a_job(tables, aggregate_by("ccy", a_measure("amount"))), tables)
+        assert by_unit(comparison) == {"JPY": steps("0", "0", "507"), "USD": steps("0", "0", "-51")}
 
     def test_repeated_keys_count_with_every_row(self, bench: EngineBench) -> None:
         one = [(1, "USD", D(5)), (1, "USD", D(5)), (2, "EUR", D(3)), (2, "EUR", D(4))]
         two = [(1, "USD", D(5)), (2, "EUR", D(4)), (2, "EUR", D(9))]
         tables = pair(COLUMNS, one, two)
-        found = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
-        assert by_unit(found) == {"EUR": steps("0", "0", "6"), "USD": steps("0", "0", "-5")}
+        comparison = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
+        assert by_unit(comparison) == {"EUR": steps("0", "0", "6"), "USD": steps("0", "0", "-5")}
 
-    def test_a_key_without_a_currency_has_a_unit_of_its_own(self, bench: EngineBench) -> None:
+    def test_a_key_without_a_currency_has_a_separate_unit(self, bench: EngineBench) -> None:
         tables = pair(COLUMNS, [(1, None, D(1)), (2, "USD", D(1))], [(1, None, D(4))])
-        found = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
-        assert by_unit(found) == {"NULL": steps("0", "0", "3"), "USD": steps("1", "0", "0")}
+        comparison = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
+        assert by_unit(comparison) == {"NULL": steps("0", "0", "3"), "USD": steps("1", "0", "0")}
 
     def test_values_within_tolerance_are_part_of_the_difference(self, bench: EngineBench) -> None:
         tables = pair(COLUMNS, [(1, "USD", D("1.00"))], [(1, "USD", D("1.01"))])
         job = a_job(tables, rows_by("k ccy", a_measure("amount", absolute("0.05"))))
-        found = compare(bench, job, tables)
-        assert by_unit(found) == {"USD": steps("0", "0", "0.01")}
-        assert found.results().units[0].differing == 0
+        comparison = compare(bench, job, tables)
+        assert by_unit(comparison) == {"USD": steps("0", "0", "0.01")}
+        assert comparison.results().units[0].differing == 0
 
     def test_an_unreadable_amount_leaves_the_steps_unknown(self, bench: EngineBench) -> None:
         columns = "k int, ccy text, amount text"
@@ -102,8 +102,8 @@ class UnitConformance:
         cast = {"cast": {"amount": parse_type("decimal(18,2)")}}
         sources = {table.name: cast for table in tables}
         job = a_job(tables, rows_by("k ccy", a_measure("amount")), sources=sources)
-        found = compare(bench, job, tables)
-        assert by_unit(found) == {"EUR": None, "USD": None}
+        comparison = compare(bench, job, tables)
+        assert by_unit(comparison) == {"EUR": None, "USD": None}
 
     def test_three_sources_are_each_measured_from_the_reference(self, bench: EngineBench) -> None:
         tables = [
@@ -111,8 +111,8 @@ class UnitConformance:
             a_table("s1", COLUMNS, (1, "USD", D(11)), (3, "EUR", D(5))),
             a_table("s2", COLUMNS, (2, "USD", D(20)), (3, "EUR", D(6))),
         ]
-        found = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
-        euros, dollars = found.results().units
+        comparison = compare(bench, a_job(tables, rows_by("k ccy", a_measure("amount"))), tables)
+        euros, dollars = comparison.results().units
         assert euros.measures[0].waterfall_by_source[1:] == (
             steps("0", "5", "0"),
             steps("0", "6", "0"),
@@ -123,7 +123,7 @@ class UnitConformance:
         )
         assert dollars.missing_here == (0, 1, 1)
 
-    def test_several_measures_and_only_those_with_totals(self, bench: EngineBench) -> None:
+    def test_many_measures_and_only_those_with_totals(self, bench: EngineBench) -> None:
         columns = "k int, ccy text, amount decimal(18,2), qty int, note text"
         tables = pair(
             columns, [(1, "USD", D(1), 7, "x")], [(1, "USD", D(2), 9, "y"), (2, "USD", D(3), 1, "")]
@@ -138,8 +138,8 @@ class UnitConformance:
     def test_chosen_values_are_reported_as_other_totals_are(self, bench: EngineBench) -> None:
         tables = pair(COLUMNS, ONE, TWO)
         stage = aggregate_by("ccy", a_measure("amount", function=Function.MAX))
-        found = compare(bench, a_job(tables, stage), tables)
-        assert by_unit(found) == {"JPY": steps("0", "0", "500"), "USD": steps("0", "0", "-1")}
+        comparison = compare(bench, a_job(tables, stage), tables)
+        assert by_unit(comparison) == {"JPY": steps("0", "0", "500"), "USD": steps("0", "0", "-1")}
 
     @pytest.mark.parametrize("why", ["masked", "long", "no unit"])
     def test_what_is_no_short_plain_unit_is_reported_nowhere(

@@ -35,12 +35,17 @@ STAGES = [
 ]
 
 
-def found_by(bench: EngineBench, stage: Stage, tables: list[Table], **fields: Any) -> Compared:  # noqa: ANN401  of the job
+def compare_consistently(
+    bench: EngineBench,
+    stage: Stage,
+    tables: list[Table],
+    **fields: Any,  # noqa: ANN401  of the job
+) -> Compared:
     """A comparison whose counts hold."""
-    found = compare(bench, a_job(tables, stage, **fields), tables)
-    (outcome,) = found.outcome.stages
-    assert broken_rule(outcome.plan, found.results()) is None
-    return found
+    comparison = compare(bench, a_job(tables, stage, **fields), tables)
+    (outcome,) = comparison.outcome.stages
+    assert broken_rule(outcome.plan, comparison.results()) is None
+    return comparison
 
 
 class UnknownTotalsConformance:
@@ -52,13 +57,15 @@ class UnknownTotalsConformance:
     ) -> None:
         amounts = [(1, "10.5"), (2, "2,308,296.79"), (3, "1,000"), (4, "7")]
         tables = pair("k int, v text", [(1, "10.5"), (2, "20"), (4, "7")], amounts)
-        found = found_by(bench, stage, tables, sources={"one": AMOUNT, "two": AMOUNT})
-        measure, (total, unknown) = found.measure("v"), found.measure("v").total_by_source
+        comparison = compare_consistently(
+            bench, stage, tables, sources={"one": AMOUNT, "two": AMOUNT}
+        )
+        measure, (total, unknown) = comparison.measure("v"), comparison.measure("v").total_by_source
         assert measure.unreadable_by_source == (0, 2)
         assert (total is None, unknown) == (False, None)
         assert measure.gap_by_source == (D(0), None)
         assert measure.waterfall_by_source[1] is None
-        (example,) = found.results().unreadable
+        (example,) = comparison.results().unreadable
         assert (example.measure, example.source) == ("v", "two")
         assert example.words == "could not be read as decimal(20,4): '1,000'"
 
@@ -67,8 +74,10 @@ class UnknownTotalsConformance:
         self, bench: EngineBench, stage: Stage
     ) -> None:
         tables = pair("k int, v text", [(1, "x"), (2, "20")], [(1, "1"), (2, "20")])
-        found = found_by(bench, stage, tables, sources={"one": AMOUNT, "two": AMOUNT})
-        measure = found.measure("v")
+        comparison = compare_consistently(
+            bench, stage, tables, sources={"one": AMOUNT, "two": AMOUNT}
+        )
+        measure = comparison.measure("v")
         assert measure.unreadable_by_source == (1, 0)
         assert measure.total_by_source[0] is None
         assert measure.total_by_source[1] is not None
@@ -77,9 +86,11 @@ class UnknownTotalsConformance:
     def test_a_value_that_one_source_has_alone_counts_as_well(self, bench: EngineBench) -> None:
         tables = pair("k int, v text", [(1, "1")], [(1, "1"), (9, "nine")])
         declared = {"one": AMOUNT, "two": AMOUNT}
-        found = found_by(bench, rows_by("k", a_measure("v")), tables, sources=declared)
-        assert found.measure("v").gap_by_source == (D(0), None)
-        assert [each.words for each in found.results().unreadable] == [
+        comparison = compare_consistently(
+            bench, rows_by("k", a_measure("v")), tables, sources=declared
+        )
+        assert comparison.measure("v").gap_by_source == (D(0), None)
+        assert [each.words for each in comparison.results().unreadable] == [
             "could not be read as decimal(20,4): 'nine'"
         ]
 
@@ -88,14 +99,14 @@ class UnknownTotalsConformance:
         declared = {"one": AMOUNT, "two": AMOUNT}
         policy = Normalize(nulls=NullRules(keys=NullKeys.EXCLUDE))
         stage = rows_by("k", a_measure("v"))
-        found = found_by(bench, stage, tables, sources=declared, normalize=policy)
-        assert found.measure("v").gap_by_source == (D(0), D(1))
-        assert found.results().unreadable == ()
+        comparison = compare_consistently(bench, stage, tables, sources=declared, normalize=policy)
+        assert comparison.measure("v").gap_by_source == (D(0), D(1))
+        assert comparison.results().unreadable == ()
 
     def test_bytes_that_are_no_text_stay_hexadecimal(self, bench: EngineBench) -> None:
         tables = pair("k int, v text", [(1, "a")], [(1, Invalid(b"\xff\x00"))])
-        found = found_by(bench, rows_by("k", a_measure("v")), tables)
-        assert [each.words for each in found.results().unreadable] == [
+        comparison = compare_consistently(bench, rows_by("k", a_measure("v")), tables)
+        assert [each.words for each in comparison.results().unreadable] == [
             "could not be read as UTF-8: 0xff00"
         ]
 
@@ -105,22 +116,22 @@ class UnknownTotalsConformance:
     ) -> None:
         values = [(1, Invalid(b"\xff"), 7), (3, "b", 1), (4, None, 1)]
         tables = pair("k int, v text, q int", values, [(1, Invalid(b"\xfe"), 8), *values[1:]])
-        found = found_by(bench, rows_by("k", a_measure("q"), where=where), tables)
-        assert found.classes() == ["OUTSIDE"]
+        comparison = compare_consistently(bench, rows_by("k", a_measure("q"), where=where), tables)
+        assert comparison.classes() == ["OUTSIDE"]
 
     def test_a_row_is_left_out_whatever_its_unreadable_value_is(self, bench: EngineBench) -> None:
         values = [(1, Invalid(b"\xff"), 7), (3, "a", 1)]
         tables = pair("k int, v text, q int", values, [(1, Invalid(b"\xfe"), 8), values[1]])
         stage = rows_by("k", a_measure("q"), where="v = 'a' AND k = 3")
-        assert found_by(bench, stage, tables).classes() == []
+        assert compare_consistently(bench, stage, tables).classes() == []
 
     def test_a_masked_column_shows_none_of_its_values(self, bench: EngineBench) -> None:
         tables = pair("k int, v text", [(1, "1")], [(1, "secret")])
         masked = Results(breaks=Breaks(mask={"v": MaskRule.REDACT}))
         stage, declared = rows_by("k", a_measure("v")), {"one": AMOUNT, "two": AMOUNT}
-        found = found_by(bench, stage, tables, sources=declared, results=masked)
-        assert found.measure("v").unreadable_by_source == (0, 1)
-        assert found.results().unreadable == ()
+        comparison = compare_consistently(bench, stage, tables, sources=declared, results=masked)
+        assert comparison.measure("v").unreadable_by_source == (0, 1)
+        assert comparison.results().unreadable == ()
 
     @pytest.mark.parametrize("special", [NAN, INF, -INF])
     @pytest.mark.parametrize("function", [Function.SUM, Function.AVG])
@@ -129,7 +140,7 @@ class UnknownTotalsConformance:
     ) -> None:
         tables = pair("k int, v float64", [(1, 1.5), (2, 2.5)], [(1, 1.5), (2, special)])
         stage = aggregate_by("k", a_measure("v", function=function))
-        measure = found_by(bench, stage, tables).measure("v")
+        measure = compare_consistently(bench, stage, tables).measure("v")
         assert measure.not_finite_by_source == (0, 1)
         assert measure.total_by_source == (D(4), None)
         assert measure.gap_by_source == (D(0), None)
@@ -137,13 +148,13 @@ class UnknownTotalsConformance:
     def test_a_bare_numeric_that_is_nan_leaves_no_total(self, bench: EngineBench) -> None:
         tables = pair("k int, v decimal", [(1, D(1)), (2, D(2))], [(1, D(1)), (2, D("NaN"))])
         for stage in (rows_by("k", a_measure("v")), aggregate_by("k", a_measure("v"))):
-            measure = found_by(bench, stage, tables).measure("v")
+            measure = compare_consistently(bench, stage, tables).measure("v")
             assert measure.not_finite_by_source == (0, 1)
             assert measure.gap_by_source == (D(0), None)
 
     def test_null_is_no_fault_and_adds_nothing(self, bench: EngineBench) -> None:
         tables = pair("k int, v decimal(9,2)", [(1, D(1)), (2, D(2))], [(1, D(1)), (2, None)])
-        measure = found_by(bench, rows_by("k", a_measure("v")), tables).measure("v")
+        measure = compare_consistently(bench, rows_by("k", a_measure("v")), tables).measure("v")
         assert (measure.unreadable_by_source, measure.not_finite_by_source) == ((0, 0), (0, 0))
         assert measure.gap_by_source == (D(0), D(-2))
 
@@ -153,6 +164,8 @@ class UnknownTotalsConformance:
     ) -> None:
         tables = pair("k int, v text", [(1, "1"), (2, "2")], [(1, other), (2, other)])
         declared = {"one": AMOUNT, "two": AMOUNT}
-        found = found_by(bench, rows_by("k", a_measure("v")), tables, sources=declared)
-        assert found.measure("v").max_abs_delta is None
-        assert all(row.deltas == () for row in found.differences())
+        comparison = compare_consistently(
+            bench, rows_by("k", a_measure("v")), tables, sources=declared
+        )
+        assert comparison.measure("v").max_abs_delta is None
+        assert all(row.deltas == () for row in comparison.differences())

@@ -1,4 +1,4 @@
-"""What every EventArchive owes: what was sent and not heard, in order, for one topic alone."""
+"""What every EventArchive owes: what was sent and not received, in order, for one topic alone."""
 
 from datetime import timedelta
 
@@ -14,9 +14,9 @@ CANCEL = "io.datarecs.reconciliation.run.cancel_requested"
 
 
 def lost(stores: Stores, types: tuple[str, ...] = (TRIGGERED,)) -> list[str]:
-    """Keys of what the controller never heard."""
-    found = stores.archive.unheard(GROUP, Topic.RUN_PLATFORM, types)
-    return [(record.key or b"").decode() for record in found]
+    """Keys of what the controller never received."""
+    records = stores.archive.unheard(GROUP, Topic.RUN_PLATFORM, types)
+    return [(record.key or b"").decode() for record in records]
 
 
 def sent(stores: Stores, count: int, **changes: object) -> list[Run]:
@@ -31,7 +31,7 @@ def keys(runs: list[Run]) -> list[str]:
 
 
 class EventArchiveConformance:
-    def test_what_was_sent_and_not_heard_comes_back_in_order(self, stores: Stores) -> None:
+    def test_what_was_sent_and_not_received_comes_back_in_order(self, stores: Stores) -> None:
         assert lost(stores) == []
         runs = sent(stores, 3)
         assert lost(stores) == keys(runs)
@@ -41,7 +41,7 @@ class EventArchiveConformance:
         stores.triggered()
         assert lost(stores) == [str(run.run_id)]
 
-    def test_events_of_all_tenants_keep_one_order(self, stores: Stores) -> None:
+    def test_events_of_all_tenants_have_one_order(self, stores: Stores) -> None:
         runs = [
             run
             for tenant in (A_TENANT, B_TENANT, A_TENANT)
@@ -49,12 +49,12 @@ class EventArchiveConformance:
         ]
         assert lost(stores) == keys(runs)
 
-    def test_what_was_heard_does_not_come_back(self, stores: Stores) -> None:
+    def test_a_received_event_does_not_come_back(self, stores: Stores) -> None:
         runs = sent(stores, 3)
         (_, second, _) = stores.archive.unheard(GROUP, Topic.RUN_PLATFORM, (TRIGGERED,))
-        heard = decode(second.topic, second.key, second.value, second.headers)
-        assert isinstance(heard, Received)
-        envelope = heard.envelope
+        received = decode(second.topic, second.key, second.value, second.headers)
+        assert isinstance(received, Received)
+        envelope = received.envelope
         with stores.controller.unit.begin(A_TENANT) as tx:
             assert tx.inbox.first_time(GROUP, envelope.source, envelope.id)
         assert lost(stores) == keys([runs[0], runs[2]])
@@ -62,10 +62,10 @@ class EventArchiveConformance:
     def test_a_mark_of_another_group_is_not_ours(self, stores: Stores) -> None:
         (run,) = sent(stores, 1)
         (record,) = stores.archive.unheard(GROUP, Topic.RUN_PLATFORM, (TRIGGERED,))
-        heard = decode(record.topic, record.key, record.value, record.headers)
-        assert isinstance(heard, Received)
+        received = decode(record.topic, record.key, record.value, record.headers)
+        assert isinstance(received, Received)
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            tx.inbox.first_time("webhook-service", heard.envelope.source, heard.envelope.id)
+            tx.inbox.first_time("webhook-service", received.envelope.source, received.envelope.id)
         assert lost(stores) == [str(run.run_id)]
 
     def test_other_topics_and_types_stay_where_they_are(self, stores: Stores) -> None:
@@ -82,16 +82,14 @@ class EventArchiveConformance:
         assert (record.value, record.headers) == (row.data, row.headers)
         assert (record.partition, record.offset) == (-1, row.position)
 
-    def test_it_knows_how_long_things_are_kept_and_whether_the_group_is_new(
-        self, stores: Stores
-    ) -> None:
+    def test_it_knows_the_retention_and_whether_the_group_is_new(self, stores: Stores) -> None:
         memory = stores.archive.memory(GROUP)
         assert (memory.outbox, memory.inbox) == (timedelta(days=30), timedelta(days=45))
-        assert not memory.heard
+        assert not memory.has_marks
         sent(stores, 1)
         (record,) = stores.archive.unheard(GROUP, Topic.RUN_PLATFORM, (TRIGGERED,))
-        heard = decode(record.topic, record.key, record.value, record.headers)
-        assert isinstance(heard, Received)
+        received = decode(record.topic, record.key, record.value, record.headers)
+        assert isinstance(received, Received)
         with stores.controller.unit.begin(A_TENANT) as tx:
-            tx.inbox.first_time(GROUP, heard.envelope.source, heard.envelope.id)
-        assert stores.archive.memory(GROUP).heard
+            tx.inbox.first_time(GROUP, received.envelope.source, received.envelope.id)
+        assert stores.archive.memory(GROUP).has_marks

@@ -65,9 +65,9 @@ class IsolationConformance:
             tx.leases.end(run.run_id)
             tx.leases.fence(run.run_id)
         foreign = stores.worker.finder.renew([held(leased, tenant_id=A_TENANT)])
-        own = stores.worker.finder.renew([held(leased)])
+        local = stores.worker.finder.renew([held(leased)])
         assert not foreign[run.run_id].current
-        assert own[run.run_id].current
+        assert local[run.run_id].current
 
     def test_a_timer_of_b_is_neither_seen_nor_dropped_in_a(self, stores: Stores) -> None:
         run = stores.triggered(tenant_id=B_TENANT)
@@ -124,7 +124,7 @@ class IsolationConformance:
             assert tx.inbox.first_time("email-notifier", "/datarecs/core-api", event)
 
     @pytest.mark.case("X04")
-    def test_the_feeds_tell_of_other_tenants_a_number_alone(self, stores: Stores) -> None:
+    def test_the_feeds_show_only_a_number_of_other_tenants(self, stores: Stores) -> None:
         stores.triggered(tenant_id=B_TENANT)
         ((tenant, rv),) = stores.api.finder.feed_after("run", 0, 10)
         assert tenant == B_TENANT

@@ -85,7 +85,7 @@ class RetriedQueue(LeasedQueue, Protocol):
 
 
 class DrainedQueue(LeasedQueue, Protocol):
-    def give_back(self, taken: Taken) -> None:
+    def release(self, taken: Taken) -> None:
         """The worker stops and returns what it holds."""
 
 
@@ -113,20 +113,22 @@ class LeaseDiscipline:
         assert item not in queue.take("worker-2")
 
     @pytest.mark.case("W12")
-    def test_workers_that_ask_at_once_never_share_an_item(self, queue: LeasedQueue) -> None:
+    def test_concurrent_workers_never_share_an_item(self, queue: LeasedQueue) -> None:
         items, granted = [], []
         for number in range(ROUNDS):
             items += [queue.put(tenant) for tenant in (A_TENANT, B_TENANT, A_TENANT, B_TENANT)]
             together = threading.Barrier(WORKERS)
 
-            def ask(
+            def take_at_once(
                 worker: int, number: int = number, gate: threading.Barrier = together
             ) -> Grants:
                 gate.wait()
                 return queue.take(f"worker-{number}-{worker}")
 
             with ThreadPoolExecutor(WORKERS) as pool:
-                granted += [item for some in pool.map(ask, range(WORKERS)) for item in some]
+                granted += [
+                    item for some in pool.map(take_at_once, range(WORKERS)) for item in some
+                ]
         while rest := queue.take("worker-late"):  # who met another at one tenant went without
             granted += rest
         assert sorted(map(str, granted)) == sorted(set(map(str, granted)))
@@ -219,12 +221,12 @@ class RetryDiscipline:
 class DrainDiscipline:
     """Owed where a stopping worker returns what it holds instead of finishing it."""
 
-    def test_what_is_given_back_is_offered_at_once_and_has_lost_no_try(
+    def test_a_returned_item_is_offered_at_once_and_has_lost_no_try(
         self, queue: DrainedQueue
     ) -> None:
         item = queue.put()
         first = queue.take("worker-1")[item]
-        queue.give_back(first)
+        queue.release(first)
         second = queue.take("worker-2")[item]
         assert (second.attempt, second.epoch > first.epoch) == (first.attempt, True)
         assert not queue.end(first)

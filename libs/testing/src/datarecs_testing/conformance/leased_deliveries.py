@@ -63,7 +63,7 @@ class DeliveryQueue:
         event = EventId(an_id())
         with self.stores.webhook.unit.begin(tenant) as tx:
             tx.deliveries.states([endpoint])
-            day = tx.deliveries.keep(event, a_message(event))
+            day = tx.deliveries.store_event(event, a_message(event))
             made = fresh(tx, endpoint, tenant_id=tenant, event_id=event, received_on=day)
             tx.deliveries.add([made])
             tx.deliveries.hasten([endpoint])
@@ -134,7 +134,7 @@ class DeliveryQueue:
         return declared.uid
 
 
-class _Kept:
+class _StoredRenderer:
     """Port MailRenderer for mails whose bytes are there already."""
 
     def render(self, content: Content) -> bytes:
@@ -160,7 +160,7 @@ class MailQueue:
                 expires_at=tx.now + mail.EXPIRES_AFTER,
             )
             tx.mails.add(made)
-            tx.mails.keep_mime(made.delivery_id, b"Subject: kept\r\n\r\n")
+            tx.mails.store_mime(made.delivery_id, b"Subject: kept\r\n\r\n")
         return made.delivery_id
 
     def take(self, worker: str) -> Grants:
@@ -184,8 +184,8 @@ class MailQueue:
     def is_set_aside(self, item: Hashable) -> bool:
         assert isinstance(item, UUID)
         with self.stores.mail.unit.begin(A_TENANT) as tx:
-            found = tx.mails.get(item)
-        return found is not None and found.state is mail.MailState.FAILED
+            row = tx.mails.get(item)
+        return row is not None and row.state is mail.MailState.FAILED
 
     def pass_time(self, duration: timedelta) -> None:
         self.stores.pass_time(duration)
@@ -205,7 +205,11 @@ class MailQueue:
     def _sending(self, owner: str) -> Sending:
         policy = MailPolicy(mail_domain="mail.example.com", domains={})
         return Sending(
-            renderer=_Kept(), policy=policy, ids=FixedIds(), owner=owner, relay="relay:587"
+            renderer=_StoredRenderer(),
+            policy=policy,
+            ids=FixedIds(),
+            owner=owner,
+            relay="relay:587",
         )
 
 

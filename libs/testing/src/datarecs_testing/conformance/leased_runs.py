@@ -14,7 +14,7 @@ import pytest
 from datarecs_application.loops.polling import Rhythm
 from datarecs_application.loops.rescue import Rescue
 from datarecs_application.ports.state import HeldLease, LeasedRun
-from datarecs_application.runs import give_back
+from datarecs_application.runs import release_run
 from datarecs_core.runs.facts import Loss
 from datarecs_core.runs.model import RunStatus
 from datarecs_core.runs.retry import ATTEMPTS
@@ -30,7 +30,7 @@ from datarecs_testing.conformance.lease_discipline import (
     RetryDiscipline,
     Taken,
 )
-from datarecs_testing.conformance.stores import Stores, found
+from datarecs_testing.conformance.stores import Stores, require_run
 from datarecs_testing.run_facts import a_completion
 
 
@@ -73,7 +73,7 @@ class RunQueue:
     def end(self, taken: Taken) -> bool:
         leased = taken.of(LeasedRun)
         with self.stores.worker.unit.begin(leased.tenant_id, feed=8) as tx:
-            run = found(tx.runs.for_update(leased.run_id))
+            run = require_run(tx.runs.for_update(leased.run_id))
             ours = tx.leases.end_current(leased.run_id, leased.lease_epoch)
             if ours:
                 tx.outbox.append(a_completion(run, attempt=leased.attempt))
@@ -88,12 +88,12 @@ class RunQueue:
         assert isinstance(item, UUID)
         return self.stores.stored(RunId(item)).status is RunStatus.ERRORED
 
-    def give_back(self, taken: Taken) -> None:
+    def release(self, taken: Taken) -> None:
         leased = taken.of(LeasedRun)
         with self.stores.worker.unit.begin(leased.tenant_id, feed=8) as tx:
-            run = found(tx.runs.for_update(leased.run_id))
+            run = require_run(tx.runs.for_update(leased.run_id))
             assert tx.leases.is_current(leased.run_id, leased.lease_epoch)
-            give_back(tx, run, self.ids, loss=Loss.DRAINED, jitter=1.0)
+            release_run(tx, run, self.ids, loss=Loss.DRAINED, jitter=1.0)
 
     def pass_time(self, duration: timedelta) -> None:
         self.stores.pass_time(duration)
@@ -114,17 +114,17 @@ class ShardQueue:
     """`relay_shard`: never finished, shared out evenly. An owner that renews may have to give."""
 
     stores: Stores
-    given: int = 0
+    next_shard: int = 0
     known: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Epochs by worker and shard, as last heard."""
+    """Epochs by worker and shard, as last returned."""
     ttl = timedelta(seconds=15)
     lasts = timedelta(seconds=16)
     pause = timedelta()
 
     def put(self, tenant: TenantId = A_TENANT) -> int:  # noqa: ARG002  shards are the platform's
         """The next shard: all of them are due from the beginning."""
-        self.given += 1
-        return self.given - 1
+        self.next_shard += 1
+        return self.next_shard - 1
 
     def take(self, worker: str) -> Grants:
         before = self.known.get(worker, {})
@@ -141,10 +141,10 @@ class ShardQueue:
     def end(self, taken: Taken) -> bool:
         """A relay that stops; only while the shard is its own has it read what it sends."""
         ours = self.renew(taken)
-        self.give_back(taken)
+        self.release(taken)
         return ours
 
-    def give_back(self, taken: Taken) -> None:
+    def release(self, taken: Taken) -> None:
         worker, _ = taken.of(tuple)
         self.stores.relay.release_shards(worker)
 

@@ -13,7 +13,7 @@ from datarecs_core.runs.model import Run, Wish
 from datarecs_core.values import EventId, RunId
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_run, an_api_key, an_id
 from datarecs_testing.clock import FixedIds
-from datarecs_testing.conformance.stores import Stores, found
+from datarecs_testing.conformance.stores import Stores, require_run
 
 TTL = timedelta(seconds=60)
 PAST_RECLAIM = TTL + timedelta(seconds=6)
@@ -53,14 +53,14 @@ class RunLeasesConformance:
         stores.worker.finder.lease_run("worker-1")
         after = stores.stored(run.run_id)
         fact = AttemptStarted(fact_id=EventId(an_id()), attempt=1)
-        decided = decide(before, fact, now=found(after).started_at or NOON)
+        decided = decide(before, fact, now=require_run(after).started_at or NOON)
         assert after == replace(decided.state, row_version=before.row_version + 1)
-        kept = {timer.reason.value for timer in decided.put_timers}
+        reasons = {timer.reason.value for timer in decided.put_timers}
         with stores.controller.unit.begin(A_TENANT) as tx:
-            assert not any(tx.timers.due(run.run_id, reason) for reason in kept)
+            assert not any(tx.timers.due(run.run_id, reason) for reason in reasons)
         stores.pass_time(timedelta(hours=2))
         with stores.controller.unit.begin(A_TENANT) as tx:
-            assert all(tx.timers.due(run.run_id, reason) for reason in kept)
+            assert all(tx.timers.due(run.run_id, reason) for reason in reasons)
 
     def test_a_lease_drops_the_timers_of_waiting(self, stores: Stores) -> None:
         run = stores.queued()
@@ -90,7 +90,9 @@ class RunLeasesConformance:
     def test_a_flagged_run_is_not_leased(self, stores: Stores) -> None:
         run = stores.queued()
         with stores.api.unit.begin(A_TENANT) as tx:
-            tx.runs.save(replace(found(tx.runs.for_update(run.run_id)), cancel_requested=True))
+            tx.runs.save(
+                replace(require_run(tx.runs.for_update(run.run_id)), cancel_requested=True)
+            )
         assert stores.worker.finder.lease_run("worker-1") is None
 
     def test_a_run_past_its_deadline_is_not_leased_again(self, stores: Stores) -> None:
@@ -112,10 +114,10 @@ class RunLeasesConformance:
         leased = [stores.worker.finder.lease_run(f"worker-{n}") for n in range(11)]
         assert [one is not None for one in leased] == [True] * 10 + [False]
 
-    def test_a_renewal_hears_of_the_wish_to_stop(self, stores: Stores) -> None:
+    def test_a_renewal_returns_the_request_to_stop(self, stores: Stores) -> None:
         run, leased = stores.leased()
         with stores.api.unit.begin(A_TENANT) as tx:
-            tx.runs.save(replace(found(tx.runs.for_update(run.run_id)), wish=Wish.STOP))
+            tx.runs.save(replace(require_run(tx.runs.for_update(run.run_id)), wish=Wish.STOP))
         assert stores.worker.finder.renew([held(leased)])[run.run_id].stop
 
     def test_each_lease_is_answered_by_itself(self, stores: Stores) -> None:
@@ -128,7 +130,7 @@ class RunLeasesConformance:
         }
         assert not answers[run.run_id].stop
 
-    def test_a_renewal_between_finding_and_taking_back_keeps_the_lease(
+    def test_a_renewal_between_finding_and_reclaiming_preserves_the_lease(
         self, stores: Stores
     ) -> None:
         run, leased = stores.leased()
@@ -141,7 +143,7 @@ class RunLeasesConformance:
             assert tx.leases.is_current(run.run_id, leased.lease_epoch)
         assert stores.controller.finder.due_tenants("run_leases") == []
 
-    def test_leases_of_several_tenants_are_renewed_together(self, stores: Stores) -> None:
+    def test_leases_of_two_tenants_are_renewed_together(self, stores: Stores) -> None:
         stores.queued()
         stores.queued(tenant_id=B_TENANT)
         both = [stores.worker.finder.lease_run(f"worker-{n}") for n in range(2)]
@@ -149,7 +151,7 @@ class RunLeasesConformance:
         assert [one.current for one in answers.values()] == [True, True]
         assert stores.worker.finder.renew([]) == {}
 
-    def test_an_expired_lease_is_found_and_still_counts_until_reclaimed(
+    def test_an_expired_lease_is_listed_and_still_counts_until_reclaimed(
         self, stores: Stores
     ) -> None:
         run, leased = stores.leased()
@@ -239,12 +241,12 @@ class WorkFinderConformance:
         stores.pass_time(timedelta(seconds=31))
         assert stores.controller.finder.claim_runs(50) == [(A_TENANT, run.run_id)]
 
-    def test_no_more_runs_are_claimed_than_asked_for(self, stores: Stores) -> None:
+    def test_no_more_runs_are_claimed_than_requested(self, stores: Stores) -> None:
         for _ in range(3):
             stores.triggered()
         assert [len(stores.controller.finder.claim_runs(2)) for _ in range(3)] == [2, 1, 0]
 
-    def test_a_due_timer_is_found_once_and_again_when_nobody_acted(self, stores: Stores) -> None:
+    def test_a_due_timer_is_claimed_once_and_again_when_nobody_acted(self, stores: Stores) -> None:
         run = stores.triggered()
         with stores.api.unit.begin(A_TENANT) as tx:
             tx.timers.put(run.run_id, "submit", tx.now + timedelta(minutes=10))
@@ -289,7 +291,7 @@ class WorkFinderConformance:
         assert lines[0].rv == cursor
         assert stores.queries.run_events(A_TENANT, second.run_id, after=0, limit=9) == []
 
-    def test_a_key_is_found_before_a_tenant_is_known(self, stores: Stores) -> None:
+    def test_a_key_is_resolved_before_a_tenant_is_known(self, stores: Stores) -> None:
         key = an_api_key(tenant_id=B_TENANT)
         with stores.api.unit.begin(B_TENANT) as tx:
             tx.api_keys.add(key)

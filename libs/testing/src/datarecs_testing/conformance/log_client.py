@@ -29,13 +29,13 @@ POLLS = 60
 
 def read(consumer: LogConsumer, count: int) -> list[LogRecord]:
     """Poll until so many records have come, at most 60 times 200 ms."""
-    found: list[LogRecord | Unreadable] = []
+    records: list[LogRecord | Unreadable] = []
     for _ in range(POLLS):
         for batch in consumer.poll(SHORT, max_records=100).values():
-            found.extend(batch)
-        if len(found) >= count:
+            records.extend(batch)
+        if len(records) >= count:
             break
-    return [record for record in found if isinstance(record, LogRecord)]
+    return [record for record in records if isinstance(record, LogRecord)]
 
 
 def joined(consumer: LogConsumer) -> frozenset[Partition]:
@@ -99,7 +99,7 @@ class LogClientConformance:
         finally:
             consumer.close()
 
-    def test_records_of_a_key_share_a_partition_and_keep_their_order(
+    def test_records_of_a_key_share_a_partition_in_their_order(
         self, log_client: LogClient, topic: str, producer: LogProducer
     ) -> None:
         """Placement is murmur2 of the key: fixed for ever, the same in every client."""

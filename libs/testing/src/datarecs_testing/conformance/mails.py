@@ -45,7 +45,7 @@ class MailsConformance:
 
     def test_a_mail_is_saved_and_loaded_with_every_field(self, stores: Stores) -> None:
         with stores.mail.unit.begin(A_TENANT) as tx:
-            mail = a_mail(background=Background(since=tx.now, runs=3, first_told="UNMATCHED"))
+            mail = a_mail(background=Background(since=tx.now, runs=3, alert_outcome="UNMATCHED"))
             tx.mails.add(mail)
             leased = replace(
                 lease(mail, owner="n-1", now=tx.now),
@@ -70,7 +70,7 @@ class MailsConformance:
             assert tx.mails.get(mail.delivery_id) == failed
             assert tx.mails.get(an_id()) is None
 
-    def test_a_skipped_mail_keeps_its_reason_and_is_never_claimed(self, stores: Stores) -> None:
+    def test_a_skipped_mail_has_its_reason_and_is_never_claimed(self, stores: Stores) -> None:
         skipped = a_mail(state=MailState.SKIPPED, reason=SkipReason.UNVERIFIED, due_at=None)
         with stores.mail.unit.begin(A_TENANT) as tx:
             tx.mails.add(skipped)
@@ -79,17 +79,17 @@ class MailsConformance:
             assert tx.mails.get(skipped.delivery_id) == skipped
 
     @pytest.mark.case("M17")
-    def test_the_bytes_of_a_mail_are_kept(self, stores: Stores) -> None:
+    def test_the_bytes_of_a_mail_are_stored(self, stores: Stores) -> None:
         mail = a_mail()
         with stores.mail.unit.begin(A_TENANT) as tx:
             tx.mails.add(mail)
             assert tx.mails.mime(mail.delivery_id) is None
-            tx.mails.keep_mime(mail.delivery_id, b"Subject: \x00\xff\r\n")
+            tx.mails.store_mime(mail.delivery_id, b"Subject: \x00\xff\r\n")
             tx.mails.save(replace(mail, attempts=1))
         with stores.mail.unit.begin(A_TENANT) as tx:
             assert tx.mails.mime(mail.delivery_id) == b"Subject: \x00\xff\r\n"
 
-    def test_a_claim_holds_a_mail_until_it_was_looked_at(self, stores: Stores) -> None:
+    def test_a_claim_blocks_a_mail_until_it_is_saved(self, stores: Stores) -> None:
         with stores.mail.unit.begin(A_TENANT) as tx:
             first = a_mail(due_at=tx.now - HOUR)
             second = a_mail(due_at=tx.now - timedelta(minutes=1))

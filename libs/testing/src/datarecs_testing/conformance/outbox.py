@@ -34,7 +34,7 @@ def completed(run: Run) -> RunCompleted:
 
 
 class OutboxConformance:
-    def test_an_appended_event_is_sent_as_it_was_told(self, stores: Stores) -> None:
+    def test_an_event_is_sent_as_it_was_appended(self, stores: Stores) -> None:
         run = stores.triggered()
         (row,) = stores.unsent()
         decoded = decode(row.topic, row.partition_key.encode(), row.data, row.headers)
@@ -47,16 +47,16 @@ class OutboxConformance:
 
     def test_cause_trace_and_ids_go_into_the_envelope(self, stores: Stores) -> None:
         run = stores.triggered()
-        cause, own = EventId(an_id()), EventId(an_id())
+        cause, event_id = EventId(an_id()), EventId(an_id())
         trace = "00-8c1f0000000000000000000000000001-0000000000000001-01"
         with stores.controller.unit.begin(A_TENANT, feed=1) as tx:
-            given = tx.outbox.append(queued(run), caused_by=cause, ids=[own], traceparent=trace)
+            ids = tx.outbox.append(queued(run), caused_by=cause, ids=[event_id], traceparent=trace)
         row = stores.unsent()[-1]
         decoded = decode(row.topic, row.partition_key.encode(), row.data, row.headers)
         assert isinstance(decoded, Received)
         envelope = decoded.envelope
-        assert given == (own,)
-        assert (envelope.id, envelope.causationid, envelope.traceparent) == (own, cause, trace)
+        assert ids == (event_id,)
+        assert (envelope.id, envelope.causationid, envelope.traceparent) == (event_id, cause, trace)
 
     def test_events_of_a_run_are_numbered_and_recorded(self, stores: Stores) -> None:
         run = stores.triggered()
@@ -81,7 +81,7 @@ class OutboxConformance:
         assert [line.disposition for line in lines] == [Disposition.APPLIED, Disposition.HISTORY]
         assert lines[1].data["result"] == "MATCHED"
 
-    def test_events_of_several_runs_are_numbered_each_by_its_own(self, stores: Stores) -> None:
+    def test_events_are_numbered_per_run(self, stores: Stores) -> None:
         one, other = stores.triggered(), stores.triggered()
         with stores.controller.unit.begin(A_TENANT, feed=8) as tx:
             tx.outbox.append(queued(one), queued(other), queued(one))
@@ -129,12 +129,12 @@ class OutboxConformance:
             triggered_by=run.triggered_by,
         )
 
-        def tell(tx: Transaction) -> None:
+        def append_broken(tx: Transaction) -> None:
             tx.runs.add(run)
             tx.outbox.append(broken)
 
         with pytest.raises(DatarecsError):
-            carry_out(stores.api.unit, A_TENANT, tell)
+            carry_out(stores.api.unit, A_TENANT, append_broken)
         assert stores.queries.run(A_TENANT, run.run_id) is None
         assert stores.unsent() == []
 
@@ -163,13 +163,13 @@ class OutboxReaderConformance:
         assert both[0].position < both[1].position
         assert of_shard(stores, shard, 1) == both[:1]
 
-    def test_several_shards_are_read_at_once_each_up_to_its_own_limit(self, stores: Stores) -> None:
+    def test_many_shards_are_read_at_once_each_up_to_its_limit(self, stores: Stores) -> None:
         runs = {self.shard_of(stores, run): run for run in (stores.queued() for _ in range(12))}
         assert len(runs) > 1
         limits = {shard: 1 + number % 2 for number, shard in enumerate(runs)}
-        found = stores.relay.unsent(limits)
-        assert {shard: len(rows) for shard, rows in found.items()} == limits
-        for shard, rows in found.items():
+        unsent = stores.relay.unsent(limits)
+        assert {shard: len(rows) for shard, rows in unsent.items()} == limits
+        for shard, rows in unsent.items():
             assert rows == of_shard(stores, shard, limits[shard])
         assert stores.relay.unsent({}) == {}
 
@@ -177,10 +177,10 @@ class OutboxReaderConformance:
         runs = [stores.queued(), stores.queued(tenant_id=B_TENANT)]
         for run in runs:
             shard = self.shard_of(stores, run)
-            own = [
+            rows = [
                 row for row in of_shard(stores, shard, 100) if row.partition_key == str(run.run_id)
             ]
-            assert len(own) == 2
+            assert len(rows) == 2
 
     def test_a_sent_event_is_not_sent_again(self, stores: Stores) -> None:
         stores.queued()
@@ -227,7 +227,7 @@ class InboxConformance:
                 first.append(tx.inbox.first_time(consumer, "/datarecs/core-api", event))
         assert first == [True, False, True]
 
-    def test_several_events_are_marked_at_once(self, stores: Stores) -> None:
+    def test_many_events_are_marked_at_once(self, stores: Stores) -> None:
         old, new, again = ("/datarecs/core-api", EventId(an_id())), ("/a", EventId(an_id())), "c"
         with stores.controller.unit.begin(A_TENANT) as tx:
             first = tx.inbox.first_of(again, [old])

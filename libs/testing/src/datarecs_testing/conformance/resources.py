@@ -60,14 +60,14 @@ class ResourcesConformance:
         assert current(stores, resource) == resource
         assert len(stores.api.finder.feed_after("resource", 0, 100)) == 1
 
-    def test_kinds_and_namespaces_have_names_of_their_own(self, stores: Stores) -> None:
+    def test_names_are_separate_per_kind_and_namespace(self, stores: Stores) -> None:
         stored(stores, name="ledger")
         stored(stores, name="ledger", namespace="other")
         stored(stores, name="ledger", kind=Kind.RECONCILIATION_JOB)
         with stores.api.unit.begin(A_TENANT) as tx:
             assert tx.resources.get(Kind.WEBHOOK_ENDPOINT, "default", "ledger") is None
 
-    def test_a_resource_is_added_to_its_own_tenant_alone(self, stores: Stores) -> None:
+    def test_a_resource_is_added_only_to_its_tenant(self, stores: Stores) -> None:
         resource = a_resource(tenant_id=A_TENANT)
         with pytest.raises(ValueError, match="own tenant"):
             carry_out(stores.api.unit, B_TENANT, lambda tx: tx.resources.add(resource))

@@ -20,7 +20,7 @@ from datarecs_core.runs.model import (
 )
 from datarecs_core.values import EventId
 from datarecs_testing.builders import A_TENANT, B_TENANT, NOON, a_run, an_id
-from datarecs_testing.conformance.stores import Stores, carry_out, found
+from datarecs_testing.conformance.stores import Stores, carry_out, require_run
 
 SUMMARY = RunSummary(
     stages_total=2,
@@ -66,7 +66,7 @@ class RunsConformance:
         run = stores.triggered()
         raw = RunError(code=RunErrorCode.QUERY_FAILED, message="no column", detail_code="X")
         with stores.controller.unit.begin(A_TENANT) as tx:
-            before = found(tx.runs.for_update(run.run_id))
+            before = require_run(tx.runs.for_update(run.run_id))
             after = replace(
                 before,
                 status=RunStatus.COMPLETED,
@@ -93,11 +93,11 @@ class RunsConformance:
             tx.runs.save(after)
         assert stores.stored(run.run_id) == replace(after, row_version=before.row_version + 1)
 
-    def test_an_errored_run_keeps_its_error(self, stores: Stores) -> None:
+    def test_the_error_of_an_errored_run_is_stored(self, stores: Stores) -> None:
         run = stores.triggered()
         error = RunError(code=RunErrorCode.CRASHED, message="gone", detail_code="LEASE_EXPIRED")
         with stores.controller.unit.begin(A_TENANT) as tx:
-            before = found(tx.runs.for_update(run.run_id))
+            before = require_run(tx.runs.for_update(run.run_id))
             tx.runs.save(replace(before, status=RunStatus.ERRORED, error=error))
         assert stores.stored(run.run_id).error == error
 
@@ -121,7 +121,7 @@ class RunsConformance:
         with pytest.raises(RunExistsError):
             stores.triggered(**slot)
 
-    def test_a_run_is_added_to_its_own_tenant_alone(self, stores: Stores) -> None:
+    def test_a_run_is_added_only_to_its_tenant(self, stores: Stores) -> None:
         run = a_run(tenant_id=A_TENANT)
         with pytest.raises(ValueError, match="own tenant"):
             carry_out(stores.api.unit, B_TENANT, lambda tx: tx.runs.add(run))
@@ -129,7 +129,7 @@ class RunsConformance:
     def test_a_save_raises_the_version_by_one(self, stores: Stores) -> None:
         run = stores.triggered()
         with stores.api.unit.begin(A_TENANT) as tx:
-            before = found(tx.runs.for_update(run.run_id))
+            before = require_run(tx.runs.for_update(run.run_id))
             tx.runs.save(replace(before, cancel_requested=True, cancelled_by="u-1"))
         after = stores.stored(run.run_id)
         assert after.row_version == before.row_version + 1
@@ -138,14 +138,14 @@ class RunsConformance:
     def test_saving_what_stands_writes_nothing(self, stores: Stores) -> None:
         run = stores.triggered()
         with stores.api.unit.begin(A_TENANT) as tx:
-            before = found(tx.runs.for_update(run.run_id))
+            before = require_run(tx.runs.for_update(run.run_id))
             tx.runs.save(before)
         assert stores.stored(run.run_id) == before
 
     def test_a_save_never_moves_the_numbering(self, stores: Stores) -> None:
         run = stores.triggered()
         with stores.controller.unit.begin(A_TENANT) as tx:
-            before = found(tx.runs.for_update(run.run_id))
+            before = require_run(tx.runs.for_update(run.run_id))
             tx.runs.save(replace(before, last_sequence=99, feed_rv=10**12, attempt=1))
         after = stores.stored(run.run_id)
         assert (after.last_sequence, after.feed_rv) == (before.last_sequence, before.feed_rv)
@@ -153,7 +153,7 @@ class RunsConformance:
     def test_two_saves_of_one_transaction_both_stand(self, stores: Stores) -> None:
         run = stores.triggered()
         with stores.controller.unit.begin(A_TENANT) as tx:
-            first = replace(found(tx.runs.for_update(run.run_id)), attempt=1)
+            first = replace(require_run(tx.runs.for_update(run.run_id)), attempt=1)
             tx.runs.save(first)
             tx.runs.save(replace(first, wish=Wish.STOP))
         after = stores.stored(run.run_id)
@@ -192,9 +192,9 @@ class RunsConformance:
         with stores.controller.unit.begin(A_TENANT, feed=8) as tx:
             tx.runs.for_update(run.run_id)
             tx.runs.record(run.run_id, fact)
-            (kept,) = tx.runs.history(run.run_id, after=1)
-        assert kept == replace(fact, sequence=2, rv=kept.rv)
-        assert str(kept.data["limit"]) == "0.010"
+            (stored,) = tx.runs.history(run.run_id, after=1)
+        assert stored == replace(fact, sequence=2, rv=stored.rv)
+        assert str(stored.data["limit"]) == "0.010"
 
     def test_feed_numbers_follow_the_sequence(self, stores: Stores) -> None:
         run = stores.triggered()
@@ -229,7 +229,7 @@ class RunsConformance:
 
 
 class QueriesConformance:
-    def test_many_followers_ask_at_once_what_each_would_ask_alone(self, stores: Stores) -> None:
+    def test_one_query_for_many_followers_answers_each_as_alone(self, stores: Stores) -> None:
         runs = [stores.triggered() for _ in range(2)]
         with stores.controller.unit.begin(A_TENANT, feed=8) as tx:
             for run in (*runs, runs[0]):
@@ -238,12 +238,12 @@ class QueriesConformance:
         foreign = stores.triggered(tenant_id=B_TENANT)
         one, other = (run.run_id for run in runs)
         seen = [(one, 0), (other, 1), (one, 3), (foreign.run_id, 0), (one, 9)]
-        ask = stores.queries
-        alone = [ask.run_events(A_TENANT, run, after=n, limit=2) for run, n in seen]
-        assert ask.news(A_TENANT, seen, limit=2) == alone
+        queries = stores.queries
+        alone = [queries.run_events(A_TENANT, run, after=n, limit=2) for run, n in seen]
+        assert queries.news(A_TENANT, seen, limit=2) == alone
         assert [[line.sequence for line in lines] for lines in alone] == [[1, 2], [2], [], [], []]
-        found = ask.runs_of(A_TENANT, [one, other, foreign.run_id])
-        assert found == {run: ask.run(A_TENANT, run) for run in (one, other)}
+        states = queries.runs_of(A_TENANT, [one, other, foreign.run_id])
+        assert states == {run: queries.run(A_TENANT, run) for run in (one, other)}
 
     def runs(self, stores: Stores) -> list[Run]:
         """Five runs of A at different times, newest first, and one of B."""
@@ -258,7 +258,7 @@ class QueriesConformance:
         rest = stores.queries.runs(A_TENANT, RunFilter(), limit=10, before=cursor)
         assert [run.run_id for run in [*first, *rest]] == expected
 
-    def test_runs_of_one_instant_are_told_apart_by_their_id(self, stores: Stores) -> None:
+    def test_runs_of_one_instant_are_ordered_by_their_id(self, stores: Stores) -> None:
         made = [stores.triggered().run_id for _ in range(3)]
         first = stores.queries.runs(A_TENANT, RunFilter(), limit=1)
         cursor = (first[0].created_at, first[0].run_id)
@@ -286,7 +286,7 @@ class QueriesConformance:
         }
         assert counted == {name: expected for name, (_, expected) in wanted.items()}
 
-    def test_an_id_is_found_by_its_first_characters(self, stores: Stores) -> None:
+    def test_an_id_is_resolved_by_its_first_characters(self, stores: Stores) -> None:
         run, other = stores.triggered(), stores.triggered()
         both = str(run.run_id)[:20]
         assert stores.queries.runs_with_prefix(A_TENANT, str(run.run_id)) == [run.run_id]

@@ -71,7 +71,7 @@ class Stores:
         run = self.triggered(**changes)
         with self.controller.unit.begin(run.tenant_id, feed=8) as tx:
             queued_run = replace(
-                found(tx.runs.for_update(run.run_id)),
+                require_run(tx.runs.for_update(run.run_id)),
                 status=RunStatus.QUEUED,
                 queued_at=tx.now,
                 next_reconcile_at=None,
@@ -91,12 +91,12 @@ class Stores:
 
     def unsent(self) -> list[OutboxRow]:
         """Everything the relay would send, by position."""
-        found = self.relay.unsent(dict.fromkeys(range(SHARDS), 1000))
-        return sorted(chain.from_iterable(found.values()), key=lambda row: row.position)
+        by_shard = self.relay.unsent(dict.fromkeys(range(SHARDS), 1000))
+        return sorted(chain.from_iterable(by_shard.values()), key=lambda row: row.position)
 
     def stored(self, run_id: RunId) -> Run:
         """The run of tenant A as it stands."""
-        return found(self.queries.run(A_TENANT, run_id))
+        return require_run(self.queries.run(A_TENANT, run_id))
 
 
 Result = TypeVar("Result")
@@ -110,7 +110,7 @@ def carry_out(
         return work(tx)
 
 
-def found(run: Run | None) -> Run:
+def require_run(run: Run | None) -> Run:
     assert run is not None
     return run
 

@@ -23,7 +23,7 @@ from datarecs_core.errors.base import DatarecsError
 from datarecs_core.jobs.definition import Limits, Snapshot, Source
 from datarecs_core.jobs.vocabulary import SourceKind
 from datarecs_core.resources.connection import Connection
-from datarecs_testing.conformance.connector import Told, delivered, extracted, scan_of
+from datarecs_testing.conformance.connector import RecordedReads, delivered, extracted, scan_of
 from datarecs_testing.lake import (
     NAMESPACE,
     Lake,
@@ -88,7 +88,7 @@ class TableConnectorConformance(ABC):
     def test_every_living_row_is_delivered_once(self, connector: Connector, source: Source) -> None:
         assert sorted(delivered(connector, scan_of(connector, source))) == BOTH
 
-    def test_only_the_columns_asked_for_are_delivered_by_their_logical_names(
+    def test_only_the_requested_columns_are_delivered_by_their_logical_names(
         self, connector: Connector, source: Source, tmp_path: Path
     ) -> None:
         scan = scan_of(connector, source)
@@ -97,26 +97,26 @@ class TableConnectorConformance(ABC):
         assert sorted(delivered(connector, scan), key=str) == sorted(
             [(each,) for _, each in BOTH], key=str
         )
-        brought = connector.extract(scan, str(tmp_path / "out"), Told())
+        brought = connector.extract(scan, str(tmp_path / "out"), RecordedReads())
         assert set(pq.read_schema(extracted(brought)).names) == {"Wort", "$invalid.Wort"}
 
     def test_an_extract_holds_what_the_rows_say(
         self, connector: Connector, source: Source, tmp_path: Path
     ) -> None:
-        scan, told = scan_of(connector, source), Told()
-        brought = connector.extract(scan, str(tmp_path / "out"), told)
+        scan, progress = scan_of(connector, source), RecordedReads()
+        brought = connector.extract(scan, str(tmp_path / "out"), progress)
         assert brought.extract is not None
         table = pq.read_table(extracted(brought)).to_pylist()
         assert sorted((str(row["id"]), row["word"]) for row in table) == BOTH
         assert (brought.extract.rows, brought.extract.invalid_columns) == (len(BOTH), ())
-        assert told.reads[-1].rows == len(BOTH)
+        assert progress.reads[-1].rows == len(BOTH)
 
     def test_more_rows_than_the_limit_are_refused(
         self, connector: Connector, source: Source, tmp_path: Path
     ) -> None:
         scan = replace(scan_of(connector, source), limits=Limits(max_rows=len(BOTH) - 1))
         with pytest.raises(DatarecsError) as caught:
-            connector.extract(scan, str(tmp_path / "out"), Told())
+            connector.extract(scan, str(tmp_path / "out"), RecordedReads())
         assert caught.value.code.name == "SOURCE_LIMIT"
 
     def test_rows_written_after_the_pin_are_not_read(
@@ -134,7 +134,7 @@ class TableConnectorConformance(ABC):
         held.close()
         assert len(delivered(connector, scan_of(connector, source))) == len(BOTH) + 1
 
-    def test_a_snapshot_is_read_as_long_as_it_is_kept(
+    def test_a_snapshot_is_read_as_long_as_it_exists(
         self, connector: Connector, source: Source, table: Table
     ) -> None:
         first = table.history()[0].snapshot_id
@@ -155,7 +155,7 @@ class TableConnectorConformance(ABC):
                 read()
             assert caught.value.code.name == "SNAPSHOT_LOST"
 
-    def test_a_missing_table_is_told_by_its_name(
+    def test_a_missing_table_is_reported_by_its_name(
         self, lake: Lake, source: Source, table: Table
     ) -> None:
         assert table.name()[0] == NAMESPACE
@@ -182,7 +182,7 @@ class TableConnectorConformance(ABC):
             delivered(connector, scan)
         assert caught.value.code.name == "SNAPSHOT_LOST"
 
-    def test_a_probe_tells_its_steps_and_ends_at_the_first_that_fails(
+    def test_a_probe_reports_its_steps_and_ends_at_the_first_that_fails(
         self, lake: Lake, connector: Connector, source: Source
     ) -> None:
         steps = connector.probe(source)

@@ -53,7 +53,7 @@ class SocketTicketsConformance:
             fail()
         assert take(stores) is not None
 
-    def test_its_tenant_is_found_before_one_is_known(self, stores: Stores) -> None:
+    def test_its_tenant_is_resolved_before_one_is_known(self, stores: Stores) -> None:
         issue(stores, tenant=B_TENANT)
         assert stores.api.finder.resolve_session(HASH) == B_TENANT
         assert stores.api.finder.resolve_session(bytes(32)) is None

@@ -29,7 +29,7 @@ class UnitOfWorkConformance:
         assert stores.queries.run(A_TENANT, run.run_id) is None
         assert stores.unsent() == []
 
-    def test_a_transaction_sees_its_own_writes(self, stores: Stores) -> None:
+    def test_a_transaction_sees_what_it_wrote(self, stores: Stores) -> None:
         run = a_run()
         with stores.api.unit.begin(A_TENANT) as tx:
             tx.runs.add(run)

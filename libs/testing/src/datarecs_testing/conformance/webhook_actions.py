@@ -117,7 +117,7 @@ class WebhookActionsConformance:
         events = [EventId(an_id()) for _ in range(3)]
         with stores.webhook.unit.begin(A_TENANT) as tx:
             for event in events:
-                tx.deliveries.keep(event, a_message(event))
+                tx.deliveries.store_event(event, a_message(event))
             start = tx.now
         with stores.api.unit.begin(A_TENANT, read_only=True) as tx:
             end = start + HOUR
@@ -153,7 +153,7 @@ class WebhookActionsConformance:
     def test_an_action_repeats_an_event_that_was_delivered(self, stores: Stores) -> None:
         event = EventId(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            day = tx.deliveries.keep(event, a_message(event))
+            day = tx.deliveries.store_event(event, a_message(event))
             live = fresh(tx, ResourceUid(an_id()), event_id=event)
             again = replace(
                 live,

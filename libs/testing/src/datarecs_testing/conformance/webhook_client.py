@@ -43,7 +43,7 @@ def all_ended(client: WebhookClient, count: int) -> list[WebhookReport]:
 class WebhookClientConformance:
     """Subclass with fixtures `client` and `url`, a receiver that answers 2xx to everything."""
 
-    def test_every_started_attempt_ends_once_with_its_own_ticket(
+    def test_every_started_attempt_ends_once_with_its_ticket(
         self, client: WebhookClient, url: str
     ) -> None:
         requests = [an_outgoing(url) for _ in range(20)]

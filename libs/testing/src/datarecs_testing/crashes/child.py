@@ -23,7 +23,7 @@ from datarecs_core.resources.connection import Connection
 from datarecs_core.values import TenantId
 from datarecs_memory.engine import MemoryEngine
 from datarecs_reconciliation_worker.child import surroundings_of
-from datarecs_reconciliation_worker.telling import FrameTold
+from datarecs_reconciliation_worker.frame_reporter import FrameReporter
 from datarecs_reconciliation_worker.work import Tools, read_assignment, work
 from datarecs_runtime.clock import SystemClock
 from datarecs_runtime.frames import SupervisorChannel, take_over_stdio
@@ -116,7 +116,7 @@ def _served(frame: Mapping[str, object], bench: Bench, channel: SupervisorChanne
     work(
         read_assignment(frame),
         bench.tools(on_spark=job.startswith(ON_SPARK)),
-        FrameTold(channel),
+        FrameReporter(channel),
     )
     return True
 

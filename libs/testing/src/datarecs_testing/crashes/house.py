@@ -48,7 +48,7 @@ class House(Processes):
     receivers: Mapping[str, Receiver]
     runs: dict[str, frozenset[str]] = field(default_factory=dict)
     """Every run that was asked for, with the statuses it may end in."""
-    told: set[str] = field(default_factory=set)
+    reported_faults: set[str] = field(default_factory=set)
     """Faults that a test has reported already; the ledger is over everything that ever happened."""
 
     def __post_init__(self) -> None:
@@ -77,19 +77,19 @@ class House(Processes):
             "metadata": {"name": name},
             "spec": spec,
         }
-        self._asked(f"/api/v1/{KINDS[kind].path}", body, expected={201, 409})
+        self._post(f"/api/v1/{KINDS[kind].path}", body, expected={201, 409})
 
     def trigger(self, job: str = "same", *, ends: frozenset[str] = COMPLETED) -> str:
         """Ask until it is answered, under one key; the run's id."""
         headers = {"Idempotency-Key": secrets.token_hex(8)}
-        answer = self._asked(f"/api/v1/jobs/{job}/runs", {}, expected={202}, headers=headers)
+        answer = self._post(f"/api/v1/jobs/{job}/runs", {}, expected={202}, headers=headers)
         run_id = str(answer["run_id"])
         self.runs[run_id] = ends
         return run_id
 
     def cancel(self, run_id: str) -> None:
         """Ask until it is answered; a run that has ended meanwhile is no fault."""
-        self._asked(f"/api/v1/runs/{run_id}/cancel", {}, expected={200, 202, 409})
+        self._post(f"/api/v1/runs/{run_id}/cancel", {}, expected={200, 202, 409})
 
     def poison(self, topic: str) -> None:
         """A record that nobody can ever handle: an end without its payload."""
@@ -111,7 +111,7 @@ class House(Processes):
 
     def outcome(self, run_id: str) -> tuple[str, str | None, str | None]:
         """Status, error code and detail code, as the row says them."""
-        ((status, code, detail),) = self.database.ask(
+        ((status, code, detail),) = self.database.query(
             "SELECT status, error_code, error_detail_code FROM datarecs.run WHERE run_id = %s",
             (run_id,),
         )
@@ -126,7 +126,7 @@ class House(Processes):
     def statuses(self, run_ids: Iterable[str]) -> list[str]:
         return [self.outcome(one)[0] for one in run_ids]
 
-    def _asked(
+    def _post(
         self,
         path: str,
         body: Mapping[str, object],
@@ -135,21 +135,21 @@ class House(Processes):
         headers: Mapping[str, str] | None = None,
         patience_s: float = 120,
     ) -> dict[str, Any]:
-        ends, told = monotonic() + patience_s, "nothing"
+        ends, answer_text = monotonic() + patience_s, "nothing"
         while monotonic() < ends:
             self.tend()
             try:
                 answer = self.client.post(path, json=body, headers=headers)
             except httpx.TransportError as cause:
-                told = repr(cause)
+                answer_text = repr(cause)
             else:
                 if answer.status_code in expected:
-                    found: dict[str, Any] = answer.json()
-                    return found
-                told = answer.text
-                assert answer.status_code >= 409, f"{path} answered {told}"
+                    content: dict[str, Any] = answer.json()
+                    return content
+                answer_text = answer.text
+                assert answer.status_code >= 409, f"{path} answered {answer_text}"
             self.rest()
-        raise AssertionError(f"{path} was not answered: {told}")
+        raise AssertionError(f"{path} was not answered: {answer_text}")
 
     # --- the end
 
@@ -169,7 +169,7 @@ class House(Processes):
         """
         before, ends, next_push = self.observer.waiting(), monotonic() + patience_s, 0.0
         while not self._at_rest():
-            assert monotonic() < ends, f"no change for {patience_s} s: {self._told()}"
+            assert monotonic() < ends, f"no change for {patience_s} s: {self._state_report()}"
             self.tend()
             if monotonic() >= next_push:
                 waits.end_pauses(self.database)
@@ -193,7 +193,7 @@ class House(Processes):
             return False
         return self.wire.catch_up() == 0 and not self.observer.waiting()
 
-    def _told(self) -> str:
+    def _state_report(self) -> str:
         last = [
             f"{log.name}: {log.read_text(errors='replace')[-600:]}"
             for log in sorted(self.folder.glob("*.log"))

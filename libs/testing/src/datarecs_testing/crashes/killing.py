@@ -56,12 +56,12 @@ class Orders:
     """The test's side."""
 
     folder: Path
-    _given: int = 0
+    _count: int = 0
 
-    def give(self, process: str, point: CrashPoint, *, hit: int) -> str:
+    def place(self, process: str, point: CrashPoint, *, hit: int) -> str:
         """The process is to die at the n-th time it passes there from now on; the order's name."""
-        self._given += 1
-        token = f"order-{self._given}"
+        self._count += 1
+        token = f"order-{self._count}"
         draft = self.folder / "draft"
         draft.write_text(f"{token} {point} {hit}", encoding="utf-8")
         draft.rename(self.folder / f"{process}.order")

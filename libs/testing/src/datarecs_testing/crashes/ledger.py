@@ -55,7 +55,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class OutboxEntry:
     """A row of the outbox."""
 
     event_id: str
@@ -86,7 +86,7 @@ class Seen:
 
     runs: tuple[RunSeen, ...]
     history: tuple[Fact, ...]
-    outbox: tuple[Told, ...]
+    outbox: tuple[OutboxEntry, ...]
     records: tuple[Copy, ...]
     """In the order of their partitions, which is that of each key."""
     dead_letters: tuple[Copy, ...] = ()
@@ -112,7 +112,7 @@ def settle(expected: Expected, seen: Seen) -> Verdict:
         *_history(seen),
         *_causes(seen),
         *_relayed(seen),
-        *_ends_told(seen),
+        *_repeated_ends(seen),
         *_in_order(seen.records),
         *_dead_letters(expected, seen),
         *_mails(expected, seen),
@@ -122,10 +122,10 @@ def settle(expected: Expected, seen: Seen) -> Verdict:
 
 
 def _runs(expected: Expected, seen: Seen) -> Iterator[str]:
-    found = {one.run_id: one for one in seen.runs}
+    runs = {one.run_id: one for one in seen.runs}
     ends = _ends(seen)
-    for run_id in expected.runs.keys() | found.keys():
-        run, allowed = found.get(run_id), expected.runs.get(run_id)
+    for run_id in expected.runs.keys() | runs.keys():
+        run, allowed = runs.get(run_id), expected.runs.get(run_id)
         if run is None or allowed is None:
             yield f"run {run_id}: {'lost' if run is None else 'nobody asked for it'}"
             continue
@@ -137,11 +137,11 @@ def _runs(expected: Expected, seen: Seen) -> Iterator[str]:
 
 
 def _ends(seen: Seen) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    ends: dict[str, list[str]] = defaultdict(list)
     for fact in seen.history:
         if fact.type in ENDS:
-            found[fact.run_id].append(fact.type)
-    return found
+            ends[fact.run_id].append(fact.type)
+    return ends
 
 
 def _history(seen: Seen) -> Iterator[str]:
@@ -149,9 +149,9 @@ def _history(seen: Seen) -> Iterator[str]:
     for fact in seen.history:
         numbers[fact.run_id].append(fact.sequence)
     for run in seen.runs:
-        found = numbers[run.run_id]
-        if found != list(range(1, len(found) + 1)) or run.last_sequence != len(found):
-            yield f"run {run.run_id}: sequences {found}, the row says {run.last_sequence}"
+        sequences = numbers[run.run_id]
+        if sequences != list(range(1, len(sequences) + 1)) or run.last_sequence != len(sequences):
+            yield f"run {run.run_id}: sequences {sequences}, the row says {run.last_sequence}"
     times = Counter((fact.run_id, fact.type) for fact in seen.history if fact.type in ONCE)
     yield from (
         f"run {run}: {count} times {kind}" for (run, kind), count in times.items() if count > 1
@@ -167,17 +167,17 @@ def _causes(seen: Seen) -> Iterator[str]:
 
 def _relayed(seen: Seen) -> Iterator[str]:
     copies = _copies(seen.records)
-    told = {one.event_id for one in seen.outbox}
+    recorded_ids = {one.event_id for one in seen.outbox}
     for one in seen.outbox:
         if not one.sent or one.event_id not in copies:
             yield f"event {one.event_id} ({one.type}): never on the wire, marked sent: {one.sent}"
-    for identity, found in copies.items():
-        if identity not in told:
+    for identity, things in copies.items():
+        if identity not in recorded_ids:
             yield f"record {identity}: on the wire, never told"
-        yield from _differing("record", identity, found)
+        yield from _differing("record", identity, things)
 
 
-def _ends_told(seen: Seen) -> Iterator[str]:
+def _repeated_ends(seen: Seen) -> Iterator[str]:
     """By effect: the distinct ids of ends under one key."""
     kinds = {one.event_id: one.type for one in seen.outbox}
     ends: dict[str, set[str]] = defaultdict(set)
@@ -209,8 +209,8 @@ def _dead_letters(expected: Expected, seen: Seen) -> Iterator[str]:
         wanted = expected.poison if group in expected.poisoned_groups else frozenset()
         yield from (f"{group}: {one} was not set aside" for one in wanted - copies.keys())
         yield from (f"{group}: {one} was set aside" for one in copies.keys() - wanted)
-        for identity, found in copies.items():
-            yield from _differing(f"dead letter of {group}", identity, found)
+        for identity, letters in copies.items():
+            yield from _differing(f"dead letter of {group}", identity, letters)
 
 
 def _mails(expected: Expected, seen: Seen) -> Iterator[str]:
@@ -221,10 +221,10 @@ def _mails(expected: Expected, seen: Seen) -> Iterator[str]:
         by_line[mail.subject, mail.where].append(mail)
     yield from (f"run {run}: no mail to {who}" for run, who in wanted - by_line.keys())
     yield from (f"run {run}: a mail to {who}" for run, who in by_line.keys() - wanted)
-    for (run, who), found in by_line.items():
-        if len({one.identity for one in found}) > 1:
-            yield f"run {run}: {len(found)} different mails to {who}"
-        yield from _differing("mail", f"{run} to {who}", found)
+    for (run, who), mails in by_line.items():
+        if len({one.identity for one in mails}) > 1:
+            yield f"run {run}: {len(mails)} different mails to {who}"
+        yield from _differing("mail", f"{run} to {who}", mails)
 
 
 def _requests(expected: Expected, seen: Seen) -> Iterator[str]:
@@ -235,15 +235,15 @@ def _requests(expected: Expected, seen: Seen) -> Iterator[str]:
         copies = _copies(one for one in seen.requests if one.where == endpoint)
         yield from (f"{endpoint}: {one} was not delivered" for one in wanted - copies.keys())
         yield from (f"{endpoint}: {one} was delivered" for one in copies.keys() - wanted)
-        for identity, found in copies.items():
-            yield from _differing(f"request to {endpoint}", identity, found)
+        for identity, requests in copies.items():
+            yield from _differing(f"request to {endpoint}", identity, requests)
 
 
 def _copies(things: Iterable[Copy]) -> Mapping[str, list[Copy]]:
-    found: dict[str, list[Copy]] = defaultdict(list)
+    copies: dict[str, list[Copy]] = defaultdict(list)
     for one in things:
-        found[one.identity].append(one)
-    return found
+        copies[one.identity].append(one)
+    return copies
 
 
 def _differing(what: str, identity: str, copies: Iterable[Copy]) -> Iterator[str]:

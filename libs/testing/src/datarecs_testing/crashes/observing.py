@@ -12,7 +12,7 @@ from typing import Any, LiteralString
 
 from datarecs_application.ports.messaging import LogRecord
 from datarecs_core.values import TenantId
-from datarecs_testing.crashes.ledger import Copy, Fact, RunSeen, Seen, Told
+from datarecs_testing.crashes.ledger import Copy, Fact, OutboxEntry, RunSeen, Seen
 from datarecs_testing.crashes.wire import Wire, header
 from datarecs_testing.database import PreparedDatabase
 from datarecs_testing.receiver import Receiver
@@ -49,7 +49,7 @@ class Observer:
 
     def waiting(self) -> Mapping[str, int]:
         """What is not finished yet, by kind; empty when the database is at rest."""
-        rows = self.database.ask(
+        rows = self.database.query(
             """
             SELECT 'runs', count(*) FROM datarecs.run WHERE tenant_id = %s AND status
                 NOT IN ('COMPLETED', 'ERRORED', 'CANCELLED', 'QUEUE_ERRORED')
@@ -79,16 +79,18 @@ class Observer:
                 run_id=str(run_id), sequence=int(sequence), event_id=str(event_id), type=str(kind)
             )
 
-    def _outbox(self) -> Iterator[Told]:
+    def _outbox(self) -> Iterator[OutboxEntry]:
         for event_id, kind, sent, headers in self._rows(
             "SELECT event_id::text, type, sent_at IS NOT NULL, headers FROM datarecs.outbox"
             " WHERE tenant_id = %s"
         ):
             cause = dict(headers).get(CAUSE)
-            yield Told(event_id=str(event_id), type=str(kind), sent=bool(sent), caused_by=cause)
+            yield OutboxEntry(
+                event_id=str(event_id), type=str(kind), sent=bool(sent), caused_by=cause
+            )
 
     def _rows(self, statement: LiteralString) -> Sequence[tuple[Any, ...]]:
-        return self.database.ask(statement, (self.tenant,))
+        return self.database.query(statement, (self.tenant,))
 
     def _requests(self) -> Iterator[Copy]:
         for endpoint, receiver in self.receivers.items():

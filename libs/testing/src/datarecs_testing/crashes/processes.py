@@ -48,7 +48,7 @@ GROUPS = {
     WEBHOOK: "webhook-service",
 }
 SECOND = "second_controller"
-LOOK_S = 0.05
+POLL_S = 0.05
 BETWEEN_STARTS_S = 1.0
 """So that a process that cannot start is not started all the time."""
 _INHERITED = ("PATH", "HOME", "LANG")
@@ -133,7 +133,7 @@ class Processes:
             running.kill()
             running.wait()
 
-    def rest(self, seconds: float = LOOK_S) -> None:
+    def rest(self, seconds: float = POLL_S) -> None:
         self._pause.wait(seconds)
 
     def _start(self, process: str, *, as_name: str | None = None) -> None:

@@ -31,7 +31,7 @@ class Servers:
 
 
 @contextmanager
-def own_servers() -> Iterator[Servers]:
+def temporary_servers() -> Iterator[Servers]:
     """For as long as the block lasts; everything they wrote goes with it."""
     environment = process_environment()
     with tempfile.TemporaryDirectory(prefix="datarecs-crash-", ignore_cleanup_errors=True) as name:

@@ -29,8 +29,8 @@ WEIGHTS: Mapping[str, int] = {**dict.fromkeys(ROLES, 4), CHILD: 4, BROKER: 1, DA
 BETWEEN_KILLS_S = (2.0, 8.0)
 DOWN_S = (0.0, 6.0)
 """How long a server stays away before it is started again."""
-ASKED_WITHIN = 0.85
-"""Share of the time in which runs are asked for; in the rest the kills go on."""
+TRIGGER_SHARE = 0.85
+"""Share of the time in which runs are triggered; in the rest the kills go on."""
 EVERY_SPARK, CANCELLED_SHARE = 20, 0.08
 MAY_CRASH = COMPLETED | {"ERRORED"}
 
@@ -96,24 +96,24 @@ class Soak:
 
     def _storm(self, began: float) -> None:
         span = self.plan.minutes * 60
-        asked, told = 0, began
+        runs, last_report = 0, began
         self._next_kill = began + 5
-        while (now := monotonic()) < began + span or asked < self.plan.runs:
-            due = int((now - began) / (span * ASKED_WITHIN) * self.plan.runs)
+        while (now := monotonic()) < began + span or runs < self.plan.runs:
+            due = int((now - began) / (span * TRIGGER_SHARE) * self.plan.runs)
             if self._next_kill <= now < began + span:
                 self._kill()
-            elif asked < min(due, self.plan.runs):
-                asked += 1
-                self._ask(asked)
+            elif runs < min(due, self.plan.runs):
+                runs += 1
+                self._trigger(runs)
             else:
                 self._cancel_due()
                 self.house.tend()
                 self.house.rest()
-            if now - told > 30:
-                told = now
-                self.say(f"{asked} runs asked for, {sum(self.kills.values())} kills")
+            if now - last_report > 30:
+                last_report = now
+                self.say(f"{runs} runs asked for, {sum(self.kills.values())} kills")
 
-    def _ask(self, number: int) -> None:
+    def _trigger(self, number: int) -> None:
         on_spark = self.plan.on_spark and number % EVERY_SPARK == 0
         job = ON_SPARK if on_spark else self._chance.choice(("same", "other"))
         cancelled = self._chance.random() < CANCELLED_SHARE
@@ -159,20 +159,20 @@ class Soak:
         return not self._down_until
 
     def _process(self, server: str) -> MortalServer:
-        found = self.servers.postgres.process if server == DATABASE else self.servers.broker.jvm
-        assert found is not None, f"the {server} is somebody else's"
-        return found
+        process = self.servers.postgres.process if server == DATABASE else self.servers.broker.jvm
+        assert process is not None, f"the {server} is somebody else's"
+        return process
 
     def _exits(self) -> dict[str, int]:
-        own = Counter(
+        exits = Counter(
             f"{death.process} {death.exit_code}"
             for death in self.house.deaths
             if death.exit_code != -signal.SIGKILL
         )
-        return dict(sorted(own.items()))
+        return dict(sorted(exits.items()))
 
     def _outcomes(self) -> dict[str, int]:
-        rows = self.house.database.ask(
+        rows = self.house.database.query(
             "SELECT concat_ws(' ', status, result, error_code, error_detail_code), count(*)"
             " FROM datarecs.run WHERE tenant_id = %s GROUP BY 1 ORDER BY 1",
             (self.house.tenant,),

@@ -50,7 +50,7 @@ class Wire:
             while any(self._next[where] < end for where, end in ends.items()):
                 for where, records in reader.poll(timeout_ms=500, max_records=1000).items():
                     for record in records:
-                        self._keep(record)
+                        self._store_record(record)
                     self._next[where] = records[-1].offset + 1
         return self._lag(ends)
 
@@ -74,14 +74,14 @@ class Wire:
         return ours and header(record, "ce_id") not in self.poison
 
     def _lag(self, ends: Mapping[TopicPartition, int]) -> int:
-        heard = {group: topics_of(group) for group in self.groups}
+        topics_by_group = {group: topics_of(group) for group in self.groups}
         with connecting(self.broker.access), self._admin() as admin:
-            found = admin.list_group_offsets(list(self.groups))
+            offsets = admin.list_group_offsets(list(self.groups))
         behind = 0
-        for group, topics in heard.items():
+        for group, topics in topics_by_group.items():
             for where, end in ends.items():
                 if where.topic in topics:
-                    position = found[group].get(where)
+                    position = offsets[group].get(where)
                     behind += end - max(position.offset if position else 0, 0)
         return behind
 
@@ -102,8 +102,8 @@ class Wire:
     def _admin(self) -> KafkaAdminClient:
         return KafkaAdminClient(**self.broker.access.settings())
 
-    def _keep(self, record: Any) -> None:  # noqa: ANN401  the library has few types
-        kept = LogRecord(
+    def _store_record(self, record: Any) -> None:  # noqa: ANN401  the library has few types
+        entry = LogRecord(
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
@@ -112,7 +112,7 @@ class Wire:
             value=record.value,
             headers=tuple(record.headers),
         )
-        self._records[kept.topic, kept.partition, kept.offset] = kept
+        self._records[entry.topic, entry.partition, entry.offset] = entry
 
 
 def header(record: LogRecord, name: str) -> str:

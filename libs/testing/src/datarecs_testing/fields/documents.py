@@ -26,7 +26,7 @@ class Probe:
     """What the field holds in the job that is compared with."""
     key: str = "amount"
     """The name that a user chose, where the path has one."""
-    given: Mapping[str, object] = field(default_factory=dict)
+    other_fields: Mapping[str, object] = field(default_factory=dict)
     """Other fields of both jobs, by dotted path below `spec`."""
     drops: str = ""
     """A field below `spec` that is left out where this one stands in its place."""
@@ -103,7 +103,7 @@ def jobs_of(path: str, probe: Probe) -> tuple[list[Json], list[Json]]:
 
 def _documents(path: str, probe: Probe, value: object) -> list[Json]:
     job = _job(path)
-    for place, other in probe.given.items():
+    for place, other in probe.other_fields.items():
         put(job["spec"], place, other)
     if value is not ABSENT:
         if value is probe.value and probe.drops:
@@ -113,8 +113,8 @@ def _documents(path: str, probe: Probe, value: object) -> list[Json]:
 
 
 def _job(path: str) -> Json:
-    found = _VARIANT.fullmatch(path)
-    part, variant = (found[1], found[2]) if found else ("", "")
+    match = _VARIANT.fullmatch(path)
+    part, variant = (match[1], match[2]) if match else ("", "")
     kind = variant if part == "sources" else "parquet"
     sources = [{"name": "one", "kind": kind, **_ORIGINS[kind]}]
     others = ("two", "three") if part == "stages" else ("two",)
@@ -131,15 +131,15 @@ def _job(path: str) -> Json:
         "metadata": {"name": "probe"},
         "spec": {"sources": sources, "stages": stages},
     }
-    found_again: Json = json.loads(json.dumps(job))
-    return found_again
+    copy: Json = json.loads(json.dumps(job))
+    return copy
 
 
 def place_of(path: str, key: str) -> str:
     """The path of a field in the documents made here: which source, which stage, which name."""
-    found = _VARIANT.fullmatch(path)
-    if found:
-        path = f"spec.{found[1]}.{'0' if found[1] == 'sources' else '1'}.{found[3]}"
+    match = _VARIANT.fullmatch(path)
+    if match:
+        path = f"spec.{match[1]}.{'0' if match[1] == 'sources' else '1'}.{match[3]}"
     return path.replace("[]", ".0").replace(".*", f".{key}")
 
 

@@ -35,7 +35,7 @@ _SOURCE = {
     "columns.*.column": Probe(value="fine"),
     "columns.*.expr": Probe(value="amount * 2"),
     "cast": Probe(value={"amount": "text"}),
-    "timezone": Probe(value="Europe/Paris", before="UTC", given=_ONE_ZONE),
+    "timezone": Probe(value="Europe/Paris", before="UTC", other_fields=_ONE_ZONE),
     "partition.by": Probe(value="none"),
     "partition.count": Probe(value=3),
     "limits.max_rows": Probe(value=1),
@@ -56,51 +56,55 @@ _FILES = {
 }
 _PARQUET = {
     "path": Probe(value="other/one.parquet", before="one.parquet"),
-    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.parquet", **_BIG}),
+    "limits.max_bytes": Probe(value="1KiB", other_fields={"sources.0.path": "big.parquet", **_BIG}),
     "options.hive_partitions": Probe(
-        value=False, given={"sources.0.path": "parts/*/*.parquet", **_ALL}
+        value=False, other_fields={"sources.0.path": "parts/*/*.parquet", **_ALL}
     ),
-    "options.merge_schema": Probe(value=True, given={"sources.0.path": "merged/*.parquet", **_ALL}),
+    "options.merge_schema": Probe(
+        value=True, other_fields={"sources.0.path": "merged/*.parquet", **_ALL}
+    ),
 }
 _CSV = {
     "path": Probe(value="other/one.csv", before="one.csv"),
-    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.csv", **_BIG}),
-    "options.delimiter": Probe(value=";", before=",", given=_odd("delimiter")),
-    "options.quote": Probe(value="'", given=_odd("quote")),
-    "options.escape": Probe(value="\\", given=_odd("escape")),
-    "options.header": Probe(value=False, given=_odd("header")),
-    "options.null": Probe(value="NA", given=_odd("null")),
-    "options.multiline": Probe(value=True, given=_odd("multiline")),
-    "options.schema": Probe(value={"word": "int"}, before={"word": "text"}, given=_odd("schema")),
-    "options.decimal": Probe(value=",", given=_odd("decimal")),
-    "options.thousands": Probe(
-        value=".", given={**_odd("thousands"), "sources.0.options.decimal": ","}
+    "limits.max_bytes": Probe(value="1KiB", other_fields={"sources.0.path": "big.csv", **_BIG}),
+    "options.delimiter": Probe(value=";", before=",", other_fields=_odd("delimiter")),
+    "options.quote": Probe(value="'", other_fields=_odd("quote")),
+    "options.escape": Probe(value="\\", other_fields=_odd("escape")),
+    "options.header": Probe(value=False, other_fields=_odd("header")),
+    "options.null": Probe(value="NA", other_fields=_odd("null")),
+    "options.multiline": Probe(value=True, other_fields=_odd("multiline")),
+    "options.schema": Probe(
+        value={"word": "int"}, before={"word": "text"}, other_fields=_odd("schema")
     ),
-    "options.date_format": Probe(value="%d.%m.%Y", given=_odd("day")),
-    "options.timestamp_format": Probe(value="%d.%m.%Y %H:%M", given=_odd("moment")),
-    "options.formats": Probe(value={"word": "%d.%m.%Y"}, given=_odd("day")),
-    "options.null_words": Probe(value=["NA"], given=_odd("null")),
-    "options.encoding": Probe(value="windows-1252", given=_odd("encoding")),
-    "options.skip.first": Probe(value=1, given=_odd("header")),
-    "options.skip.last": Probe(value=1, given=_odd("header")),
-    "options.skip.prefixes": Probe(value=["1"], given=_odd("header")),
+    "options.decimal": Probe(value=",", other_fields=_odd("decimal")),
+    "options.thousands": Probe(
+        value=".", other_fields={**_odd("thousands"), "sources.0.options.decimal": ","}
+    ),
+    "options.date_format": Probe(value="%d.%m.%Y", other_fields=_odd("day")),
+    "options.timestamp_format": Probe(value="%d.%m.%Y %H:%M", other_fields=_odd("moment")),
+    "options.formats": Probe(value={"word": "%d.%m.%Y"}, other_fields=_odd("day")),
+    "options.null_words": Probe(value=["NA"], other_fields=_odd("null")),
+    "options.encoding": Probe(value="windows-1252", other_fields=_odd("encoding")),
+    "options.skip.first": Probe(value=1, other_fields=_odd("header")),
+    "options.skip.last": Probe(value=1, other_fields=_odd("header")),
+    "options.skip.prefixes": Probe(value=["1"], other_fields=_odd("header")),
 }
 _JSON = {
     "path": Probe(value="other/one.json", before="one.json"),
-    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.path": "big.json", **_BIG}),
+    "limits.max_bytes": Probe(value="1KiB", other_fields={"sources.0.path": "big.json", **_BIG}),
     "options.encoding": Probe(
         value="windows-1252",
-        given={**_MERGED, "sources.0.path": "encoding.json"},
+        other_fields={**_MERGED, "sources.0.path": "encoding.json"},
     ),
     "options.schema": Probe(
         value={"word": "float64"},
         before={"word": "text"},
-        given={**_MERGED, "sources.0.path": "schema.json"},
+        other_fields={**_MERGED, "sources.0.path": "schema.json"},
     ),
     "timezone": Probe(
         value="Europe/Paris",
         before="UTC",
-        given={**_ONE_ZONE, "sources.0.options.schema": {"moment": "local_timestamp"}},
+        other_fields={**_ONE_ZONE, "sources.0.options.schema": {"moment": "local_timestamp"}},
     ),
 }
 _ICEBERG = {
@@ -110,7 +114,9 @@ _ICEBERG = {
     "snapshot.as_of": Probe(value="1999-12-31T00:00:00Z"),
     "snapshot.snapshot_id": Probe(value=1),
     "options": Probe(value={"any": 1}),
-    "limits.max_bytes": Probe(value="1KiB", given={"sources.0.relation": "books.big", **_BIG}),
+    "limits.max_bytes": Probe(
+        value="1KiB", other_fields={"sources.0.relation": "books.big", **_BIG}
+    ),
 }
 
 _CLOSE = [{"type": "ABSOLUTE", "value": "0.01"}]
@@ -123,10 +129,10 @@ _PERCENT = {"type": "PERCENTAGE", "value": "9.5"}
 def _judged(
     measure: str = _MEASURE,
     percent: Mapping[str, object] = _PERCENT,
-    given: Mapping[str, object] | None = None,
+    fields: Mapping[str, object] | None = None,
 ) -> dict[str, Probe]:
     """Fields of a measure and of `measure_defaults`, wherever these stand."""
-    given = given or {}
+    fields = fields or {}
     first, second = f"{measure}.tolerances.0", f"{measure}.tolerances"
     both = [{"type": "ABSOLUTE", "value": "0.001"}, {"type": "ABSOLUTE", "value": "500"}]
     return {
@@ -134,22 +140,25 @@ def _judged(
             value="PERCENTAGE",
             before="ABSOLUTE",
             key="decimal",
-            given={**given, f"{first}.value": "0.02"},
+            other_fields={**fields, f"{first}.value": "0.02"},
         ),
         "tolerances[].value": Probe(
             value="500",
             before="0.001",
             key="decimal",
-            given={**given, f"{first}.type": "ABSOLUTE"},
+            other_fields={**fields, f"{first}.type": "ABSOLUTE"},
         ),
         "tolerances[].base": Probe(
-            value="max_abs", before="min_abs", key="decimal", given={**given, first: percent}
+            value="max_abs",
+            before="min_abs",
+            key="decimal",
+            other_fields={**fields, first: percent},
         ),
-        "combine": Probe(value="any", key="decimal", given={**given, second: both}),
+        "combine": Probe(value="any", key="decimal", other_fields={**fields, second: both}),
         "bound": Probe(
             value="exclusive",
             key="decimal",
-            given={**given, second: [{"type": "ABSOLUTE", "value": "0.02"}]},
+            other_fields={**fields, second: [{"type": "ABSOLUTE", "value": "0.02"}]},
         ),
     }
 
@@ -157,20 +166,20 @@ def _judged(
 def _of_a_unit() -> dict[str, Probe]:
     """Fields of the tolerance that one unit has."""
     unit = f"{_MEASURE}.unit"
-    given = {f"{unit}.column": "grp"}
+    fields = {f"{unit}.column": "grp"}
     first = f"{unit}.tolerances.a.0"
     close = {"type": "ABSOLUTE", "value": "0.02"}
     part = {"type": "PERCENTAGE", "value": "9.5"}
     return {
         "type": Probe(
-            value="PERCENTAGE", before="ABSOLUTE", key="a", given={**given, first: close}
+            value="PERCENTAGE", before="ABSOLUTE", key="a", other_fields={**fields, first: close}
         ),
-        "value": Probe(value="500", before="0.001", key="a", given={**given, first: close}),
+        "value": Probe(value="500", before="0.001", key="a", other_fields={**fields, first: close}),
         "base": Probe(
             value="max_abs",
             before="min_abs",
             key="e",
-            given={**given, f"{unit}.tolerances.e.0": part},
+            other_fields={**fields, f"{unit}.tolerances.e.0": part},
         ),
     }
 
@@ -188,40 +197,43 @@ _GAP = {"amount": "0"}
 _STAGE = {
     "name": Probe(value="other", before="probed", plan_only=_LABEL),
     "dimensions[].name": Probe(
-        value="label", before="id", given={"stages.1.dimensions.0.column": "id"}, plan_only=_LABEL
+        value="label",
+        before="id",
+        other_fields={"stages.1.dimensions.0.column": "id"},
+        plan_only=_LABEL,
     ),
     "dimensions[].column": Probe(value="grp"),
     "measures[].name": Probe(
-        value="label", before="sum", given={f"{_MEASURE}.column": "amount"}, plan_only=_LABEL
+        value="label", before="sum", other_fields={f"{_MEASURE}.column": "amount"}, plan_only=_LABEL
     ),
     "measures[].column": Probe(value="fine"),
     "measures[].function": Probe(value="max"),
     **{f"measures[].{name}": probe for name, probe in _judged().items()},
     "measures[].map": Probe(
-        value={"two": {"PAID": "P"}}, given={"stages.1.measures": [{"name": "code"}]}
+        value={"two": {"PAID": "P"}}, other_fields={"stages.1.measures": [{"name": "code"}]}
     ),
     "measures[].map_strict": Probe(
         value=True,
-        given={"stages.1.measures": [{"name": "code", "map": {"two": {"X": "P"}}}]},
+        other_fields={"stages.1.measures": [{"name": "code", "map": {"two": {"X": "P"}}}]},
     ),
     "measures[].unit.column": Probe(
-        value="word", before="grp", given={f"{_MEASURE}.unit.values": ["a"]}
+        value="word", before="grp", other_fields={f"{_MEASURE}.unit.values": ["a"]}
     ),
     "measures[].unit.values": Probe(
-        value=["a", "b"], before=["a"], given={f"{_MEASURE}.unit.column": "grp"}
+        value=["a", "b"], before=["a"], other_fields={f"{_MEASURE}.unit.column": "grp"}
     ),
     **{f"measures[].unit.tolerances.*[].{name}": one for name, one in _of_a_unit().items()},
     "measures[].adds_up": Probe(value=False, plan_only=_SHOWN),
-    "except": Probe(value=["amount"], given={"stages.1.measures": "*"}),
+    "except": Probe(value=["amount"], other_fields={"stages.1.measures": "*"}),
     **{
         f"measure_defaults.*.{name}": probe
         for name, probe in _judged(
-            "stages.1.measure_defaults.decimal", given={"stages.1.measures": "*"}
+            "stages.1.measure_defaults.decimal", fields={"stages.1.measures": "*"}
         ).items()
     },
     "where": Probe(value="id > 1"),
     "compare_to": Probe(
-        value="all_pairs", given={"reference": "two", f"{_MEASURE}.tolerances": _CLOSE}
+        value="all_pairs", other_fields={"reference": "two", f"{_MEASURE}.tolerances": _CLOSE}
     ),
     "reference": Probe(value="two"),
     "on_unmatched": Probe(value="stop"),
@@ -236,8 +248,8 @@ _STAGE = {
     "scope.from_stage": Probe(value="first"),
     "duplicates": Probe(value="error"),
     "confirm.after": Probe(value="PT2S", before="PT1S"),
-    "confirm.attempts": Probe(value=1, given={"stages.1.confirm.after": "PT1S"}),
-    "confirm.max_keys": Probe(value=1, given={"stages.1.confirm.after": "PT1S"}),
+    "confirm.attempts": Probe(value=1, other_fields={"stages.1.confirm.after": "PT1S"}),
+    "confirm.max_keys": Probe(value=1, other_fields={"stages.1.confirm.after": "PT1S"}),
 }
 _ROW_COUNT = {"stages.1.measures.0.name": "row_count"}
 _TEXT = {"stages.1.measures": [{"name": "code", "function": "max"}]}
@@ -249,60 +261,66 @@ _COUNTS = {
     **{
         f"measures[].{name}": probe
         for name, probe in _judged(
-            percent={"type": "PERCENTAGE", "value": "30"}, given=_ROW_COUNT
+            percent={"type": "PERCENTAGE", "value": "30"}, fields=_ROW_COUNT
         ).items()
     },
     "measures[].tolerances[].type": Probe(
         value="PERCENTAGE",
         before="ABSOLUTE",
-        given={**_ROW_COUNT, f"{_MEASURE}.tolerances.0.value": "2"},
+        other_fields={**_ROW_COUNT, f"{_MEASURE}.tolerances.0.value": "2"},
     ),
     "measures[].bound": Probe(
         value="exclusive",
-        given={
+        other_fields={
             **_ROW_COUNT,
             f"{_MEASURE}.tolerances": [{"type": "ABSOLUTE", "value": "2"}],
         },
     ),
     "compare_to": Probe(
         value="all_pairs",
-        given={"reference": "two", **_ROW_COUNT, f"{_MEASURE}.tolerances": _ONE_MORE},
+        other_fields={"reference": "two", **_ROW_COUNT, f"{_MEASURE}.tolerances": _ONE_MORE},
     ),
     "measures[].name": Probe(value="other", before="row_count"),
-    "measures[].column": Probe(value="nothing", given=_ROW_COUNT),
-    "measures[].function": Probe(value="sum", given=_ROW_COUNT),
-    "measures[].map": Probe(value={"two": {"1": "2"}}, given=_ROW_COUNT),
-    "measures[].map_strict": Probe(value=True, given=_ROW_COUNT),
-    "measures[].adds_up": Probe(value=False, given=_ROW_COUNT, plan_only=_SHOWN),
+    "measures[].column": Probe(value="nothing", other_fields=_ROW_COUNT),
+    "measures[].function": Probe(value="sum", other_fields=_ROW_COUNT),
+    "measures[].map": Probe(value={"two": {"1": "2"}}, other_fields=_ROW_COUNT),
+    "measures[].map_strict": Probe(value=True, other_fields=_ROW_COUNT),
+    "measures[].adds_up": Probe(value=False, other_fields=_ROW_COUNT, plan_only=_SHOWN),
     "warn_at.gap": Probe(value={"row_count": "0"}),
     "accept.max_gap": Probe(value={"row_count": "0"}),
 }
 _SCHEMA = {
-    "reference": Probe(value="two", given=_TURNED),
-    "on_unmatched": Probe(value="stop", given=_TURNED),
+    "reference": Probe(value="two", other_fields=_TURNED),
+    "on_unmatched": Probe(value="stop", other_fields=_TURNED),
 }
 _AGGREGATE = {
     "dimensions[].name": Probe(
-        value="label", before="grp", given={"stages.1.dimensions.0.column": "grp"}, plan_only=_LABEL
+        value="label",
+        before="grp",
+        other_fields={"stages.1.dimensions.0.column": "grp"},
+        plan_only=_LABEL,
     ),
     "dimensions[].column": Probe(value="cased"),
-    "measures[].map": Probe(value={"two": {"PAID": "P"}}, given=_TEXT),
+    "measures[].map": Probe(value={"two": {"PAID": "P"}}, other_fields=_TEXT),
     "measures[].map_strict": Probe(
-        value=True, given={**_TEXT, f"{_MEASURE}.map": {"two": {"X": "P"}}}
+        value=True, other_fields={**_TEXT, f"{_MEASURE}.map": {"two": {"X": "P"}}}
     ),
 }
 _CUSTOM = {
     **_NO_UNIT,
     "dimensions[].name": Probe(
-        value="label", before="k", given={"stages.1.dimensions.0.column": "k"}, plan_only=_LABEL
+        value="label",
+        before="k",
+        other_fields={"stages.1.dimensions.0.column": "k"},
+        plan_only=_LABEL,
     ),
     "dimensions[].column": Probe(value="other"),
     "measures[].name": Probe(
-        value="label", before="t", given={f"{_MEASURE}.column": "t"}, plan_only=_LABEL
+        value="label", before="t", other_fields={f"{_MEASURE}.column": "t"}, plan_only=_LABEL
     ),
-    "measures[].map": Probe(value={"two": {"PAID": "P"}}, given=_CODE),
+    "measures[].map": Probe(value={"two": {"PAID": "P"}}, other_fields=_CODE),
     "measures[].map_strict": Probe(
-        value=True, given={**_CODE, f"{_MEASURE}.map": {"two": {"X": "P"}}}
+        value=True, other_fields={**_CODE, f"{_MEASURE}.map": {"two": {"X": "P"}}}
     ),
     "queries": Probe(
         value={name: f"{QUERY} having k = 'a'".format(name) for name in ("one", "two", "three")},
@@ -315,10 +333,10 @@ _FINGERPRINTS = {
     **_NO_UNIT,
     "measures[].tolerances[].type": Probe(value="ABSOLUTE", before="EXACT"),
     "measures[].tolerances[].value": Probe(
-        value="1", given={f"{_MEASURE}.tolerances.0.type": "EXACT"}
+        value="1", other_fields={f"{_MEASURE}.tolerances.0.type": "EXACT"}
     ),
     "measures[].tolerances[].base": Probe(
-        value="max_abs", given={f"{_MEASURE}.tolerances.0.type": "EXACT"}
+        value="max_abs", other_fields={f"{_MEASURE}.tolerances.0.type": "EXACT"}
     ),
     "measures[].combine": Probe(value="any"),
     "measures[].bound": Probe(value="exclusive"),
@@ -357,54 +375,59 @@ _SINGLE = _of("single", **{"sources.1.path": "single.parquet"})
 def _rules() -> dict[str, Probe]:
     """Rules of `normalize`: of a type, and of a column by its name."""
     texts = {
-        "trim": Probe(value="both", given=_of("padded")),
-        "case": Probe(value="fold", given=_of("cased")),
-        "unicode": Probe(value="NFC", given=_of("accent")),
-        "empty": Probe(value="null", given=_of("blank")),
-        "null": Probe(value="empty", given=_of("blank")),
+        "trim": Probe(value="both", other_fields=_of("padded")),
+        "case": Probe(value="fold", other_fields=_of("cased")),
+        "unicode": Probe(value="NFC", other_fields=_of("accent")),
+        "empty": Probe(value="null", other_fields=_of("blank")),
+        "null": Probe(value="empty", other_fields=_of("blank")),
     }
     numbers = {
-        "nan": Probe(value="unequal", given=_of("nan")),
-        "float32": Probe(value="shortest", given=_SINGLE),
-        "round": Probe(value=2, given=_of("fine")),
-        "null": Probe(value="zero", given=_of("nothing")),
+        "nan": Probe(value="unequal", other_fields=_of("nan")),
+        "float32": Probe(value="shortest", other_fields=_SINGLE),
+        "round": Probe(value=2, other_fields=_of("fine")),
+        "null": Probe(value="zero", other_fields=_of("nothing")),
     }
     times = {
-        "precision": Probe(value="ms", given=_of("moment")),
+        "precision": Probe(value="ms", other_fields=_of("moment")),
         "rounding": Probe(
-            value="half_even", given=_of("moment", **{"normalize.timestamps.precision": "ms"})
+            value="half_even",
+            other_fields=_of("moment", **{"normalize.timestamps.precision": "ms"}),
         ),
     }
-    arrays = {"arrays": Probe(value="set", given=_NESTED)}
+    arrays = {"arrays": Probe(value="set", other_fields=_NESTED)}
     groups = {"strings": texts, "numbers": numbers, "timestamps": times, "json": arrays}
-    found = {f"{part}.{name}": one for part, some in groups.items() for name, one in some.items()}
+    probes = {f"{part}.{name}": one for part, some in groups.items() for name, one in some.items()}
     for name, one in {**numbers, **texts, **times, **arrays}.items():
-        column = one.given["stages.0.measures"][0]["name"]  # type: ignore[index]  # `_of` made it
-        found[f"columns.*.{name}"] = replace(one, key=column)
-    return found
+        column = one.other_fields["stages.0.measures"][0]["name"]  # type: ignore[index]  # `_of` made it
+        probes[f"columns.*.{name}"] = replace(one, key=column)
+    return probes
 
 
 _LEAVES_OUT = "stages.0.measures.0.tolerances"
 _JOB = {
-    "timezone": Probe(value="Europe/Paris", given=_DAY),
-    "parameters.*.type": Probe(value="date", before="int", key="d", given=_NUMBER),
-    "parameters.*.default": Probe(value="2", before="1", key="d", given=_NUMBER),
-    "parameters.*.allowed": Probe(value=["5"], key="d", given=_NUMBER),
+    "timezone": Probe(value="Europe/Paris", other_fields=_DAY),
+    "parameters.*.type": Probe(value="date", before="int", key="d", other_fields=_NUMBER),
+    "parameters.*.default": Probe(value="2", before="1", key="d", other_fields=_NUMBER),
+    "parameters.*.allowed": Probe(value=["5"], key="d", other_fields=_NUMBER),
     "reference": Probe(value="two"),
     **{f"normalize.{name}": one for name, one in _rules().items()},
-    "normalize.nulls.keys": Probe(value="reject", given={"stages.0.dimensions": ["key"]}),
+    "normalize.nulls.keys": Probe(value="reject", other_fields={"stages.0.dimensions": ["key"]}),
     "duplicates": Probe(value="error"),
-    "empty": Probe(value="error", given={"sources.0.path": "empty/one.parquet"}),
-    "schema.mode": Probe(value="compatible", given=_COLUMNS),
-    "schema.order": Probe(value=True, given={**_COLUMNS, "sources.1.path": "turned.parquet"}),
-    "schema.nullability": Probe(value=True, given={**_COLUMNS, "sources.1.path": "strict.parquet"}),
-    "schema.ignore": Probe(value=["single"], given=_COLUMNS),
-    "schema.equivalences": Probe(value=[["float64", "float32"]], given=_COLUMNS),
+    "empty": Probe(value="error", other_fields={"sources.0.path": "empty/one.parquet"}),
+    "schema.mode": Probe(value="compatible", other_fields=_COLUMNS),
+    "schema.order": Probe(
+        value=True, other_fields={**_COLUMNS, "sources.1.path": "turned.parquet"}
+    ),
+    "schema.nullability": Probe(
+        value=True, other_fields={**_COLUMNS, "sources.1.path": "strict.parquet"}
+    ),
+    "schema.ignore": Probe(value=["single"], other_fields=_COLUMNS),
+    "schema.equivalences": Probe(value=[["float64", "float32"]], other_fields=_COLUMNS),
     "results.breaks.max_rows": Probe(value=1),
     "results.breaks.sample_per_class": Probe(value=0),
     "results.breaks.retention": Probe(value="P7D"),
     "results.breaks.mask": Probe(value={"amount": "redact"}),
-    "results.breaks.deltas": Probe(value=False, given={_LEAVES_OUT: _CLOSE}),
+    "results.breaks.deltas": Probe(value=False, other_fields={_LEAVES_OUT: _CLOSE}),
     "execution.proof": Probe(value="rows"),
     "execution.strategy": Probe(value="narrow", plan_only=_WORK),
     "execution.extract": Probe(value="stream"),

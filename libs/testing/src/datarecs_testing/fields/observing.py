@@ -16,7 +16,7 @@ from datarecs_application.comparison import Answer, Means, StageFailedError, ans
 from datarecs_application.opening import ExtractionFailedError
 from datarecs_application.ports.comparing import Connector, HeldPin, ProbeStep
 from datarecs_cli.invocation import Invocation
-from datarecs_cli.local.question import Asked, Flags, asked
+from datarecs_cli.local.question import Flags, PreparedQuestion, prepare_question
 from datarecs_cli.local.sources import LocalSources
 from datarecs_connectors.registry import statement_of
 from datarecs_core.comparison.planning.faults import PlanRefusedError
@@ -41,7 +41,7 @@ from datarecs_memory.engine import MemoryEngine
 from datarecs_specs.documents import decode_yaml
 from datarecs_specs.findings import Finding
 from datarecs_testing.clock import ManualClock
-from datarecs_testing.telling import SilentTold
+from datarecs_testing.silent_reporter import SilentReporter
 
 LATE = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
 """The clock: in Paris it is tomorrow."""
@@ -70,7 +70,7 @@ def observed(documents: Documents, folder: Path) -> Observed:
         return Observed(faults=faults)
     clock = ManualClock(LATE, by_itself=True)
     try:
-        question = asked(
+        question = prepare_question(
             Flags(sources=(str(file),)), now=clock.now(), invocation=Invocation(quiet=True)
         )
     except DatarecsError as error:
@@ -81,10 +81,10 @@ def observed(documents: Documents, folder: Path) -> Observed:
         return _compared(question, clock, scratch)
 
 
-def _compared(question: Asked, clock: ManualClock, scratch: str) -> Observed:
+def _compared(question: PreparedQuestion, clock: ManualClock, scratch: str) -> Observed:
     opening = _Opening(LocalSources(question, clock), question)
-    told = _Told()
-    engine = MemoryEngine(opening.rows, write=told.store)
+    reporter = _RecordingReporter()
+    engine = MemoryEngine(opening.rows, write=reporter.store)
     means = Means(
         connect=opening.connect,
         engine=lambda _: engine,
@@ -94,10 +94,10 @@ def _compared(question: Asked, clock: ManualClock, scratch: str) -> Observed:
     try:
         if opening.has_database:
             return Observed(plan=_plan_bytes(plan_only(question.question, means)))
-        found = answer(question.question, means, told)
+        comparison = answer(question.question, means, reporter)
     except (ExtractionFailedError, StageFailedError, DatarecsError) as error:
-        return Observed(plan=told.plan, error=_codes(error))
-    return Observed(plan=told.plan, result=_result_bytes(found, told))
+        return Observed(plan=reporter.plan, error=_codes(error))
+    return Observed(plan=reporter.plan, result=_result_bytes(comparison, reporter))
 
 
 def _codes(error: BaseException) -> tuple[str, ...]:
@@ -114,17 +114,17 @@ def _plan_bytes(plan: ComparisonPlan) -> bytes:
     return canonical_json({"plan": plan_document(bare), "statements": statements})
 
 
-def _result_bytes(found: Answer, told: "_Told") -> bytes:
+def _result_bytes(comparison: Answer, reporter: "_RecordingReporter") -> bytes:
     """Everything a run says about the data, and nothing that only repeats the job."""
-    outcome = found.outcome
+    outcome = comparison.outcome
     return canonical_json(
         {
             "verdict": outcome.verdict.value,
             "acceptance": outcome.acceptance.value,
             "warnings": sorted(f"{one.code} {one.message}" for one in outcome.warnings),
             "stages": [_stage(stage) for stage in outcome.stages],
-            "stored": _in_order(told.stored),
-            "waited": list(told.waited),
+            "stored": _in_order(reporter.stored),
+            "waited": list(reporter.waited),
         }
     )
 
@@ -141,7 +141,7 @@ def _stage(stage: StageOutcome) -> JsonValue:
 
 
 def _numbers(results: StageResults) -> JsonValue:
-    looks = () if results.confirmed is None else results.confirmed.looks
+    rechecks = () if results.confirmed is None else results.confirmed.rechecks
     bare = replace(
         results,
         stage="",
@@ -151,9 +151,14 @@ def _numbers(results: StageResults) -> JsonValue:
         differences=replace(results.differences, location=None, digest="", samples=()),
         measures=tuple(replace(one, tolerances=()) for one in results.measures),
     )
-    own = [[one.own_within for one in measure.tolerances] for measure in results.measures]
+    alone = [[one.alone_within for one in measure.tolerances] for measure in results.measures]
     samples = _in_order(results.differences.samples)
-    return {"numbers": to_document(bare), "own": [*own], "looks": len(looks), "samples": samples}
+    return {
+        "numbers": to_document(bare),
+        "own": [*alone],
+        "looks": len(rechecks),
+        "samples": samples,
+    }
 
 
 def _in_order(differences: Iterable[Difference]) -> list[JsonValue]:
@@ -162,7 +167,7 @@ def _in_order(differences: Iterable[Difference]) -> list[JsonValue]:
     return sorted(bare, key=canonical_json)
 
 
-class _Told(SilentTold):
+class _RecordingReporter(SilentReporter):
     def __init__(self) -> None:
         self.waited: list[str] = []
         self.stored: list[Difference] = []
@@ -182,7 +187,7 @@ class _Told(SilentTold):
 class _Opening:
     """The real connectors, but for databases."""
 
-    def __init__(self, files: LocalSources, question: Asked) -> None:
+    def __init__(self, files: LocalSources, question: PreparedQuestion) -> None:
         self._files = files
         kinds = {source.kind for source in question.question.job.sources}
         self.has_database = SourceKind.POSTGRES in kinds

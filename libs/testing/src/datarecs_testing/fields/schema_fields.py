@@ -42,16 +42,16 @@ class SchemaAlias:
 
 def fields_of(kind: Kind) -> tuple[SchemaField, ...]:
     """Every field of the kind once, without aliases, sorted by path."""
-    found = dict(_fields(json_schema(kind), ""))
-    return tuple(SchemaField(path=path, schema=found[path]) for path in sorted(found))
+    schemas = dict(_fields(json_schema(kind), ""))
+    return tuple(SchemaField(path=path, schema=schemas[path]) for path in sorted(schemas))
 
 
 def aliases_of(kind: Kind) -> tuple[SchemaAlias, ...]:
     """Every alias of the kind once, in every variant that has it."""
-    found = {(parent, name): field for parent, name, field in _aliases(json_schema(kind), "")}
+    fields = {(parent, name): field for parent, name, field in _aliases(json_schema(kind), "")}
     return tuple(
-        SchemaAlias(parent=parent, name=name, field=found[parent, name])
-        for parent, name in sorted(found)
+        SchemaAlias(parent=parent, name=name, field=fields[parent, name])
+        for parent, name in sorted(fields)
     )
 
 
@@ -67,9 +67,9 @@ def _fields(schema: JsonSchema, path: str) -> Iterator[tuple[str, JsonSchema]]:
 
 def _aliases(schema: JsonSchema, path: str) -> Iterator[tuple[str, str, str]]:
     for name, said in _properties(schema):
-        found = _ALIAS.fullmatch(str(said.get("description")))
-        if found is not None:
-            yield path, name, found[1]
+        match = _ALIAS.fullmatch(str(said.get("description")))
+        if match is not None:
+            yield path, name, match[1]
         else:
             yield from _aliases(said, f"{path}.{name}".lstrip("."))
     for part, place in _parts(schema, path):

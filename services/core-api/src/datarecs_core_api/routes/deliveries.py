@@ -12,7 +12,7 @@ from datarecs_application.ports.state import Transaction
 from datarecs_core.access.permissions import Permission
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.webhooks.delivery import Delivery, DeliveryState
-from datarecs_core_api.addressing import found_resource
+from datarecs_core_api.addressing import read_resource
 from datarecs_core_api.auth import Reader
 from datarecs_core_api.conditional import json_answer
 from datarecs_core_api.dependencies import Using
@@ -48,7 +48,7 @@ def list_deliveries(
     """Newest first with every attempt; headers and bodies for those who read samples."""
     samples, now = caller.may(Permission.SAMPLE_READ), use.clock.now()
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-        endpoint = found_resource(tx, ENDPOINT, name, namespace=namespace)
+        endpoint = read_resource(tx, ENDPOINT, name, namespace=namespace)
         scope = {"list": "deliveries", "endpoint": str(endpoint.uid), "state": str(state)}
         before = None
         if cursor is not None:

@@ -110,7 +110,7 @@ def _rotated_answer(rotated: Rotated) -> Answer:
     return Answer(
         status=200,
         body=RotatedOnce(key_id=rotated.key_id, previous=previous, generated_secret=rotated.secret),
-        kept=RotatedOut(key_id=rotated.key_id, previous=previous),
+        replay_body=RotatedOut(key_id=rotated.key_id, previous=previous),
     )
 
 

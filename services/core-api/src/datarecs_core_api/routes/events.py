@@ -113,7 +113,7 @@ def create_ticket(
         text, ticket = issue(tx, caller, use.random_bytes(TICKET_BYTES))
         shown = TicketOut(expires_at=ticket.expires_at)
         whole = TicketOnce(expires_at=ticket.expires_at, ticket=text)
-        return Answer(status=201, body=whole, kept=shown)
+        return Answer(status=201, body=whole, replay_body=shown)
 
     return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
 
@@ -129,7 +129,7 @@ async def follow(socket: WebSocket) -> None:
         with use.following.place(caller, kind="ws"):
             await socket.accept()
             follower = Follower(
-                looks=use.looks,
+                run_updates=use.run_updates,
                 following=use.following,
                 caller=caller,
                 may_see=lambda: keys.still(caller),

@@ -94,7 +94,7 @@ def create_key(
             )
         )
         shown = key_view(key)
-        return Answer(status=201, body=KeyOnce(**dict(shown), key=made.text), kept=shown)
+        return Answer(status=201, body=KeyOnce(**dict(shown), key=made.text), replay_body=shown)
 
     return once(request, body.canonical, unit=use.unit, caller=caller, act=act)
 

@@ -13,7 +13,7 @@ from datarecs_core.errors.api import ApiCode
 from datarecs_core.notifications.address import MAX_LENGTH, address_fault, recipient_key
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run
-from datarecs_core_api.addressing import found_resource
+from datarecs_core_api.addressing import read_resource
 from datarecs_core_api.audit import asker
 from datarecs_core_api.auth import needs
 from datarecs_core_api.dependencies import Ports, Using
@@ -71,7 +71,7 @@ def _previewed(
 ) -> RulePreviewOut:
     run = _finished_run(use, caller, str(wanted.run_id))
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-        resource = found_resource(tx, RULE, rule[1], namespace=rule[0])
+        resource = read_resource(tx, RULE, rule[1], namespace=rule[0])
         made = use.previewing.preview(tx, resource, run.run_id)
     return RulePreviewOut(
         recipients=[
@@ -123,7 +123,7 @@ async def send_test(
     run = await run_in_threadpool(_finished_run, use, caller, str(body.value.run_id))
 
     def act(tx: Transaction, _key: str | None) -> Answer:
-        resource = found_resource(tx, RULE, name, namespace=namespace)
+        resource = read_resource(tx, RULE, name, namespace=namespace)
         mail = use.previewing.test_mail(tx, resource, run.run_id, recipient_key(address))
         if mail is None:
             message = "no recipient of the rule that may be mailed; see the rule's preview"

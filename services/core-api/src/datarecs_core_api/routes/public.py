@@ -105,7 +105,7 @@ def _unknown_link(request: Request) -> ProblemError:
 
 
 @router.get("/unsubscribe/{token}")
-def ask_to_unsubscribe(token: str, request: Request, use: Using) -> Response:
+def show_unsubscribe_page(token: str, request: Request, use: Using) -> Response:
     """A page with the choices; changes nothing, since scanners follow links."""
     link = _unsubscribe_link(token, request, use)
     choices = [(Scope.RULES, "mails of the rule behind this mail")]

@@ -25,7 +25,7 @@ from datarecs_core.access.permissions import Permission
 from datarecs_core.access.principal import Principal
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Resource
 from datarecs_core.values import ResourceUid
-from datarecs_core_api.addressing import found_resource, key_of
+from datarecs_core_api.addressing import key_of, read_resource
 from datarecs_core_api.auth import Reader, needs
 from datarecs_core_api.conditional import json_answer, required, unless_known
 from datarecs_core_api.declaring import Declaration, DeclarationBody, declared
@@ -79,7 +79,7 @@ def _answer(entry: KindEntry, applied: Applied) -> Answer:
     return Answer(
         status=201 if created else 200,
         body=shown if secret is None else created_once(applied, secret),
-        kept=shown,
+        replay_body=shown,
         headers=headers,
     )
 
@@ -127,8 +127,10 @@ def _reading_routes(entry: KindEntry) -> None:
     ) -> Response:
         """By its name, or by its uid."""
         with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-            found = found_resource(tx, entry, name, namespace=namespace)
-        return unless_known(resource_view(found), etag=found.etag, if_none_match=if_none_match)
+            resource = read_resource(tx, entry, name, namespace=namespace)
+        return unless_known(
+            resource_view(resource), etag=resource.etag, if_none_match=if_none_match
+        )
 
 
 def _creating_route(entry: KindEntry) -> None:
@@ -241,7 +243,7 @@ def _deleting_route(entry: KindEntry) -> None:
 def _unless_dry(answer: Answer, *, dry_run: bool) -> Answer:
     """Raises _DryRunError, so that the transaction rolls back; no secret is told of it."""
     if dry_run:
-        raise _DryRunError(Answer(status=200, body=answer.kept or answer.body))
+        raise _DryRunError(Answer(status=200, body=answer.replay_body or answer.body))
     return answer
 
 
@@ -273,13 +275,13 @@ def _page(
         before = (at.created_at, ResourceUid(at.id))
     within = None if namespace == EVERYWHERE else namespace
     with use.unit.begin(caller.tenant_id, read_only=True) as tx:
-        found = tx.resources.page(entry.kind, namespace=within, limit=limit + 1, before=before)
+        resources = tx.resources.page(entry.kind, namespace=within, limit=limit + 1, before=before)
     following = None
-    if len(found) > limit:
-        last = found[limit - 1]
+    if len(resources) > limit:
+        last = resources[limit - 1]
         position = Position(created_at=last.created_at, id=last.uid)
         following = use.cursors.write(position, tenant=caller.tenant_id, where=scope, now=now)
-    return Page(items=[resource_view(one) for one in found[:limit]], next=following)
+    return Page(items=[resource_view(one) for one in resources[:limit]], next=following)
 
 
 for _entry in KINDS.values():

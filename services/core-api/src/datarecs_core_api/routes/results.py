@@ -46,16 +46,16 @@ def _document(blobs: BlobStore, run: Run) -> Mapping[str, object]:
         data = blobs.get(run_document(run.tenant_id, run.run_id))
     except BlobNotFoundError as cause:
         raise not_found("document: the run has left none") from cause
-    found = json.loads(data)
-    if not isinstance(found, dict):
+    document = json.loads(data)
+    if not isinstance(document, dict):
         raise TypeError("run.json is an object")
-    return found
+    return document
 
 
 def _stages_of(document: Mapping[str, object]) -> list[JsonObject]:
     proof = document.get("proof")
-    found = proof.get("stages") if isinstance(proof, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    stages = proof.get("stages") if isinstance(proof, dict) else None
+    return [one for one in stages if isinstance(one, dict)] if isinstance(stages, list) else []
 
 
 @router.get("/runs/{run_id}/stages", operation_id="list_stages")
@@ -105,9 +105,9 @@ def mismatches(
         for info in blobs.list(differences_prefix(run.tenant_id, run.run_id, name))
     )
     where = DifferenceFilter(measure=measure, only=only)
-    found = read_differences(parts, where, limit=limit)
+    differences = read_differences(parts, where, limit=limit)
     _note_samples(use, caller, request, run)
-    return MismatchPage(items=list(found), incomplete=incomplete_stages(document, stage))
+    return MismatchPage(items=list(differences), incomplete=incomplete_stages(document, stage))
 
 
 @router.get(

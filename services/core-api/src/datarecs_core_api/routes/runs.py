@@ -21,7 +21,7 @@ from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
 from datarecs_core.runs.model import Run, RunMode, RunResult, RunStatus
 from datarecs_core.runs.timeline import Moment, timeline_of
 from datarecs_core.values import EventId, JobId, RunId
-from datarecs_core_api.addressing import found_resource
+from datarecs_core_api.addressing import read_resource
 from datarecs_core_api.audit import asker
 from datarecs_core_api.auth import Reader, authenticator, needs
 from datarecs_core_api.conditional import json_answer, unless_known
@@ -76,8 +76,8 @@ class CancelIn(In):
 
 def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
     """404 for an unknown id, another tenant's, and every spelling but the canonical one."""
-    found = canonical_uuid(run_id)
-    run = None if found is None else use.queries.run(caller.tenant_id, RunId(found))
+    uuid = canonical_uuid(run_id)
+    run = None if uuid is None else use.queries.run(caller.tenant_id, RunId(uuid))
     if run is None:
         raise not_found("run")
     return run
@@ -121,7 +121,7 @@ async def trigger(
 
     def act(tx: Transaction, key: str | None) -> Answer:
         entry = KINDS[Kind.RECONCILIATION_JOB]
-        job = found_resource(tx, entry, name, namespace=namespace)
+        job = read_resource(tx, entry, name, namespace=namespace)
         if job.deletion_at is not None:
             raise not_found(str(entry.kind))
         command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
@@ -306,7 +306,7 @@ async def run_events(
     if media == MEDIA_TYPE:
         keys = authenticator(request)
         stream = Stream(
-            looks=use.looks,
+            run_updates=use.run_updates,
             following=use.following,
             caller=caller,
             may_see=lambda: keys.still(caller),
@@ -330,12 +330,12 @@ async def run_events(
 def timeline(run_id: RunIdPath, caller: Reader, use: Using) -> TimelineOut:
     """When the run waited, tried, read and compared; what has no end yet is open."""
     run = known_run(use, caller, run_id)
-    found = timeline_of(map(_moment, _history(use, run)))
+    chart = timeline_of(map(_moment, _history(use, run)))
     return TimelineOut(
-        lanes=[LaneOut(**asdict(lane)) for lane in found.lanes],
-        gaps=list(found.gaps),
-        late=list(found.late),
-        synthesised=list(found.synthesised),
+        lanes=[LaneOut(**asdict(lane)) for lane in chart.lanes],
+        gaps=list(chart.gaps),
+        late=list(chart.late),
+        synthesised=list(chart.synthesised),
     )
 
 

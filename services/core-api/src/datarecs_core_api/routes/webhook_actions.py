@@ -22,7 +22,7 @@ from datarecs_core.webhooks.endpoint import MAX_GLOBS, WebhookEndpoint
 from datarecs_core.webhooks.globs import GLOB, glob_fault
 from datarecs_core.webhooks.matching import EndpointFacts
 from datarecs_core.webhooks.refusals import window_fault
-from datarecs_core_api.addressing import found_resource
+from datarecs_core_api.addressing import read_resource
 from datarecs_core_api.audit import asker
 from datarecs_core_api.auth import Reader, needs
 from datarecs_core_api.conditional import json_answer
@@ -131,7 +131,7 @@ Plan = Callable[[Transaction], tuple[Resource, WebhookAction]]
 
 
 def known_endpoint(tx: Transaction, name: str, namespace: str) -> Resource:
-    endpoint = found_resource(tx, ENDPOINT, name, namespace=namespace)
+    endpoint = read_resource(tx, ENDPOINT, name, namespace=namespace)
     if endpoint.deletion_at is not None:
         raise not_found(str(ENDPOINT.kind))
     return endpoint

@@ -51,7 +51,7 @@ class ParsedCondition:
     columns: frozenset[str]
     holds: Condition
 
-    def keeps(self, row: Row) -> bool:
+    def admits(self, row: Row) -> bool:
         """Whether a row passes; raises ConditionNotCoveredError for values of two types."""
         truth = self.holds(row)
         if truth is None:

@@ -71,25 +71,25 @@ def met_type(arguments: Sequence[Typed]) -> CanonicalType | None:
 
     Raises MismatchError where there is none.
     """
-    given = [each for each in arguments if each.type is not None]
-    kinds = {each.type.kind for each in given if each.type is not None}
+    typed_nodes = [each for each in arguments if each.type is not None]
+    kinds = {each.type.kind for each in typed_nodes if each.type is not None}
     if not kinds:
         return None
-    if kinds & _WITHOUT_LITERAL or any(each.type and each.type.is_finer for each in given):
-        raise MismatchError(f"{_listed(given)} is taken as a whole column alone")
+    if kinds & _WITHOUT_LITERAL or any(each.type and each.type.is_finer for each in typed_nodes):
+        raise MismatchError(f"{_listed(typed_nodes)} is taken as a whole column alone")
     if kinds <= _EXACT:
-        return types.INT if kinds == {TypeKind.INT} else _decimal(given, further=0)
-    if kinds <= FLOATS or _is_float_beside_literals(given):
+        return types.INT if kinds == {TypeKind.INT} else _decimal(typed_nodes, further=0)
+    if kinds <= FLOATS or _is_float_beside_literals(typed_nodes):
         return types.FLOAT64
     if len(kinds) > 1:
-        raise MismatchError(f"{_listed(given)} do not meet; {_remedy(given)}")
-    return given[0].type
+        raise MismatchError(f"{_listed(typed_nodes)} do not meet; {_remedy(typed_nodes)}")
+    return typed_nodes[0].type
 
 
-def _remedy(given: Sequence[Typed]) -> str:
+def _remedy(typed_nodes: Sequence[Typed]) -> str:
     """A text that was meant as a date is the usual case."""
-    times = [each.type.kind for each in given if each.type is not None and each.type.is_time]
-    if not times or not any(_is_text_literal(each) for each in given):
+    times = [each.type.kind for each in typed_nodes if each.type is not None and each.type.is_time]
+    if not times or not any(_is_text_literal(each) for each in typed_nodes):
         return "cast one of them"
     return "write DATE '2026-01-31'" if TypeKind.DATE in times else "write TIMESTAMP '...'"
 
@@ -98,11 +98,11 @@ def _is_text_literal(argument: Typed) -> bool:
     return isinstance(argument.node, Literal) and argument.node.value.tag is Tag.TEXT
 
 
-def _is_float_beside_literals(given: Sequence[Typed]) -> bool:
+def _is_float_beside_literals(typed_nodes: Sequence[Typed]) -> bool:
     return all(
         each.type is not None
         and (each.type.is_float or (each.type.is_number and isinstance(each.node, Literal)))
-        for each in given
+        for each in typed_nodes
     )
 
 

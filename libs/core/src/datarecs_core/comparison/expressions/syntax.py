@@ -345,11 +345,11 @@ class _Reader:
 
     def arguments(self) -> tuple[Node, ...]:
         """Up to the closing bracket; one at least."""
-        found = [self.expression()]
+        nodes = [self.expression()]
         while self.take(","):
-            found.append(self.expression())
+            nodes.append(self.expression())
         self.expect(")")
-        return tuple(found)
+        return tuple(nodes)
 
     def cast(self, token: _Token) -> Node:
         if token.word != "CAST":

@@ -5,7 +5,7 @@ pattern is then reported by itself, to be mended in the source.
 """
 
 from datarecs_core.comparison.insight.hint_stage import EXPRESSION_KINDS, HintStage, quoted
-from datarecs_core.comparison.insight.patterns import REFERENCE, Found, HintRule
+from datarecs_core.comparison.insight.patterns import REFERENCE, HintRule, Pattern
 from datarecs_core.jobs.types import NUMBERS, TypeKind
 from datarecs_core.jobs.vocabulary import Function, SourceKind
 
@@ -17,24 +17,24 @@ _OF_SCALES = frozenset({Function.VALUE, Function.SUM, Function.AVG})
 _OF_SINGLE_VALUES = frozenset({Function.VALUE, Function.MIN, Function.MAX, Function.AVG})
 
 
-def accepted_line(found: Found, stage: HintStage, name: str, source: str) -> str:
+def accepted_line(pattern: Pattern, stage: HintStage, name: str, source: str) -> str:
     """The line for a pattern; empty where no line is accepted and has an effect.
 
     Args:
-        found: a pattern, with the line that would declare it for a source and column of any kind.
+        pattern: with the line that would declare it for a source and column of any kind.
         stage: where it was found.
         name: of the measure or dimension.
         source: that is compared with the reference.
     """
-    if found.rule is HintRule.ZONE_SHIFT:
+    if pattern.rule is HintRule.ZONE_SHIFT:
         return _zones(stage, name)
-    line = found.declare.replace(REFERENCE, stage.reference)
-    return line if _is_accepted(found, stage, name, source) else ""
+    line = pattern.declare.replace(REFERENCE, stage.reference)
+    return line if _is_accepted(pattern, stage, name, source) else ""
 
 
-def _is_accepted(found: Found, stage: HintStage, name: str, source: str) -> bool:
+def _is_accepted(pattern: Pattern, stage: HintStage, name: str, source: str) -> bool:
     kind = stage.column(name).kind
-    match found.rule:
+    match pattern.rule:
         case HintRule.NULL_FOR_ZERO:
             return stage.normalizes(name) and (kind is None or kind in NUMBERS)
         case HintRule.NULL_FOR_EMPTY:
@@ -44,28 +44,28 @@ def _is_accepted(found: Found, stage: HintStage, name: str, source: str) -> bool
         case HintRule.LATE_WINDOW:
             return any(each.kind is not SourceKind.EXTRACT for each in stage.sources)
         case _:
-            return "{expr:" not in found.declare or _computes(found, stage, name, source)
+            return "{expr:" not in pattern.declare or _computes(pattern, stage, name, source)
 
 
-def _computes(found: Found, stage: HintStage, name: str, source: str) -> bool:
+def _computes(pattern: Pattern, stage: HintStage, name: str, source: str) -> bool:
     """Whether the source computes the column, and the same arithmetic holds for its function."""
     function = stage.column(name).function
-    if found.rule in _SCALES and function not in _OF_SCALES:
+    if pattern.rule in _SCALES and function not in _OF_SCALES:
         return False
-    if found.rule is HintRule.CONSTANT_OFFSET and function not in _OF_SINGLE_VALUES:
+    if pattern.rule is HintRule.CONSTANT_OFFSET and function not in _OF_SINGLE_VALUES:
         return False
-    changed = {source} if REFERENCE not in found.declare else {source, stage.reference}
+    changed = {source} if REFERENCE not in pattern.declare else {source, stage.reference}
     return stage.reads_columns(name) and all(_is_computed(stage, name, each) for each in changed)
 
 
 def _is_computed(stage: HintStage, name: str, source: str) -> bool:
     """Floats have no arithmetic, and an expression names the source's own columns."""
-    given, column = stage.source(source), stage.place(name).column
-    kind = given.types.get(column)
+    hint_source, column = stage.source(source), stage.place(name).column
+    kind = hint_source.types.get(column)
     return (
-        given.kind in EXPRESSION_KINDS
+        hint_source.kind in EXPRESSION_KINDS
         and (kind is None or not kind.is_float)
-        and given.physical.get(column, column) == column
+        and hint_source.physical.get(column, column) == column
     )
 
 
@@ -101,9 +101,9 @@ def number_key_line(stage: HintStage, dimension: str, keys: list[str]) -> str:
 
 def swapped_line(stage: HintStage, source: str, one: str, other: str) -> str:
     """Two columns of a source the other way round, under its own names for them."""
-    given = stage.source(source)
+    hint_source = stage.source(source)
     first, second = stage.place(one).column, stage.place(other).column
-    physical = [given.physical.get(column) for column in (second, first)]
+    physical = [hint_source.physical.get(column) for column in (second, first)]
     if not all(physical) or not (stage.reads_columns(one) and stage.reads_columns(other)):
         return ""
     if stage.column(one).function is not stage.column(other).function or first == second:

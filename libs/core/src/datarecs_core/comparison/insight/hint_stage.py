@@ -80,25 +80,25 @@ class HintStage:
 
     def place(self, name: str) -> Place:
         """Of a measure or dimension."""
-        found = self.column(name)
-        return Place(self.name, name, found.column or name)
+        column = self.column(name)
+        return Place(self.name, name, column.column or name)
 
     def column(self, name: str) -> HintColumn:
         return self.measures.get(name) or self.dimensions.get(name) or HintColumn(None)
 
     def reads_columns(self, name: str) -> bool:
         """Whether what a job says about a source's columns changes this measure or dimension."""
-        found = self.column(name)
+        column = self.column(name)
         return (
             self.type not in _DECLARED_ELSEWHERE | {StageType.CUSTOM_SQL}
-            and found.column is not None
-            and found.function not in _COUNTING
+            and column.column is not None
+            and column.function not in _COUNTING
         )
 
     def normalizes(self, name: str) -> bool:
         """Whether a rule of `normalize.columns` changes this measure or dimension."""
-        found = self.column(name)
-        return self.type not in _DECLARED_ELSEWHERE and found.column is not None
+        column = self.column(name)
+        return self.type not in _DECLARED_ELSEWHERE and column.column is not None
 
     def typed(self, column: str, kind: TypeKind) -> Iterable[HintSource]:
         """Sources that deliver a column in this type."""
@@ -106,8 +106,8 @@ class HintStage:
 
 
 def _kind(source: HintSource, column: str) -> TypeKind | None:
-    found = source.types.get(column)
-    return None if found is None else found.kind
+    column_type = source.types.get(column)
+    return None if column_type is None else column_type.kind
 
 
 def hint_stage(run: SealedRun, stage: SealedStage) -> HintStage:

@@ -20,12 +20,12 @@ from datarecs_core.comparison.insight.hint_lines import (
 )
 from datarecs_core.comparison.insight.hint_stage import HintStage
 from datarecs_core.comparison.insight.late_windows import late_windows
-from datarecs_core.comparison.insight.patterns import PATTERNS, Found, HintRule, Pair, duplicated
+from datarecs_core.comparison.insight.patterns import PATTERNS, HintRule, Pair, Pattern, duplicated
 from datarecs_core.comparison.planning.plan import PRESENCE, ROWS
 from datarecs_core.comparison.results.results import Difference, DifferenceClass, Outcome
 
 LEAST_BREAKS = 5
-MOST_LOOKED_AT = 20_000
+MAX_BREAKS = 20_000
 """Breaks per measure; of more, those with the smallest ids, which is no choice of the data."""
 EXAMPLES = 3
 
@@ -58,37 +58,37 @@ def hints(rows: Iterable[Difference], stage: HintStage) -> tuple[Hint, ...]:
         rows: of one stage, in any order; those within tolerance are passed over.
         stage: they are of, with what its sources and columns accept.
     """
-    by_measure = _looked_at(rows)
+    by_measure = _breaks_by_measure(rows)
     others = [name for name in stage.names if name != stage.reference]
-    found: list[Hint] = []
+    all_hints: list[Hint] = []
     for measure, breaks in by_measure.items():
         for source in others:
             if measure == PRESENCE:
-                one = _Keys(stage, source).found(breaks)
+                one = _Keys(stage, source).patterns(breaks)
             else:
                 one = _patterns(stage, measure, source, _pairs(breaks, stage.reference, source))
-            found += [_hint(measure, source, each, len(breaks)) for each in one]
-    found += _late(by_measure.get(PRESENCE, []), stage)
+            all_hints += [_hint(measure, source, each, len(breaks)) for each in one]
+    all_hints += _late(by_measure.get(PRESENCE, []), stage)
     for source in others:
-        found += _swapped(by_measure, stage, source)
-    telling = [each for each in found if _enough(each.explained, each.of)]
-    return tuple(sorted(telling, key=lambda each: (-Fraction(each.explained, each.of), each.rule)))
+        all_hints += _swapped(by_measure, stage, source)
+    relevant = [each for each in all_hints if _enough(each.explained, each.of)]
+    return tuple(sorted(relevant, key=lambda each: (-Fraction(each.explained, each.of), each.rule)))
 
 
-def _looked_at(rows: Iterable[Difference]) -> dict[str, list[Difference]]:
+def _breaks_by_measure(rows: Iterable[Difference]) -> dict[str, list[Difference]]:
     """Breaks by measure; never more than twice the limit in memory."""
-    found: dict[str, list[Difference]] = {}
+    by_measure: dict[str, list[Difference]] = {}
     for row in rows:
         if row.outcome is Outcome.BREAK:
-            own = found.setdefault(row.measure, [])
-            own.append(row)
-            if len(own) > 2 * MOST_LOOKED_AT:
-                found[row.measure] = _smallest(own)
-    return {measure: _smallest(own) for measure, own in sorted(found.items())}
+            breaks = by_measure.setdefault(row.measure, [])
+            breaks.append(row)
+            if len(breaks) > 2 * MAX_BREAKS:
+                by_measure[row.measure] = _smallest(breaks)
+    return {measure: _smallest(breaks) for measure, breaks in sorted(by_measure.items())}
 
 
 def _smallest(rows: list[Difference]) -> list[Difference]:
-    return nsmallest(MOST_LOOKED_AT, rows, key=lambda row: row.break_id)
+    return nsmallest(MAX_BREAKS, rows, key=lambda row: row.break_id)
 
 
 def _late(breaks: Sequence[Difference], stage: HintStage) -> Iterator[Hint]:
@@ -112,41 +112,41 @@ def _enough(explained: int, of: int) -> bool:
     return explained >= LEAST_BREAKS and 2 * explained >= of
 
 
-def _hint(measure: str, source: str, found: Found, of: int) -> Hint:
-    ids = sorted(pair.break_id for pair in found.pairs)
+def _hint(measure: str, source: str, pattern: Pattern, of: int) -> Hint:
+    ids = sorted(pair.break_id for pair in pattern.pairs)
     return Hint(
-        rule=found.rule,
+        rule=pattern.rule,
         measure=measure,
         source=source,
-        what=found.what,
+        what=pattern.what,
         explained=len(ids),
         of=of,
         examples=tuple(ids[:EXAMPLES]),
-        declare=found.declare,
+        declare=pattern.declare,
     )
 
 
 def _pairs(breaks: Sequence[Difference], reference: str, source: str) -> list[Pair]:
     """One pair per break that shows a value of both sources."""
-    found = []
+    pairs = []
     for row in breaks:
         values = dict(row.values)
         if reference in values and source in values:
             pair = (values[reference], values[source], dict(row.deltas).get(source))
-            found.append(Pair(row.break_id, row.key_hash, *pair))
-    return found
+            pairs.append(Pair(row.break_id, row.key_hash, *pair))
+    return pairs
 
 
 def _patterns(
     stage: HintStage, measure: str, source: str, pairs: Sequence[Pair]
-) -> Iterator[Found]:
+) -> Iterator[Pattern]:
     if measure == ROWS:
         yield from duplicated(source, pairs)
         return
     for rule in PATTERNS:
-        found = rule(stage.place(measure), source, pairs)
-        if found is not None:
-            yield found._replace(declare=accepted_line(found, stage, measure, source))
+        pattern = rule(stage.place(measure), source, pairs)
+        if pattern is not None:
+            yield pattern._replace(declare=accepted_line(pattern, stage, measure, source))
 
 
 class _Keys:
@@ -157,7 +157,7 @@ class _Keys:
         self.base_bit = 1 << stage.names.index(stage.reference)
         self.source_bit = 1 << stage.names.index(source)
 
-    def found(self, breaks: Sequence[Difference]) -> Iterator[Found]:
+    def patterns(self, breaks: Sequence[Difference]) -> Iterator[Pattern]:
         alone = [row for row in breaks if row.difference_class is DifferenceClass.MISSING]
         for at, dimension in enumerate(self.stage.dimensions):
             head = f"keys of {self.source} meet those of the reference"
@@ -165,14 +165,14 @@ class _Keys:
                 chosen = self._meeting(alone, at, normal)
                 if chosen:
                     line = key_rule_line(self.stage, dimension, rule)
-                    yield Found(HintRule.KEYS_MEET, f"{head} {words} {dimension}", chosen, line)
+                    yield Pattern(HintRule.KEYS_MEET, f"{head} {words} {dimension}", chosen, line)
             parts = [row.key[at] or "" for row in alone]
             numbers = [part for part in parts if part.isdecimal() and part.isascii()]
             chosen = self._meeting(alone, at, _without_zeros) if numbers == parts else []
             if chosen:
                 line = number_key_line(self.stage, dimension, numbers)
                 what = f"{head} without leading zeros in {dimension}"
-                yield Found(HintRule.KEYS_MEET, what, chosen, line)
+                yield Pattern(HintRule.KEYS_MEET, what, chosen, line)
 
     def _meeting(
         self, rows: Sequence[Difference], at: int, normal: Callable[[str], str]
@@ -230,5 +230,5 @@ def _swapped(
         if crossed:
             line = swapped_line(stage, source, one, other)
             what = f"{source} has {one} and {other} the other way round"
-            found = Found(HintRule.SWAPPED_MEASURES, what, crossed, line)
-            yield _hint(one, source, found, len(by_measure[one]))
+            pattern = Pattern(HintRule.SWAPPED_MEASURES, what, crossed, line)
+            yield _hint(one, source, pattern, len(by_measure[one]))

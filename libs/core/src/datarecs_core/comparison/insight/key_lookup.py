@@ -44,11 +44,11 @@ class KeyReading:
         Args:
             typed: one text for each dimension of the stage, in their order.
         """
-        found: dict[Key, None] = {tuple(typed): None}
+        keys: dict[Key, None] = {tuple(typed): None}
         for index in range(-1, len(self.run.inputs)):
             pairs = zip(self.stage.dimensions, typed, strict=True)
-            found[tuple(self._part(*pair, index) for pair in pairs)] = None
-        return tuple(found)
+            keys[tuple(self._part(*pair, index) for pair in pairs)] = None
+        return tuple(keys)
 
     def _part(self, dimension: SealedDimension, written: str, index: int) -> str | None:
         """A part as the source of this index reads it; as what is stored for the index -1."""
@@ -76,12 +76,12 @@ def zones_of(run: SealedRun) -> frozenset[str]:
 
 def rules_of(declared: Mapping[str, str]) -> Rules:
     """The rules of which `Rules.declared` is this."""
-    given: dict[str, object] = {}
+    arguments: dict[str, object] = {}
     for each in fields(Rules):
         if each.name in declared:
             word, default = declared[each.name], getattr(STRICT, each.name)
-            given[each.name] = int(word) if default is None else type(default)(word)
-    return Rules(**given)  # type: ignore[arg-type]  # each word is of its own field
+            arguments[each.name] = int(word) if default is None else type(default)(word)
+    return Rules(**arguments)  # type: ignore[arg-type]  # each word is of its own field
 
 
 def _plan(dimension: SealedDimension, index: int, source: SealedSource | None) -> InputPlan:

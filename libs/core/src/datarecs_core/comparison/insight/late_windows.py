@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from datarecs_core.comparison.insight.patterns import Found, HintRule, Pair
+from datarecs_core.comparison.insight.patterns import HintRule, Pair, Pattern
 from datarecs_core.comparison.results.results import Difference, DifferenceClass
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:T(\d\d):\d\d.*)?", re.ASCII)
@@ -21,7 +21,7 @@ _UNITS = (("hour", len("2026-01-31T23")), ("day", len("2026-01-31")))
 
 def late_windows(
     breaks: Sequence[Difference], *, lacking: str, bits: tuple[int, int], dimensions: Sequence[str]
-) -> Iterator[Found]:
+) -> Iterator[Pattern]:
     """At most one pattern for each dimension that holds times.
 
     Args:
@@ -30,21 +30,21 @@ def late_windows(
         bits: its presence bit, and that of the source it is compared with.
         dimensions: names, in the order of the keys.
     """
-    own, other = bits
+    lacking_bit, other = bits
     alone = [row for row in breaks if row.difference_class is DifferenceClass.MISSING]
-    lacked = [row for row in alone if row.presence & (own | other) == other]
+    lacked = [row for row in alone if row.presence & (lacking_bit | other) == other]
     for at, dimension in enumerate(dimensions):
         if all(_is_time(row.key[at]) for row in alone):
-            found = _newest(alone, lacked, at)
-            if found is not None:
-                unit, moment, rows = found
+            newest = _newest(alone, lacked, at)
+            if newest is not None:
+                unit, moment, rows = newest
                 what = (
                     f"{len(rows)} of {len(lacked)} groups that {lacking} lacks are of the newest "
                     f"{unit} of {dimension}, {moment}, and may still arrive"
                 )
                 pairs = [Pair(row.break_id, row.key_hash, None, None, None) for row in rows]
                 line = f"stages[{rows[0].stage}].confirm: {{after: PT5M}}"
-                yield Found(HintRule.LATE_WINDOW, what, pairs, line)
+                yield Pattern(HintRule.LATE_WINDOW, what, pairs, line)
 
 
 def _is_time(part: str | None) -> bool:

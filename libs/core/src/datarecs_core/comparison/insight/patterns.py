@@ -58,7 +58,7 @@ class Pair(NamedTuple):
     delta: Decimal | None
 
 
-class Found(NamedTuple):
+class Pattern(NamedTuple):
     """A pattern, the pairs that follow it, and the line that would declare it (`hint_lines`)."""
 
     rule: HintRule
@@ -68,12 +68,12 @@ class Found(NamedTuple):
 
 
 def _most(
-    pairs: Iterable[Pair], told: Callable[[Pair], Fraction | Decimal | None]
+    pairs: Iterable[Pair], answer_of: Callable[[Pair], Fraction | Decimal | None]
 ) -> tuple[Fraction | Decimal, list[Pair]] | None:
     """What most pairs tell, and those that do; None where it is said of one value alone."""
     by_answer: dict[Fraction | Decimal, list[Pair]] = {}
     for pair in pairs:
-        answer = told(pair)
+        answer = answer_of(pair)
         if answer is not None:
             by_answer.setdefault(answer, []).append(pair)
     if not by_answer:
@@ -89,15 +89,15 @@ def _number(text: str | None) -> Decimal | None:
 
 def _numbers(pairs: Iterable[Pair]) -> list[tuple[Pair, Decimal, Decimal]]:
     """Pairs of numbers; a text that looks like one has no delta and is none."""
-    found = []
+    numbers = []
     for pair in pairs:
         base, value = _number(pair.base), _number(pair.value)
         if pair.delta is not None and base is not None and value is not None:
-            found.append((pair, base, value))
-    return found
+            numbers.append((pair, base, value))
+    return numbers
 
 
-def _factor(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _factor(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
     measure = at.column
     ratios = {
         pair.break_id: Fraction(value) / Fraction(base)
@@ -110,9 +110,11 @@ def _factor(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
     ratio, chosen = Fraction(most[0]), most[1]
     if ratio == -1:
         what = f"{source} has the opposite sign"
-        return Found(HintRule.SIGN_FLIP, what, chosen, _expr(source, measure, f"-{_name(measure)}"))
+        return Pattern(
+            HintRule.SIGN_FLIP, what, chosen, _expr(source, measure, f"-{_name(measure)}")
+        )
     what = f"{source} is exactly {_ratio(ratio)} times the reference"
-    return Found(HintRule.CONSTANT_FACTOR, what, chosen, _scaling(source, measure, ratio))
+    return Pattern(HintRule.CONSTANT_FACTOR, what, chosen, _scaling(source, measure, ratio))
 
 
 def _scaling(source: str, measure: str, ratio: Fraction) -> str:
@@ -149,7 +151,7 @@ def _expr(source: str, measure: str, expression: str) -> str:
     return f'sources[{source}].columns: {{{quoted(measure)}: {{expr: "{expression}"}}}}'
 
 
-def _offset(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _offset(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
     measure = at.column
     most = _most(pairs, lambda pair: pair.delta)
     if most is None:
@@ -159,10 +161,10 @@ def _offset(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
         if _MOMENT.fullmatch(chosen[0].base or "") and _is_zone_shift(offset):
             return None
         what = f"{source} differs by exactly {_length(chosen[0].base or '', offset)}"
-        return Found(HintRule.CONSTANT_OFFSET, what, chosen, _duration_line(at, offset))
+        return Pattern(HintRule.CONSTANT_OFFSET, what, chosen, _duration_line(at, offset))
     shown = decimal_text(offset)
     line = _expr(source, measure, f"{_name(measure)} - ({shown})")
-    return Found(HintRule.CONSTANT_OFFSET, f"{source} differs by exactly {shown}", chosen, line)
+    return Pattern(HintRule.CONSTANT_OFFSET, f"{source} differs by exactly {shown}", chosen, line)
 
 
 def _length(base: str, offset: Decimal) -> str:
@@ -195,7 +197,7 @@ def _is_zone_shift(delta: Decimal | None) -> bool:
     )
 
 
-def _zone(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _zone(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
     """One shift of whole quarter hours, or two that summer time sets one hour apart.
 
     Of moments alone: a date and a time of day have no zone.
@@ -212,7 +214,7 @@ def _zone(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
     chosen = [pair for pair in times if pair.delta in shifts]
     hours = " and ".join(_hours(shift) for shift in sorted(shifts))
     what = f"{source} is shifted by {hours} h in {at.name}"
-    return Found(HintRule.ZONE_SHIFT, what, chosen, f"sources[{source}].timezone: <zone>")
+    return Pattern(HintRule.ZONE_SHIFT, what, chosen, f"sources[{source}].timezone: <zone>")
 
 
 def _hours(shift: Decimal) -> str:
@@ -226,11 +228,11 @@ _WAYS = (
 )
 
 
-def _places(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _places(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
     """One side is the other with fewer places; the way that explains most pairs."""
     measure = at.column
     numbers = _numbers(pairs)
-    best: Found | None = None
+    best: Pattern | None = None
     for places in range(_MOST_PLACES + 1):
         for rule, way in _WAYS:
             for cut_reference in (False, True):
@@ -244,7 +246,7 @@ def _places(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
                     verb = "rounded" if rule is HintRule.ROUNDED else "cut"
                     what = f"{who} is {verb} to {places} places"
                     line = f"normalize.columns: {{{quoted(measure)}: {{round: {places}}}}}"
-                    best = Found(rule, what, chosen, line)
+                    best = Pattern(rule, what, chosen, line)
     return best
 
 
@@ -253,7 +255,7 @@ def _shortened(long: Decimal, short: Decimal, places: int, way: str) -> bool:
     return shifted.scaleb(-places, EXACT) == short
 
 
-def _nulls(at: Place, source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
+def _nulls(at: Place, source: str, pairs: Sequence[Pair]) -> Iterator[Pattern]:
     for rule, filler, line in (
         (HintRule.NULL_FOR_ZERO, "0", "zero"),
         (HintRule.NULL_FOR_EMPTY, "", "empty"),
@@ -263,19 +265,19 @@ def _nulls(at: Place, source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
             shown = filler or "an empty text"
             what = f"{source} and the reference have NULL against {shown}"
             declare = f"normalize.columns: {{{quoted(at.column)}: {{null: {line}}}}}"
-            yield Found(rule, what, chosen, declare)
+            yield Pattern(rule, what, chosen, declare)
 
 
-def _null(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
-    found = list(_nulls(at, source, pairs))
-    return max(found, key=lambda each: len(each.pairs), default=None)
+def _null(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
+    patterns = list(_nulls(at, source, pairs))
+    return max(patterns, key=lambda each: len(each.pairs), default=None)
 
 
-def _cut_text(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
+def _cut_text(at: Place, source: str, pairs: Sequence[Pair]) -> Pattern | None:
     """Texts of one source end where they reach one length, those of the other go on."""
     measure = at.column
     texts = [pair for pair in pairs if pair.delta is None and pair.base and pair.value]
-    best: Found | None = None
+    best: Pattern | None = None
     for cut_reference in (False, True):
         short = [(pair.base if cut_reference else pair.value) or "" for pair in texts]
         length = max(map(len, short), default=0)
@@ -288,7 +290,7 @@ def _cut_text(at: Place, source: str, pairs: Sequence[Pair]) -> Found | None:
             who = "the reference" if cut_reference else source
             line = _expr(source, measure, f"LEFT({_name(measure)}, {length})")
             what = f"texts of {who} end after {length} characters"
-            best = Found(HintRule.CUT_TEXT, what, chosen, line)
+            best = Pattern(HintRule.CUT_TEXT, what, chosen, line)
     return best
 
 
@@ -296,11 +298,11 @@ def _goes_on(short: str, long: str | None) -> bool:
     return long is not None and len(long) > len(short) and long.startswith(short)
 
 
-_Rule = Callable[[Place, str, Sequence[Pair]], Found | None]
+_Rule = Callable[[Place, str, Sequence[Pair]], Pattern | None]
 PATTERNS: tuple[_Rule, ...] = (_factor, _offset, _zone, _places, _null, _cut_text)
 
 
-def duplicated(source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
+def duplicated(source: str, pairs: Sequence[Pair]) -> Iterator[Pattern]:
     """Rows of a key occur the same whole number of times as often."""
     times: dict[int, list[Pair]] = {}
     for pair in pairs:
@@ -311,4 +313,4 @@ def duplicated(source: str, pairs: Sequence[Pair]) -> Iterator[Found]:
         factor = max(times, key=lambda each: len(times[each]))
         what = f"{source} has every row of these keys {factor} times"
         line = f"sources[{source}].filter: <one load of {source}>"
-        yield Found(HintRule.DUPLICATED_LOAD, what, times[factor], line)
+        yield Pattern(HintRule.DUPLICATED_LOAD, what, times[factor], line)

@@ -177,7 +177,7 @@ def _stage(
     if judging.judges:
         again = judging.judged(rows(stage))
         other_groups = judging.outside != judging.was_outside
-        _refuse_looks(run, stage, again)
+        _refuse_rechecks(run, stage, again)
     limits = stage.accept if change.accept is None else change.accept
     return StageAgain(
         was=stage,
@@ -188,7 +188,7 @@ def _stage(
     )
 
 
-def _refuse_looks(run: SealedRun, stage: SealedStage, again: StageResults) -> None:
+def _refuse_rechecks(run: SealedRun, stage: SealedStage, again: StageResults) -> None:
     """Groups that `confirm` would have read again, or would have left as they were first read.
 
     Nobody knows what they hold, unless no source had moved since or nothing is read again.
@@ -196,7 +196,7 @@ def _refuse_looks(run: SealedRun, stage: SealedStage, again: StageResults) -> No
     if stage.confirm is None:
         return
     if stage.confirmed is not None:
-        if all(_same_reads(run.pins, look.pins) for look in stage.confirmed.looks):
+        if all(_same_reads(run.pins, recheck.pins) for recheck in stage.confirmed.rechecks):
             return
         reason = (
             f"its `confirm` read the {stage.confirmed.first.rows_unmatched} groups that differed "
@@ -219,7 +219,7 @@ def _refuse_looks(run: SealedRun, stage: SealedStage, again: StageResults) -> No
 def _same_reads(
     first: Sequence[Mapping[str, object]], then: Sequence[Mapping[str, object]]
 ) -> bool:
-    """Whether a look found every source as it was; of a database nobody knows."""
+    """Whether a recheck read every source as it was; of a database nobody knows."""
     return all(
         _lasting(one) == _lasting(other) != {} for one, other in zip(first, then, strict=True)
     )
@@ -262,11 +262,13 @@ class _Again:
     ) -> None:
         self.run, self.stage, self.results = run, stage, results
         pairs = list(zip(stage.measures, results.measures, strict=True))
-        asked = [(_asked(*pair, StageChange()), _asked(*pair, change)) for pair in pairs]
-        self.judges = {now.name: _Judge(stage, now, run) for was, now in asked if now != was}
+        questions = [
+            (_question_of(*pair, StageChange()), _question_of(*pair, change)) for pair in pairs
+        ]
+        self.judges = {now.name: _Judge(stage, now, run) for was, now in questions if now != was}
         self.stored: Counter[str] = Counter()
         self.within: Counter[str] = Counter()
-        self.several: Counter[str] = Counter()
+        self.unpairable: Counter[str] = Counter()
         """By source: groups with several rows that cannot be paired, so nothing is hidden."""
         self.outside: set[bytes] = set()
         self.was_outside: set[bytes] = set()
@@ -289,7 +291,7 @@ class _Again:
     def _take(self, row: StoredRow) -> None:
         self.stored[row.measure] += 1
         if row.measure in (PRESENCE, ROWS):
-            self.several.update(
+            self.unpairable.update(
                 source for source, rows in row.values.items() if rows not in ("0", "1", None)
             )
             if row.measure == PRESENCE:
@@ -323,7 +325,7 @@ class _Again:
             return
         counts = self.results.counts
         pairs = zip(self.run.sources, counts.duplicate_keys_by_source, strict=True)
-        hidden = min(repeated - self.several[source] for source, repeated in pairs)
+        hidden = min(repeated - self.unpairable[source] for source, repeated in pairs)
         if hidden > 0:
             reason = (
                 f"{hidden} keys have several rows in every source, of which one alone is stored"
@@ -338,8 +340,8 @@ class _Again:
         return replace(
             was,
             tolerances=tuple(
-                ToleranceResult(tolerance=tolerance, own_within=was.equal + own)
-                for tolerance, own in zip(judge.tolerances, judge.own_within, strict=True)
+                ToleranceResult(tolerance=tolerance, alone_within=was.equal + count)
+                for tolerance, count in zip(judge.tolerances, judge.alone_within, strict=True)
             ),
             within=was.equal + within,
             outside=was.within + was.outside - was.equal - within,
@@ -361,13 +363,13 @@ class _Question:
     compare_to: CompareTo
 
 
-def _asked(measure: SealedMeasure, result: MeasureResult, change: StageChange) -> _Question:
-    own = change.measures.get(measure.name, MeasureChange())
+def _question_of(measure: SealedMeasure, result: MeasureResult, change: StageChange) -> _Question:
+    declared = change.measures.get(measure.name, MeasureChange())
     return _Question(
         name=measure.name,
-        tolerances=own.tolerances or tuple(each.tolerance for each in result.tolerances),
-        combine=own.combine or measure.combine,
-        bound=own.bound or measure.bound,
+        tolerances=declared.tolerances or tuple(each.tolerance for each in result.tolerances),
+        combine=declared.combine or measure.combine,
+        bound=declared.bound or measure.bound,
         compare_to=change.compare_to or measure.compare_to,
     )
 
@@ -380,7 +382,7 @@ class _Judge:
         self.tolerances, self.bound = question.tolerances, question.bound
         self.compare_to = question.compare_to
         self.together = all if question.combine is Combine.ALL else any
-        self.own_within = [0] * len(self.tolerances)
+        self.alone_within = [0] * len(self.tolerances)
         self.reference = run.sources[stage.reference]
         self.others = [name for name in run.sources if name != self.reference]
         self.measures_distance = any(
@@ -403,9 +405,9 @@ class _Judge:
             [gap.size == 0 or each.allows(gap, self.bound) for each in self.tolerances]
             for gap in self._gaps(row)
         ]
-        for at, own in enumerate(zip(*held, strict=True)):
-            self.own_within[at] += all(own)
-        return all(self.together(own) for own in held)
+        for at, verdicts in enumerate(zip(*held, strict=True)):
+            self.alone_within[at] += all(verdicts)
+        return all(self.together(verdicts) for verdicts in held)
 
     def _pair_within(self, row: StoredRow, other: str) -> bool:
         """The same for two sources, where every way to compare is one pair; millions of times."""
@@ -417,10 +419,10 @@ class _Judge:
                 Decimal(row.values[other] or ""),
             )
         gap = Gap(size=size, values=values, reference=values[0] if values else None)
-        own = [each.allows(gap, self.bound) for each in self.tolerances]
-        for at, allowed in enumerate(own):
-            self.own_within[at] += allowed
-        return self.together(own)
+        verdicts = [each.allows(gap, self.bound) for each in self.tolerances]
+        for at, allowed in enumerate(verdicts):
+            self.alone_within[at] += allowed
+        return self.together(verdicts)
 
     def _gaps(self, row: StoredRow) -> Iterator[Gap]:
         """What is compared with what, as distances from the reference or as the values."""

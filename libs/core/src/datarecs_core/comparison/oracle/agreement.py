@@ -25,7 +25,7 @@ class Agreement:
 
     equal: bool
     within: bool
-    own_within: tuple[bool, ...]
+    alone_within: tuple[bool, ...]
     """Per declared tolerance, taken alone."""
 
 
@@ -33,7 +33,7 @@ def agreement(measure: MeasurePlan, values: Sequence[Value], reference: int) -> 
     """Judge one value per source against each other as `compare_to` says."""
     same = equal(measure, values)
     if same or not measure.comparable:
-        return Agreement(equal=same, within=same, own_within=(same,) * len(measure.tolerances))
+        return Agreement(equal=same, within=same, alone_within=(same,) * len(measure.tolerances))
     sets = [
         [holds(measure, tolerance, chosen, values[reference]) for tolerance in measure.tolerances]
         for chosen in _compared(measure.compare_to, values, reference)
@@ -41,8 +41,8 @@ def agreement(measure: MeasurePlan, values: Sequence[Value], reference: int) -> 
     together = all if measure.combine is Combine.ALL else any
     return Agreement(
         equal=False,
-        within=all(together(own) for own in sets),
-        own_within=tuple(all(own) for own in zip(*sets, strict=True)),
+        within=all(together(verdicts) for verdicts in sets),
+        alone_within=tuple(all(verdicts) for verdicts in zip(*sets, strict=True)),
     )
 
 
@@ -100,8 +100,8 @@ def _pair_agrees(
     measure: MeasurePlan, values: Sequence[Value], pair: tuple[int, int], reference: Value
 ) -> bool:
     chosen = [values[index] for index in pair]
-    own = [holds(measure, each, chosen, reference) for each in measure.tolerances]
-    return all(own) if measure.combine is Combine.ALL else any(own)
+    verdicts = [holds(measure, each, chosen, reference) for each in measure.tolerances]
+    return all(verdicts) if measure.combine is Combine.ALL else any(verdicts)
 
 
 def odd_presence(mask: int, sources: int) -> int | None:

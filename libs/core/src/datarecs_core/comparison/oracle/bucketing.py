@@ -20,20 +20,20 @@ def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> G
     if stage.hashed is None:
         raise TypeError(f"{stage.name} is no digest stage")
     hashed = stage.hashed
-    given = replace(stage, dimensions=hashed.dimensions, measures=hashed.measures)
-    grouped = group_rows(given, rows, outside)
+    row_stage = replace(stage, dimensions=hashed.dimensions, measures=hashed.measures)
+    grouped = group_rows(row_stage, rows, outside)
     sums: dict[tuple[int, int], list[int]] = {}
     for encoded, group in grouped.groups.items():
         bucket = bucket_of(outside.key, encoded)
-        for index, own in enumerate(group.rows):
-            found = sums.setdefault((bucket, index), [])
-            found.extend(
+        for index, source_rows in enumerate(group.rows):
+            prints = sums.setdefault((bucket, index), [])
+            prints.extend(
                 fingerprint_of(
                     outside.key,
                     encoded,
                     row_values(row, hashed.measures, stage.sources[index]),
                 )
-                for row in own
+                for row in source_rows
             )
     buckets = {
         encode_tuple((number(bucket),)): _bucket(stage, bucket, sums)
@@ -43,11 +43,13 @@ def group_buckets(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> G
 
 
 def _bucket(stage: StagePlan, bucket: int, sums: Mapping[tuple[int, int], list[int]]) -> Group:
-    own = [sums.get((bucket, index), []) for index in range(len(stage.scans))]
+    prints_by_source = [sums.get((bucket, index), []) for index in range(len(stage.scans))]
     nothing = Cell(NULL, NULL)
     rows = []
-    for found in own:
-        value = bucket_value(len(found), sum(found))
+    for prints in prints_by_source:
+        value = bucket_value(len(prints), sum(prints))
         cells = (Cell(value, value), *(nothing for _ in stage.measures[1:]))
-        rows.append([cells] if found else [])
-    return Group((number(bucket),), rows, collapsed_from=[len(found) for found in own])
+        rows.append([cells] if prints else [])
+    return Group(
+        (number(bucket),), rows, collapsed_from=[len(prints) for prints in prints_by_source]
+    )

@@ -276,7 +276,7 @@ class _Filters:
 
     def passes(self, delivered: DeliveredRow) -> bool:
         try:
-            if not all(each.keeps(delivered) for each in self.conditions):
+            if not all(each.admits(delivered) for each in self.conditions):
                 return False
         except ConditionNotCoveredError as cause:
             raise ConditionNotSupportedError(stage=self.stage.name, reason=str(cause)) from cause

@@ -54,7 +54,7 @@ class MeasureJudgement:
 
     equal: bool
     within: bool
-    own_within: tuple[bool, ...]
+    alone_within: tuple[bool, ...]
     difference_class: DifferenceClass | None = None
     """None when equal."""
     shown: tuple[Cell, ...] = ()
@@ -144,7 +144,7 @@ def not_comparable(tolerances: int) -> MeasureJudgement:
     return MeasureJudgement(
         equal=False,
         within=False,
-        own_within=(False,) * tolerances,
+        alone_within=(False,) * tolerances,
         difference_class=DifferenceClass.NOT_COMPARABLE,
     )
 
@@ -152,11 +152,11 @@ def not_comparable(tolerances: int) -> MeasureJudgement:
 @cache
 def equal_measure(tolerances: int) -> MeasureJudgement:
     """The judgement of a measure with so many tolerances whose values are equal at every rank."""
-    return MeasureJudgement(equal=True, within=True, own_within=(True,) * tolerances)
+    return MeasureJudgement(equal=True, within=True, alone_within=(True,) * tolerances)
 
 
 _EQUAL_ROWS = MeasureJudgement(
-    equal=True, within=True, own_within=(True,), largest_delta=Decimal(0)
+    equal=True, within=True, alone_within=(True,), largest_delta=Decimal(0)
 )
 
 
@@ -166,7 +166,7 @@ def _unequal_rows(stage: StagePlan, lengths: Sequence[int]) -> MeasureJudgement:
     return MeasureJudgement(
         equal=False,
         within=False,
-        own_within=(False,),
+        alone_within=(False,),
         difference_class=DifferenceClass.MULTIPLICITY,
         shown=tuple(Cell(count, count) for count in counts),
         odd_one_out=odd_one_out(ROWS_MEASURE, counts, stage.reference),
@@ -179,7 +179,7 @@ def _unequal_lengths(measure: MeasurePlan, rows: MeasureJudgement) -> MeasureJud
     return MeasureJudgement(
         equal=False,
         within=False,
-        own_within=(False,) * len(measure.tolerances),
+        alone_within=(False,) * len(measure.tolerances),
         difference_class=DifferenceClass.MULTIPLICITY,
         odd_one_out=rows.odd_one_out,
     )
@@ -216,13 +216,13 @@ def remaining_ranks(stage: StagePlan, group: Group) -> list[Rank]:
     remaining = []
     for rows in named:
         cancelled: Counter[bytes | None] = Counter(common)
-        kept = []
+        leftover = []
         for name, row in rows:
             if cancelled[name] > 0:
                 cancelled[name] -= 1
             else:
-                kept.append(row)
-        remaining.append(kept)
+                leftover.append(row)
+        remaining.append(leftover)
     return list(zip(*remaining, strict=True))
 
 
@@ -254,8 +254,8 @@ def judge_measure(
     return MeasureJudgement(
         equal=not unequal,
         within=not outside,
-        own_within=tuple(
-            all(each.own_within[at] for each in judged) for at in range(len(measure.tolerances))
+        alone_within=tuple(
+            all(each.alone_within[at] for each in judged) for at in range(len(measure.tolerances))
         ),
         difference_class=_class_of(measure, [values[at] for at in outside]) if unequal else None,
         shown=() if shown is None else tuple(cells[shown]),
@@ -297,7 +297,7 @@ class DifferenceWriter:
             missing = MeasureJudgement(
                 equal=False,
                 within=False,
-                own_within=(),
+                alone_within=(),
                 difference_class=DifferenceClass.MISSING,
                 shown=counts,
                 odd_one_out=odd_presence(judged.mask, len(self.stage.scans)),
@@ -380,14 +380,14 @@ class DifferenceWriter:
 
     def _raw_keys(self, group: Group, key: tuple[str | None, ...]) -> tuple[tuple[str, str], ...]:
         """Of sources that write the key otherwise, as they do."""
-        found = []
+        raw_keys = []
         for index, spellings in sorted(group.spellings.items()):
             written = sorted({self._masked_key(each) for each in spellings}, key=_key_text)
             if written != [key]:
                 shown = "; ".join(map(_key_text, written[:SHOWN_SPELLINGS]))
                 more = f" ({len(written)} spellings)" if len(written) > SHOWN_SPELLINGS else ""
-                found.append((self.stage.sources[index], f"{shown}{more}"))
-        return tuple(found)
+                raw_keys.append((self.stage.sources[index], f"{shown}{more}"))
+        return tuple(raw_keys)
 
     def _masked_key(self, spelling: Spelling) -> Spelling:
         pairs = zip(self.stage.dimensions, spelling, strict=True)

@@ -115,21 +115,21 @@ def sums_of_source(
         TooManyRowsError: more than 100,000 rows in another kind of stage.
         ConditionNotSupportedError: `where` needs an SQL engine.
     """
-    found: dict[int, BucketSum] = {}
+    sums: dict[int, BucketSum] = {}
     left = iter(rows)
     while True:
         piece = list(islice(left, MAX_ROWS if stage.fingerprints_rows else None))
-        given = [piece if at == index else [] for at in range(len(stage.scans))]
-        for each in _sums(stage, given, outside):
+        rows_by_source = [piece if at == index else [] for at in range(len(stage.scans))]
+        for each in _sums(stage, rows_by_source, outside):
             if each.source == index:
-                before = found.get(each.bucket, replace(each, rows=0, total=0))
-                found[each.bucket] = replace(
+                before = sums.get(each.bucket, replace(each, rows=0, total=0))
+                sums[each.bucket] = replace(
                     each,
                     rows=before.rows + each.rows,
                     total=(before.total + each.total) % 2 ** (8 * FINGERPRINT_BYTES),
                 )
         if len(piece) < MAX_ROWS or not stage.fingerprints_rows:
-            return tuple(found[bucket] for bucket in sorted(found))
+            return tuple(sums[bucket] for bucket in sorted(sums))
 
 
 def _sums(stage: StagePlan, rows: Sequence[Rows], outside: Outside) -> Sequence[BucketSum]:
@@ -171,20 +171,20 @@ class _Oracle:
             for name, each in self.groups.items()
         }
         writer = DifferenceWriter(stage=stage, key=self.key)
-        found = [
+        differences = [
             [] if each.equal else writer.rows(name, self.groups[name], each)
             for name, each in judged.items()
         ]
         ranked = [
             RankedDifference(group_rank(self.groups[name].key), row)
-            for name, rows in zip(judged, found, strict=True)
+            for name, rows in zip(judged, differences, strict=True)
             for row in rows
         ]
         summary, stored = difference_set(ranked, stage.caps)
         groups = list(judged.values())
         results = StageResults(
             stage=stage.name,
-            counts=self._counts(groups, found, duplicates),
+            counts=self._counts(groups, differences, duplicates),
             measures=tuple(self._measure(plan, groups) for plan in stage.measures),
             rows=self._rows(groups) if stage.compares_multisets else None,
             differences=summary,
@@ -258,7 +258,7 @@ class _Oracle:
     def _counts(
         self,
         groups: Sequence[GroupJudgement],
-        found: Sequence[Sequence[Difference]],
+        differences: Sequence[Sequence[Difference]],
         duplicates: Sequence[int],
     ) -> StageCounts:
         masks = Counter(group.mask for group in groups)
@@ -266,7 +266,7 @@ class _Oracle:
         matched = masks[self.stage.everywhere]
         having = [sum(n for mask, n in patterns if mask >> index & 1) for index in self.sources]
         differing = sum(group.differs for group in groups)
-        odd = Counter(_common_odd_one(rows) for rows in found)
+        odd = Counter(_common_odd_one(rows) for rows in differences)
         return StageCounts(
             source_row_counts=tuple(tally.seen for tally in self.tallies),
             groups_by_source=tuple(having),
@@ -296,8 +296,8 @@ class _Oracle:
         return self._noted(plan, _summed(plan, judged, self._totals(plan, amounts)))
 
     def _hides(self, plan: MeasurePlan, index: int) -> bool:
-        found = self._faults()[index].get(plan.index)
-        return found is not None and found.hides_total
+        faults = self._faults()[index].get(plan.index)
+        return faults is not None and faults.hides_total
 
     def _noted(self, plan: MeasurePlan, result: MeasureResult) -> MeasureResult:
         noted = [faults.get(plan.index, MeasureFaults()) for faults in self._faults()]
@@ -313,16 +313,16 @@ class _Oracle:
             [Decimal(size) if size else None for size in group.sizes]
             for group in self.groups.values()
         ]
-        found = _summed(ROWS_MEASURE, judged, self._totals(ROWS_MEASURE, amounts))
+        rows_measure = _summed(ROWS_MEASURE, judged, self._totals(ROWS_MEASURE, amounts))
         none = (0,) * len(self.sources)
-        return replace(found, unreadable_by_source=none, not_finite_by_source=none)
+        return replace(rows_measure, unreadable_by_source=none, not_finite_by_source=none)
 
     def _amount(self, rows: Sequence[tuple[Cell, ...]], plan: MeasurePlan) -> Decimal | None:
         """Of one group and source; what is not a finite number contributes nothing."""
         if len(rows) == 1:
             return rows[0][plan.index].value.amount or Decimal(0)
-        found = [row[plan.index].value.amount for row in rows]
-        return add([amount for amount in found if amount is not None]) if rows else None
+        amounts = [row[plan.index].value.amount for row in rows]
+        return add([amount for amount in amounts if amount is not None]) if rows else None
 
     def _totals(self, plan: MeasurePlan, amounts: Sequence[Sequence[Decimal | None]]) -> "_Totals":
         """Over all groups: totals, their gaps to the reference's, and the steps of each gap."""
@@ -336,7 +336,7 @@ class _Oracle:
         waterfall = WaterfallOf(plan=plan, reference=self.stage.reference)
         for group in amounts:
             waterfall.take(group)
-        return _Totals(totals=tuple(totals), gaps=tuple(gaps), waterfall=waterfall.told(gaps))
+        return _Totals(totals=tuple(totals), gaps=tuple(gaps), waterfall=waterfall.by_source(gaps))
 
     def _units(self, judged: Mapping[bytes, GroupJudgement]) -> tuple[UnitResult, ...]:
         """Groups and amounts by currency or unit, where the key names it."""
@@ -401,7 +401,7 @@ def _summed(
         name=plan.name,
         tolerances=tuple(
             ToleranceResult(
-                tolerance=tolerance, own_within=sum(each.own_within[at] for each in judged)
+                tolerance=tolerance, alone_within=sum(each.alone_within[at] for each in judged)
             )
             for at, tolerance in enumerate(plan.tolerances)
         ),

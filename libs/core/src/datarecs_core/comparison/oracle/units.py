@@ -62,8 +62,8 @@ def _result(
             steps = WaterfallOf(plan=plan, reference=reference)
             for group, _ in judged:
                 steps.take([amount_of(group.rows[index], plan) for index in sources])
-            told = steps.told([_NOTHING] * len(sources))
-            measures.append(UnitAmounts(measure=plan.name, waterfall_by_source=told))
+            waterfalls = steps.by_source([_NOTHING] * len(sources))
+            measures.append(UnitAmounts(measure=plan.name, waterfall_by_source=waterfalls))
     return UnitResult(
         unit=unit,
         differing=sum(judgement.differs for _, judgement in judged),

@@ -24,14 +24,14 @@ class Steps:
     missing_in_reference: Decimal = _NOTHING
     changed: Decimal = _NOTHING
 
-    def take(self, own: Decimal | None, base: Decimal | None) -> None:
+    def take(self, amount: Decimal | None, base: Decimal | None) -> None:
         """A group with its amounts; None for a source that lacks it."""
-        if own is None and base is not None:
+        if amount is None and base is not None:
             self.missing_here = EXACT.add(self.missing_here, base)
-        elif base is None and own is not None:
-            self.missing_in_reference = EXACT.add(self.missing_in_reference, own)
-        elif own is not None and base is not None:
-            self.changed = EXACT.add(self.changed, EXACT.subtract(own, base))
+        elif base is None and amount is not None:
+            self.missing_in_reference = EXACT.add(self.missing_in_reference, amount)
+        elif amount is not None and base is not None:
+            self.changed = EXACT.add(self.changed, EXACT.subtract(amount, base))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,15 +46,18 @@ class WaterfallOf:
         """One group: the sum of its finite amounts by source, None for a source without it."""
         self.steps = self.steps or [Steps() for _ in amounts]
         base = amounts[self.reference]
-        for own, amount in zip(self.steps, amounts, strict=True):
+        for source_steps, amount in zip(self.steps, amounts, strict=True):
             if amount != base:  # else the group adds no step
-                own.take(amount, base)
+                source_steps.take(amount, base)
 
-    def told(self, gaps: Sequence[Decimal | None]) -> tuple[Waterfall | None, ...]:
+    def by_source(self, gaps: Sequence[Decimal | None]) -> tuple[Waterfall | None, ...]:
         """One entry per source; None where the gap or one of the steps is unknown."""
         steps = self.steps or [Steps() for _ in gaps]
         pairs = zip(steps, gaps, strict=True)
-        return tuple(None if gap is None else _written(self.plan, own) for own, gap in pairs)
+        return tuple(
+            None if gap is None else _written(self.plan, source_steps)
+            for source_steps, gap in pairs
+        )
 
 
 def _written(plan: MeasurePlan, steps: Steps) -> Waterfall | None:

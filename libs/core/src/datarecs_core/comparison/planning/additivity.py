@@ -74,6 +74,21 @@ def is_unit(names: Iterable[str]) -> bool:
     return any(_UNITS & set(words) or words in _UNIT_NAMES for words in map(_words, names))
 
 
+def unit_column(dimensions: Iterable[Sequence[str]], texts: Iterable[Sequence[str]]) -> str | None:
+    """The compared text by which the amounts of a stage may have several currencies or units.
+
+    Args:
+        dimensions: of each its name and the names of the columns behind it.
+        texts: the same of each measure whose values are texts.
+
+    Returns:
+        The name of the measure; None where there is none, or where a dimension is the unit.
+    """
+    if any(map(is_unit, dimensions)):
+        return None
+    return next((names[0] for names in texts if is_unit(names)), None)
+
+
 def unit_label(parts: Sequence[str | None]) -> str | None:
     """`USD` of the key's parts that hold a unit; None where they are no such short word."""
     label = "/".join("NULL" if part is None else part for part in parts)

@@ -46,12 +46,12 @@ def catalogue_faults(
     sources: Sequence[LogicalSource], catalogue: Catalogue, path: Path
 ) -> list[Fault]:
     """Columns that no one type can be told of, unless they are ignored."""
-    found = []
+    candidates = []
     for source, columns in zip(sources, catalogue.columns, strict=True):
         untyped = source.undelivered.keys() - source.columns.keys() - set(catalogue.policy.ignore)
-        found += [source.naming_fault(column.name, path) for column in columns]
-        found += [source.fault_of(name, path) for name in sorted(untyped)]
-    return [fault for fault in found if fault is not None]
+        candidates += [source.naming_fault(column.name, path) for column in columns]
+        candidates += [source.fault_of(name, path) for name in sorted(untyped)]
+    return [fault for fault in candidates if fault is not None]
 
 
 def column_dimension(sources: int) -> DimensionPlan:
@@ -86,7 +86,7 @@ def column_rows(stage: StagePlan) -> list[list[tuple[object, ...]]]:
     """Per source one row per column, in the order of `CATALOGUE_COLUMNS`."""
     columns = () if stage.catalogue is None else stage.catalogue.columns
     return [
-        [(each.name, each.type, each.nullable, each.position) for each in own] for own in columns
+        [(each.name, each.type, each.nullable, each.position) for each in rows] for rows in columns
     ]
 
 
@@ -98,8 +98,10 @@ def _columns_of(source: LogicalSource, policy: SchemaPolicy) -> tuple[ColumnRow,
     declared = {column.name: column for column in source.schema.columns}
     computed = {column.name: column for column in source.schema.expressions}
     order = [column.name for column in source.schema.columns]
-    kept = [each for each in source.columns.values() if each.name not in policy.ignore]
-    kept.sort(key=lambda each: len(order) if each.physical is None else order.index(each.physical))
+    columns = [each for each in source.columns.values() if each.name not in policy.ignore]
+    columns.sort(
+        key=lambda each: len(order) if each.physical is None else order.index(each.physical)
+    )
     return tuple(
         ColumnRow(
             name=each.name,
@@ -109,7 +111,7 @@ def _columns_of(source: LogicalSource, policy: SchemaPolicy) -> tuple[ColumnRow,
             ).nullable,
             position=position,
         )
-        for position, each in enumerate(kept, start=1)
+        for position, each in enumerate(columns, start=1)
     )
 
 
@@ -139,11 +141,11 @@ def _counted_as(
     mode = catalogue.policy.mode
     if mode is SchemaMode.COMPATIBLE and source.source.timezone is not None:
         kind = types.INSTANT if kind.kind is TypeKind.LOCAL_TIMESTAMP else kind
-    own = _class_of(kind, mode)
+    exact = _class_of(kind, mode)
     bare = _class_of(CanonicalType(kind=kind.kind), mode)
-    if own not in equivalences and not kind.members:
-        return equivalences.get(bare, own)
-    return equivalences.get(own, own)
+    if exact not in equivalences and not kind.members:
+        return equivalences.get(bare, exact)
+    return equivalences.get(exact, exact)
 
 
 def _class_of(kind: CanonicalType, mode: SchemaMode) -> str:
@@ -164,11 +166,11 @@ def _comparable_class(kind: CanonicalType) -> str:
 
 def _equivalences(policy: SchemaPolicy) -> dict[str, str]:
     """The first type of each declared group for all of it; groups that share a type are one."""
-    found: dict[str, str] = {}
+    first_types: dict[str, str] = {}
     for group in policy.equivalences:
         members = [_class_of(kind, policy.mode) for kind in group]
-        roots = {found.get(member, member) for member in members}
-        first = found.get(members[0], members[0])
-        found.update({member: first for member, root in found.items() if root in roots})
-        found.update(dict.fromkeys(members, first))
-    return found
+        roots = {first_types.get(member, member) for member in members}
+        first = first_types.get(members[0], members[0])
+        first_types.update({member: first for member, root in first_types.items() if root in roots})
+        first_types.update(dict.fromkeys(members, first))
+    return first_types

@@ -1,7 +1,7 @@
-"""Looking again at what differed: which rows count, and what a second read has to deliver.
+"""Reading what differed again: which rows count, and what a second read has to deliver.
 
 A confirmed stage is the same stage over other rows: groups that differed have the rows of the last
-look, all others those of the first read. So no number of it has arithmetic of its own. Engines
+recheck, all others those of the first read. So no number of it has arithmetic of its own. Engines
 replace the rows, the application waits and reads; what both must agree on stands here.
 """
 
@@ -28,43 +28,43 @@ from datarecs_core.comparison.values.canonical import encode_tuple
 from datarecs_core.comparison.values.casting import Zones
 
 
-def counted_looks(stage: StagePlan) -> tuple[tuple[Scan, ...], ...]:
-    """The first scans and those of every look, as far as rows of them count.
+def counted_rechecks(stage: StagePlan) -> tuple[tuple[Scan, ...], ...]:
+    """The first scans and those of every recheck, as far as rows of them count.
 
-    A stage with one group for everything has all its rows from its last look.
+    A stage with one group for everything has all its rows from its last recheck.
     """
-    if stage.looks and not stage.row_dimensions:
-        return (stage.looks[-1],)
-    return (stage.scans, *stage.looks)
+    if stage.rechecks and not stage.row_dimensions:
+        return (stage.rechecks[-1],)
+    return (stage.scans, *stage.rechecks)
 
 
 def rows_that_count(
     stage: StagePlan,
-    looks: Sequence[Sequence[Rows]],
+    rechecks: Sequence[Sequence[Rows]],
     differing: Sequence[frozenset[bytes]],
     outside: Outside,
 ) -> list[list[tuple[object, ...]]]:
-    """The rows of each source for the oracle: of every group those of its last look.
+    """The rows of each source for the oracle: of every group those of its last recheck.
 
     Args:
-        stage: with looks.
-        looks: rows by source, of `counted_looks`.
-        differing: encoded keys of the groups that differed before each look, the first one first;
+        stage: with rechecks.
+        rechecks: rows by source, of `counted_rechecks`.
+        differing: encoded keys of the groups that differed before each recheck, the first first;
             every set is part of the one before.
         outside: key and zones.
     """
-    scans = counted_looks(stage)
+    scans = counted_rechecks(stage)
     if len(scans) == 1:
-        return [list(rows) for rows in looks[0]]
-    found: list[list[tuple[object, ...]]] = [[] for _ in stage.scans]
-    for at, (own, rows_by_source) in enumerate(zip(scans, looks, strict=True)):
+        return [list(rows) for rows in rechecks[0]]
+    counted_rows: list[list[tuple[object, ...]]] = [[] for _ in stage.scans]
+    for at, (recheck_scans, rows_by_source) in enumerate(zip(scans, rechecks, strict=True)):
         wanted = differing[at - 1] if at else None
         replaced = differing[at] if at < len(differing) else frozenset[bytes]()
-        for scan, rows in zip(own, rows_by_source, strict=True):
+        for scan, rows in zip(recheck_scans, rows_by_source, strict=True):
             for key, row in _keyed(stage, scan, rows, outside):
                 if key not in replaced and (wanted is None or key in wanted):
-                    found[scan.index].append(row)
-    return found
+                    counted_rows[scan.index].append(row)
+    return counted_rows
 
 
 def _keyed(
@@ -103,7 +103,7 @@ def delivers_alike(schema: SourceSchema, scan: Scan) -> bool:
 
 
 def only_groups(stage: StagePlan, scan: Scan, keys: Sequence[Sequence[str | None]]) -> Only | None:
-    """What a source is asked for in a look; None where it cannot find these groups by itself."""
+    """What a source is asked for in a recheck; None where it cannot find these groups by itself."""
     dimensions = stage.row_dimensions
     if not dimensions or stage.hashed is not None or not finds_groups(dimensions, scan):
         return None

@@ -48,10 +48,10 @@ def query_source(source: Source, query: str) -> Source:
     Of files and lake tables the query sees one table, named as the source: the rows behind its
     filter, under the names that the files give their columns.
     """
-    own = replace(source, query=query, columns={}, cast={})
+    query_only = replace(source, query=query, columns={}, cast={})
     if source.kind in READ_AS_FILES:
-        return own
-    return replace(own, relation=None, path=None, filter=None)
+        return query_only
+    return replace(query_only, relation=None, path=None, filter=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,28 +84,28 @@ class LogicalSource:
 
     def naming_fault(self, column: str, path: Path) -> Fault | None:
         """Why the source has no one column of this name, if so."""
-        found = self.columns.get(column)
-        if found is None:
+        match = self.columns.get(column)
+        if match is None:
             return Fault(
                 code=SpecCode.UNKNOWN_COLUMN,
                 path=path,
                 message=f"source {self.name} has no column {column!r}; it has {self._listed()}",
                 hint=did_you_mean(column, self._shown_names()),
             )
-        if found.physical in self.repeated:
-            return _ambiguous_fault(self.name, str(found.physical), path)
+        if match.physical in self.repeated:
+            return _ambiguous_fault(self.name, str(match.physical), path)
         return None
 
     def precision_fault(self, column: str, path: Path) -> Fault | None:
         """Why the times of a logical column cannot be compared without a declared precision."""
         physical = self.columns[column].physical
-        found = next((each for each in self.schema.columns if each.name == physical), None)
-        if found is None or not found.needs_precision:
+        match = next((each for each in self.schema.columns if each.name == physical), None)
+        if match is None or not match.needs_precision:
             return None
         return Fault(
             code=SpecCode.TYPE_NOT_SUPPORTED,
             path=path,
-            message=f"column {column!r} of source {self.name} has the type {found.native_type}, "
+            message=f"column {column!r} of source {self.name} has the type {match.native_type}, "
             "whose digits writers fill differently, and no declared precision",
             hint=f"declare `normalize.columns.{column}.precision`: us, ms or s",
         )

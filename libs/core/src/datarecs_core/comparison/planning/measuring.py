@@ -102,18 +102,18 @@ class StageDraft:
 
     def _dimension(self, declared: Dimension, path: Path) -> DimensionPlan | None:
         column = declared.column or declared.name
-        found = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
-        self._note(found, column)
-        imprecise = None if found.faults else self._imprecise(column, path)
+        alignment = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
+        self._note(alignment, column)
+        imprecise = None if alignment.faults else self._imprecise(column, path)
         if imprecise is not None:
             self.faults.append(imprecise)
-        if found.faults or imprecise is not None:
+        if alignment.faults or imprecise is not None:
             return None
-        rules = rules_for(column, found.inputs, self.job.normalize, measure=False)
-        self._warn_reduced(column, rules, found.inputs)
+        rules = rules_for(column, alignment.inputs, self.job.normalize, measure=False)
+        self._warn_reduced(column, rules, alignment.inputs)
         return DimensionPlan(
             name=declared.name,
-            inputs=found.inputs,
+            inputs=alignment.inputs,
             rules=rules,
             mask=self.job.results.breaks.mask.get(column),
         )
@@ -125,39 +125,39 @@ class StageDraft:
             return _count_of_rows(declared, index, inputs, self.stage.compare_to)
         column = declared.column or declared.name
         use = ColumnUse(column=column, path=path, maps=declared.map, map_strict=declared.map_strict)
-        found = align(self.sources, use)
-        self._note(found, column, ignore_types=function in COUNTING)
-        if not found.inputs or (found.faults and function not in COUNTING):
+        alignment = align(self.sources, use)
+        self._note(alignment, column, ignore_types=function in COUNTING)
+        if not alignment.inputs or (alignment.faults and function not in COUNTING):
             return None
-        misfits = _misfits(declared, function, found.inputs, path)
+        misfits = _misfits(declared, function, alignment.inputs, path)
         if misfits and (hint := text_hint(self.sources, column)):
             misfits = [replace(each, hint=hint) for each in misfits]
         imprecise = None if function is Function.COUNT else self._imprecise(column, path)
         misfits += [] if imprecise is None else [imprecise]
         self.faults.extend(misfits)
-        return None if misfits else self._planned(declared, index, function, found)
+        return None if misfits else self._planned(declared, index, function, alignment)
 
     def _planned(
-        self, declared: Measure, index: int, function: Function, found: Alignment
+        self, declared: Measure, index: int, function: Function, alignment: Alignment
     ) -> MeasurePlan:
         column = declared.column or declared.name
-        rules = rules_for(column, found.inputs, self.job.normalize, measure=True)
-        self._warn_reduced(column, rules, found.inputs)
-        has_total = _has_total(function, found.inputs)
+        rules = rules_for(column, alignment.inputs, self.job.normalize, measure=True)
+        self._warn_reduced(column, rules, alignment.inputs)
+        has_total = _has_total(function, alignment.inputs)
         return MeasurePlan(
             name=declared.name,
             index=index,
             function=function,
-            inputs=found.inputs,
+            inputs=alignment.inputs,
             rules=rules,
             tolerances=tuple(tolerance_of(each) for each in declared.tolerances),
             combine=declared.combine,
             bound=declared.bound,
             compare_to=self.stage.compare_to,
-            places=average_places(found.inputs) if function is Function.AVG else None,
-            cut=None if function in COUNTING | {Function.AVG} else cut_of(found.inputs),
+            places=average_places(alignment.inputs) if function is Function.AVG else None,
+            cut=None if function in COUNTING | {Function.AVG} else cut_of(alignment.inputs),
             has_total=has_total,
-            total_scale=_scale_of_total(function, found.inputs, rules) if has_total else None,
+            total_scale=_scale_of_total(function, alignment.inputs, rules) if has_total else None,
             mask=self.job.results.breaks.mask.get(column),
             adds_up=declared.adds_up,
         )
@@ -203,27 +203,27 @@ class StageDraft:
             self._differs(column, "is absent in a source")
             return self._not_comparable(column, index)
         path = (*self.path, "measures")
-        found = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
-        if found.comparable and (fault := self._imprecise(column, path)) is not None:
-            found = Alignment(inputs=(), faults=(fault,), comparable=False)
-        if not found.comparable:
-            self._differs(column, _reason(found))
+        alignment = align(self.sources, ColumnUse(column=column, path=path, maps=NO_MAPS))
+        if alignment.comparable and (fault := self._imprecise(column, path)) is not None:
+            alignment = Alignment(inputs=(), faults=(fault,), comparable=False)
+        if not alignment.comparable:
+            self._differs(column, _reason(alignment))
             return self._not_comparable(column, index)
-        self._note(found, column)
-        defaults = self._defaults(found.inputs[0].result)
+        self._note(alignment, column)
+        defaults = self._defaults(alignment.inputs[0].result)
         declared = Measure(
             name=column,
             tolerances=defaults.tolerances,
             combine=defaults.combine,
             bound=defaults.bound,
         )
-        self.faults.extend(_misfits(declared, Function.VALUE, found.inputs, path))
-        return self._planned(declared, index, Function.VALUE, found)
+        self.faults.extend(_misfits(declared, Function.VALUE, alignment.inputs, path))
+        return self._planned(declared, index, Function.VALUE, alignment)
 
     def _defaults(self, kind: CanonicalType) -> MeasureDefaults:
         """By the type with its digits, else by the bare type: `decimal` covers every decimal."""
-        given = self.stage.measure_defaults
-        return given.get(kind) or given.get(CanonicalType(kind=kind.kind)) or _PLAIN
+        defaults = self.stage.measure_defaults
+        return defaults.get(kind) or defaults.get(CanonicalType(kind=kind.kind)) or _PLAIN
 
     def _not_comparable(self, column: str, index: int) -> MeasurePlan:
         inputs = tuple(
@@ -244,8 +244,8 @@ class StageDraft:
 
     def _imprecise(self, column: str, path: Path) -> Fault | None:
         """A source has times whose digits nobody declares, and the job does not say which count."""
-        own = self.job.normalize.columns.get(column)
-        declared = (own and own.precision) or self.job.normalize.timestamps.precision
+        rules = self.job.normalize.columns.get(column)
+        declared = (rules and rules.precision) or self.job.normalize.timestamps.precision
         if declared in _COARSE:
             return None
         return next(
@@ -253,13 +253,13 @@ class StageDraft:
             None,
         )
 
-    def _note(self, found: Alignment, column: str, *, ignore_types: bool = False) -> None:
+    def _note(self, alignment: Alignment, column: str, *, ignore_types: bool = False) -> None:
         self.faults.extend(
             fault
-            for fault in found.faults
+            for fault in alignment.faults
             if not (ignore_types and fault.code is SpecCode.INCOMPATIBLE_TYPES)
         )
-        if found.text_as_uuid:
+        if alignment.text_as_uuid:
             self._warn("IMPLICIT_TEXT_UUID", f"{column}: text is read as uuid", column)
 
     def _warn_reduced(self, column: str, rules: Rules, inputs: Sequence[InputPlan]) -> None:
@@ -275,15 +275,15 @@ class StageDraft:
             self.warnings.append(warning)
 
 
-def _reason(found: Alignment) -> str:
+def _reason(alignment: Alignment) -> str:
     """Why sources cannot be compared by a column: the first fault, said of the column."""
-    code = found.faults[0].code if found.faults else SpecCode.INCOMPATIBLE_TYPES
+    code = alignment.faults[0].code if alignment.faults else SpecCode.INCOMPATIBLE_TYPES
     words = {
         SpecCode.AMBIGUOUS_COLUMN: "stands more than once in a source",
         SpecCode.TYPE_NOT_SUPPORTED: "has a type that cannot be compared yet",
         SpecCode.UNKNOWN_COLUMN: "is absent in a source",
     }
-    named = f": {found.faults[0].message}" if found.faults else ""
+    named = f": {alignment.faults[0].message}" if alignment.faults else ""
     return f"{words.get(code, 'has types that do not compare')}{named}"
 
 

@@ -228,8 +228,8 @@ class StagePlan:
     written_where: str | None = None
     """The condition as the job has it."""
     scope: ScopePlan | None = None
-    keep_scope: bool = False
-    """A later stage is scoped to this one: the engine keeps its differing groups."""
+    stores_scope: bool = field(default=False, metadata={"yaml": "keep_scope"})
+    """A later stage is scoped to this one: the engine stores its differing groups."""
     on_unmatched: OnUnmatched = OnUnmatched.CONTINUE
     warn_at: WarnAt | None = field(default=None, hash=False)
     accept: Accept | None = field(default=None, hash=False)
@@ -249,9 +249,9 @@ class StagePlan:
     seal_rows: bool = False
     """`proof: rows`: the engine gives the sums of fingerprints by bucket."""
     confirm: Confirm | None = None
-    looks: tuple[tuple[Scan, ...], ...] = ()
-    """Scans of every source at newer pins, one entry per look; the rows of the groups that differed
-    before a look are those that it found."""
+    rechecks: tuple[tuple[Scan, ...], ...] = field(default=(), metadata={"yaml": "looks"})
+    """Scans of every source at newer pins, one entry per recheck; the rows of the groups that
+    differed before a recheck are those that it read."""
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ def _named(request: PlanRequest) -> list[LogicalSource]:
 def _with_notes(scan: Scan, source: LogicalSource, stages: Sequence[StagePlan]) -> Scan:
     """Notes of what is read, and of columns that a stage wanted and cannot compare."""
     measures = (each for stage in stages for each in stage.row_measures if not each.comparable)
-    named = {found.column for each in measures if (found := each.inputs[source.index]) is not None}
+    named = {entry.column for each in measures if (entry := each.inputs[source.index]) is not None}
     notes = dict.fromkeys((*scan.schema.notes, *source.notes_of(named)))
     return replace(scan, schema=replace(scan.schema, notes=tuple(notes)))
 
@@ -208,8 +208,8 @@ def plan_hash(plan: ComparisonPlan) -> str:
     relations has the same hash; what a run really read stands in its proof.
     """
     stages = tuple(replace(stage, queries=_placed(stage.queries)) for stage in plan.stages)
-    told = replace(plan, stages=stages).with_scans(_placed(plan.scans))
-    return f"sha256:{sha256_hex(canonical_json(plan_document(told)))}"
+    bare_plan = replace(plan, stages=stages).with_scans(_placed(plan.scans))
+    return f"sha256:{sha256_hex(canonical_json(plan_document(bare_plan)))}"
 
 
 def _placed(scans: tuple[Scan, ...]) -> tuple[Scan, ...]:
@@ -268,7 +268,7 @@ class _Planning:
             plan = self._stage(stage, index)
             if scope_of is not None and scope_of in plans:
                 plan = replace(plan, scope=plans[scope_of].groups_of_rows)
-                plans[scope_of] = replace(plans[scope_of], keep_scope=True)
+                plans[scope_of] = replace(plans[scope_of], stores_scope=True)
             plans[stage.name] = plan
             if stage.scope is None:
                 escalated = None
@@ -280,16 +280,16 @@ class _Planning:
         path: Path = ("spec", "stages", index)
         sources = self._read_by(stage, path)
         draft = StageDraft(job=self.job, sources=sources, stage=stage, path=path)
-        asked = self._over_rows(draft) if sources else _Asked(dimensions=())
+        content = self._over_rows(draft) if sources else _StageContent(dimensions=())
         if stage.type is StageType.SCHEMA:
-            asked = self._over_columns(draft)
+            content = self._over_columns(draft)
         elif stage.type is StageType.DIGEST:
-            asked = self._over_buckets(draft, asked)
+            content = self._over_buckets(draft, content)
         measures = tuple(
             replace(each, has_total=False, total_scale=None)
             if (stage.name, each.name) in self.untotalled
             else each
-            for each in asked.measures
+            for each in content.measures
         )
         self.faults.extend((*draft.faults, *self._where_faults(stage, path)))
         self.warnings.extend(draft.warnings)
@@ -299,13 +299,13 @@ class _Planning:
             type=stage.type,
             job_uid=self.request.job_uid,
             scans=(),
-            dimensions=asked.dimensions,
+            dimensions=content.dimensions,
             measures=measures,
-            catalogue=asked.catalogue,
-            hashed=asked.hashed,
+            catalogue=content.catalogue,
+            hashed=content.hashed,
             reference=self.job.source_index(stage.reference or self.job.reference_source),
             duplicates=self._duplicates(stage),
-            queries=self._queries(stage, sources, asked),
+            queries=self._queries(stage, sources, content),
             null_keys=self.job.normalize.nulls.keys,
             empty=self.job.empty,
             where=self._where(stage),
@@ -314,7 +314,7 @@ class _Planning:
             warn_at=stage.warn_at,
             accept=stage.accept,
             confirm=stage.confirm,
-            keep_scope=stage.confirm is not None,
+            stores_scope=stage.confirm is not None,
             caps=self._caps(),
             effort=self._effort(),
             seal_rows=self.job.execution.proof is ProofMode.ROWS,
@@ -344,9 +344,9 @@ class _Planning:
         return with_partner_types(named)
 
     def _effort(self) -> Effort:
-        asked = self.job.execution
-        cut = None if asked.partitions == "auto" else asked.partitions
-        return Effort(partitions=cut, spill=asked.spill)
+        execution = self.job.execution
+        cut = None if execution.partitions == "auto" else execution.partitions
+        return Effort(partitions=cut, spill=execution.spill)
 
     def _duplicates(self, stage: Stage) -> DuplicatePolicy:
         """A query returns a group once; twice is an error, whatever rows may do."""
@@ -355,36 +355,36 @@ class _Planning:
         return stage.duplicates or self.job.duplicates
 
     def _queries(
-        self, stage: Stage, sources: Sequence[LogicalSource], asked: "_Asked"
+        self, stage: Stage, sources: Sequence[LogicalSource], content: "_StageContent"
     ) -> tuple[Scan, ...]:
         if stage.type is not StageType.CUSTOM_SQL:
             return ()
-        parts: list[DimensionPlan | MeasurePlan] = [*asked.dimensions, *asked.measures]
+        parts: list[DimensionPlan | MeasurePlan] = [*content.dimensions, *content.measures]
         wanted = frozenset(each.column for part in parts for each in part.inputs if each)
         return tuple(each.scan(self.request.pins[each.name], wanted) for each in sources)
 
-    def _over_rows(self, draft: StageDraft) -> "_Asked":
+    def _over_rows(self, draft: StageDraft) -> "_StageContent":
         """Groups made of the sources' rows; without dimensions whole rows are the key."""
         stage = draft.stage
         if stage.type in STAR_STAGES and not stage.dimensions:
-            return _Asked(dimensions=draft.measures_as_key())
+            return _StageContent(dimensions=draft.measures_as_key())
         keyless = stage.type in (StageType.COUNTS, StageType.SCHEMA)
         dimensions = () if keyless else draft.dimensions()
-        return _Asked(dimensions=dimensions, measures=draft.measures())
+        return _StageContent(dimensions=dimensions, measures=draft.measures())
 
-    def _over_columns(self, draft: StageDraft) -> "_Asked":
+    def _over_columns(self, draft: StageDraft) -> "_StageContent":
         """Groups made of the sources' columns."""
         catalogue = catalogue_of(self.sources, self.job.schema)
         draft.faults.extend(catalogue_faults(self.sources, catalogue, draft.path))
-        return _Asked(
+        return _StageContent(
             dimensions=(column_dimension(len(self.sources)),),
             measures=column_measures(self.sources, catalogue),
             catalogue=catalogue,
         )
 
-    def _over_buckets(self, draft: StageDraft, rows: "_Asked") -> "_Asked":
+    def _over_buckets(self, draft: StageDraft, rows: "_StageContent") -> "_StageContent":
         """Groups made of the hashes of the sources' rows."""
-        return _Asked(
+        return _StageContent(
             dimensions=(bucket_dimension(len(self.sources)),),
             measures=bucket_measures(rows.measures, len(self.sources), draft.stage.compare_to),
             hashed=hashed_rows(rows.dimensions, rows.measures),
@@ -421,10 +421,10 @@ class _Planning:
         except ExpressionError as cause:
             return [syntax_fault(cause, path)]
         columns = columns_of(node)
-        found = (
+        candidates = (
             source.fault_of(column, path) for column in sorted(columns) for source in self.sources
         )
-        faults = [fault for fault in found if fault is not None]
+        faults = [fault for fault in candidates if fault is not None]
         if faults:
             return faults
         if is_plain(where):
@@ -455,7 +455,7 @@ class _Planning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _StageContent:
     """What a stage groups by and compares."""
 
     dimensions: tuple[DimensionPlan, ...]
@@ -487,7 +487,7 @@ def _wanted_columns(source: LogicalSource, stages: Sequence[StagePlan]) -> froze
     for stage in (each for each in stages if each.type is not StageType.CUSTOM_SQL):
         wanted.update(named_columns(stage.where))
         wanted.update(
-            found.column for inputs in _inputs(stage) if (found := inputs[source.index]) is not None
+            entry.column for inputs in _inputs(stage) if (entry := inputs[source.index]) is not None
         )
     return frozenset(wanted)
 

@@ -58,16 +58,21 @@ def pushing_of(stages: Sequence[StagePlan], requested: Strategy) -> tuple[Pushin
     """
     if requested not in {Strategy.AUTO, Strategy.PUSHDOWN}:
         return tuple(Pushing(reason=f"`execution.strategy` is {requested}") for _ in stages)
-    asked = [[_asked(stage, scan) for scan in stage.scans] for stage in stages]
+    requests = [[_request(stage, scan) for scan in stage.scans] for stage in stages]
     keyed = [_by_keys(stage) for stage in stages]
     if requested is Strategy.AUTO:
-        asked = [_saving(stage, own) for stage, own in zip(stages, asked, strict=True)]
-    readers = _readers(stages, asked, keyed)
+        requests = [
+            _saving(stage, by_source) for stage, by_source in zip(stages, requests, strict=True)
+        ]
+    readers = _readers(stages, requests, keyed)
     if requested is Strategy.AUTO:
-        asked = [_unread(stage, own, readers) for stage, own in zip(stages, asked, strict=True)]
+        requests = [
+            _unread(stage, by_source, readers)
+            for stage, by_source in zip(stages, requests, strict=True)
+        ]
     return tuple(
-        _pushing(stage, own, tuple(index for index in keys if index not in readers))
-        for stage, own, keys in zip(stages, asked, keyed, strict=True)
+        _pushing(stage, by_source, tuple(index for index in keys if index not in readers))
+        for stage, by_source, keys in zip(stages, requests, keyed, strict=True)
     )
 
 
@@ -80,32 +85,38 @@ def reads_rows(stage: StagePlan, index: int) -> bool:
 
 def shared_condition(stages: Sequence[StagePlan], index: int) -> str | None:
     """A condition that every stage has, which the source can say exactly: other rows may stay."""
-    own = [each for each in stages if each.catalogue is None and not each.queries]
+    row_stages = [each for each in stages if each.catalogue is None and not each.queries]
     conditions = [
         {each for each in (stage.where, stage.scope.where if stage.scope else None) if each}
-        for stage in own
+        for stage in row_stages
     ]
     shared = set.intersection(*conditions) if conditions else set()
-    scans = [stage.scans[index] for stage in own]
-    if not shared or scans[0].kind not in PUSHED_KINDS or any(stage.confirm for stage in own):
+    scans = [stage.scans[index] for stage in row_stages]
+    if (
+        not shared
+        or scans[0].kind not in PUSHED_KINDS
+        or any(stage.confirm for stage in row_stages)
+    ):
         return None
     return next((each for each in sorted(shared) if _condition_doubt(each, scans[0]) is None), None)
 
 
-def _pushing(stage: StagePlan, asked: Sequence[Groups | str], keys: tuple[int, ...]) -> Pushing:
-    groups = tuple(each if isinstance(each, Groups) else None for each in asked)
+def _pushing(stage: StagePlan, requests: Sequence[Groups | str], keys: tuple[int, ...]) -> Pushing:
+    groups = tuple(each if isinstance(each, Groups) else None for each in requests)
     reasons = [
-        (scan, each) for scan, each in zip(stage.scans, asked, strict=True) if isinstance(each, str)
+        (scan, each)
+        for scan, each in zip(stage.scans, requests, strict=True)
+        if isinstance(each, str)
     ]
     if not any(groups):
-        own = [each for scan, each in reasons if scan.kind in PUSHED_KINDS]
-        reason = own[0] if own else "no source is a database"
+        database_reasons = [each for scan, each in reasons if scan.kind in PUSHED_KINDS]
+        reason = database_reasons[0] if database_reasons else "no source is a database"
         return Pushing(by_keys=keys, reason=reason)
-    told = "; ".join(f"{scan.source} gives rows, {each}" for scan, each in reasons)
-    return Pushing(groups=groups, by_keys=keys, reason=told or None)
+    text = "; ".join(f"{scan.source} gives rows, {each}" for scan, each in reasons)
+    return Pushing(groups=groups, by_keys=keys, reason=text or None)
 
 
-def _asked(stage: StagePlan, scan: Scan) -> Groups | str:
+def _request(stage: StagePlan, scan: Scan) -> Groups | str:
     """What a source is asked for, or why it is not."""
     reason = next(_obstacles(stage, scan), None)
     if reason is not None:
@@ -218,10 +229,10 @@ def declared_column(scan: Scan, name: str) -> SourceColumn | None:
 def _condition_doubt(condition: str, scan: Scan) -> str | None:
     types = {column.name: column.type for column in scan.columns}
     try:
-        found = exact_condition(condition, types)
+        exact = exact_condition(condition, types)
     except NotExactError as cause:
         return str(cause)
-    columns = {name: declared_column(scan, name) for name in found.types}
+    columns = {name: declared_column(scan, name) for name in exact.types}
     unlike = [name for name, each in columns.items() if each is None or not each.groups_exactly]
     return f"{unlike[0]} is compared otherwise" if unlike else None
 
@@ -243,12 +254,12 @@ def finds_groups(dimensions: Sequence[DimensionPlan], scan: Scan) -> bool:
     )
 
 
-def _saving(stage: StagePlan, asked: Sequence[Groups | str]) -> list[Groups | str]:
+def _saving(stage: StagePlan, requests: Sequence[Groups | str]) -> list[Groups | str]:
     """Groups are asked for where they are expected to be few."""
     expected = sum(scan.schema.estimated_rows or 0 for scan in stage.scans)
     return [
         each if isinstance(each, str) else _little_saved(stage, scan, expected) or each
-        for scan, each in zip(stage.scans, asked, strict=True)
+        for scan, each in zip(stage.scans, requests, strict=True)
     ]
 
 
@@ -266,14 +277,14 @@ def _little_saved(stage: StagePlan, scan: Scan, expected: int) -> str | None:
 
 def _readers(
     stages: Sequence[StagePlan],
-    asked: Sequence[Sequence[Groups | str]],
+    requests: Sequence[Sequence[Groups | str]],
     keyed: Sequence[tuple[int, ...]],
 ) -> Mapping[int, str]:
     """By source a stage that needs all its rows."""
     return {
         index: stage.name
-        for stage, own, keys in zip(stages, asked, keyed, strict=True)
-        for index, each in enumerate(own)
+        for stage, by_source, keys in zip(stages, requests, keyed, strict=True)
+        for index, each in enumerate(by_source)
         if isinstance(each, str)
         and index not in keys
         and stage.catalogue is None
@@ -282,14 +293,14 @@ def _readers(
 
 
 def _unread(
-    stage: StagePlan, asked: Sequence[Groups | str], readers: Mapping[int, str]
+    stage: StagePlan, requests: Sequence[Groups | str], readers: Mapping[int, str]
 ) -> list[Groups | str]:
     """Groups of a source save nothing where a stage reads its rows anyway."""
     return [
         f"stage {readers[index]} reads every row of {stage.scans[index].source} anyway"
         if isinstance(each, Groups) and index in readers
         else each
-        for index, each in enumerate(asked)
+        for index, each in enumerate(requests)
     ]
 
 

@@ -23,55 +23,57 @@ def rules_for(
     column: str, inputs: Sequence[InputPlan], normalize: Normalize, *, measure: bool
 ) -> Rules:
     """The resolved rules of a column; `null` and `nan` act on measures alone."""
-    own = normalize.columns.get(column, _NO_OVERRIDES)
+    overrides = normalize.columns.get(column, _NO_OVERRIDES)
     kind = inputs[0].result.kind
     if kind is TypeKind.TEXT:
-        rules = _text_rules(own, normalize)
+        rules = _text_rules(overrides, normalize)
     elif inputs[0].result.is_number:
-        rules = _number_rules(own, normalize, inputs)
+        rules = _number_rules(overrides, normalize, inputs)
     elif kind in CLOCK_TIMES:
-        rules = _time_rules(own, normalize, inputs)
+        rules = _time_rules(overrides, normalize, inputs)
     elif kind is TypeKind.JSON:
-        rules = Rules(arrays=own.arrays or normalize.json.arrays)
+        rules = Rules(arrays=overrides.arrays or normalize.json.arrays)
     else:
         rules = STRICT
     return rules if measure else replace(rules, null=NullAs.KEEP, nan=NanRule.EQUAL)
 
 
-def _text_rules(own: ColumnRules, normalize: Normalize) -> Rules:
+def _text_rules(overrides: ColumnRules, normalize: Normalize) -> Rules:
     strings = normalize.strings
-    null = own.null or strings.null
+    null = overrides.null or strings.null
     return Rules(
-        trim=own.trim or strings.trim,
-        case=own.case or strings.case,
-        unicode=own.unicode or strings.unicode,
-        empty=own.empty or strings.empty,
+        trim=overrides.trim or strings.trim,
+        case=overrides.case or strings.case,
+        unicode=overrides.unicode or strings.unicode,
+        empty=overrides.empty or strings.empty,
         null=null if null is NullAs.EMPTY else NullAs.KEEP,
     )
 
 
-def _number_rules(own: ColumnRules, normalize: Normalize, inputs: Sequence[InputPlan]) -> Rules:
+def _number_rules(
+    overrides: ColumnRules, normalize: Normalize, inputs: Sequence[InputPlan]
+) -> Rules:
     numbers = normalize.numbers
-    null = own.null or numbers.null
-    places = numbers.round if own.round is None else own.round
+    null = overrides.null or numbers.null
+    places = numbers.round if overrides.round is None else overrides.round
     single = any(each.result.kind is TypeKind.FLOAT32 for each in inputs)
     whole = all(each.result.kind is TypeKind.INT for each in inputs)
     return Rules(
         null=null if null is NullAs.ZERO else NullAs.KEEP,
         round=None if places == "none" else places,
-        nan=NanRule.EQUAL if whole else own.nan or numbers.nan,
-        float32=(own.float32 or numbers.float32) if single else Float32Rule.EXACT,
+        nan=NanRule.EQUAL if whole else overrides.nan or numbers.nan,
+        float32=(overrides.float32 or numbers.float32) if single else Float32Rule.EXACT,
     )
 
 
-def _time_rules(own: ColumnRules, normalize: Normalize, inputs: Sequence[InputPlan]) -> Rules:
-    wanted = own.precision or normalize.timestamps.precision
+def _time_rules(overrides: ColumnRules, normalize: Normalize, inputs: Sequence[InputPlan]) -> Rules:
+    wanted = overrides.precision or normalize.timestamps.precision
     if wanted is TimePrecision.EXACT:
         return STRICT
     coarsest = min(each.result.second_digits for each in inputs)
     return Rules(
         precision=_DIGITS.get(wanted, coarsest),
-        rounding=own.rounding or normalize.timestamps.rounding,
+        rounding=overrides.rounding or normalize.timestamps.rounding,
     )
 
 

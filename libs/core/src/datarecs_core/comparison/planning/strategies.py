@@ -32,8 +32,8 @@ def with_strategies(stages: Sequence[StagePlan], requested: Strategy) -> tuple[S
 
 
 def with_rows_read_again(stage: StagePlan, scans: tuple[Scan, ...]) -> StagePlan:
-    """The stage with the rows of one more second look, all of which are compared at once."""
-    stage = replace(stage, looks=(*stage.looks, scans))
+    """The stage with the rows of one more recheck, all of which are compared at once."""
+    stage = replace(stage, rechecks=(*stage.rechecks, scans))
     if stage.strategy.chosen is not Strategy.NARROW:
         return stage
     choice = strategy_of(stage, stage.strategy.requested)
@@ -70,7 +70,7 @@ def _obstacles(stage: StagePlan, requested: Strategy) -> Iterator[str]:
     for measure in stage.measures:
         if not measure.comparable:
             yield f"{measure.name} is not comparable, so every group differs"
-    if stage.looks:
+    if stage.rechecks:
         yield "after rows were read again, all rows are compared at once"
     if requested is Strategy.AUTO and _is_small(stage):
         yield f"fewer than {FEWEST_ROWS:,} rows are expected"

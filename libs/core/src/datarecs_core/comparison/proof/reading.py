@@ -105,12 +105,12 @@ class Part:
 
     def pairs(self, name: str) -> dict[str, str | None]:
         """A list of pairs, such as source and value, in its order; an absent one is empty."""
-        found: dict[str, str | None] = {}
+        pairs: dict[str, str | None] = {}
         for pair in () if self.content.get(name) is None else self.items(name):
             if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:  # noqa: PLR2004  a pair
                 raise self.wrong(name, "a list of pairs")
-            found[str(pair[0])] = self._text_or_none(pair[1], name)
-        return found
+            pairs[str(pair[0])] = self._text_or_none(pair[1], name)
+        return pairs
 
     def mapping(self, name: str) -> dict[str, str]:
         """An object whose values are shown as text; an absent one is empty."""
@@ -118,14 +118,14 @@ class Part:
 
     def by_source(self, name: str, sources: int) -> tuple[int, ...]:
         """Numbers under `source_0`, `source_1`, …, in this order."""
-        found = self.part(name)
-        if len(found.content) != sources:
+        part = self.part(name)
+        if len(part.content) != sources:
             raise self.wrong(name, f"a number for each of {sources} sources")
-        return tuple(found.count(f"source_{index}") for index in range(sources))
+        return tuple(part.count(f"source_{index}") for index in range(sources))
 
     def decimals(self, name: str, sources: int) -> tuple[Decimal | None, ...]:
-        found = self.part(name)
-        return tuple(found.decimal(f"source_{index}") for index in range(sources))
+        part = self.part(name)
+        return tuple(part.decimal(f"source_{index}") for index in range(sources))
 
     def at(self, name: str) -> str:
         return f"{self.place}.{name}".lstrip(".")

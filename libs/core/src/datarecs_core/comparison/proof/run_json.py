@@ -78,8 +78,8 @@ def with_hints(document: Document, hints: Mapping[str, JsonValue]) -> Document:
 
     They are no part of the proof: rules for hints may change, what was found does not.
     """
-    told = {**document, "hints": hints}
-    return told if hints and len(canonical_json(told)) <= MAX_BYTES else document
+    whole = {**document, "hints": hints}
+    return whole if hints and len(canonical_json(whole)) <= MAX_BYTES else document
 
 
 def _run(plan: ComparisonPlan, outcome: RunOutcome, run: Mapping[str, JsonValue]) -> Document:
@@ -87,13 +87,16 @@ def _run(plan: ComparisonPlan, outcome: RunOutcome, run: Mapping[str, JsonValue]
 
     With `proof: rows` the plan, from which the digests of a source can be made again.
     """
-    given = run.get("execution")
-    told: Document = {
+    execution = run.get("execution")
+    document: Document = {
         **run,
-        "execution": {**(given if isinstance(given, Mapping) else {}), **_execution(outcome)},
+        "execution": {
+            **(execution if isinstance(execution, Mapping) else {}),
+            **_execution(outcome),
+        },
         "sources": [_place(scan) for scan in plan.scans],
     }
-    return {**told, "plan": plan_document(placeless(plan))} if seals_rows(plan) else told
+    return {**document, "plan": plan_document(placeless(plan))} if seals_rows(plan) else document
 
 
 def _execution(outcome: RunOutcome) -> Document:
@@ -167,13 +170,13 @@ def seals_rows(plan: ComparisonPlan) -> bool:
 
 def outcome_leaves(outcome: RunOutcome) -> tuple[Leaf, ...]:
     """What the root of `proof: rows` covers, sorted; to be stored beside run.json."""
-    found = (
+    leaves = (
         leaf
         for stage in outcome.stages
         if stage.results is not None
         for leaf in leaves_of(stage.results, stage.plan.sources)
     )
-    return tuple(sorted(found))
+    return tuple(sorted(leaves))
 
 
 def _digests(outcome: RunOutcome) -> Document:
@@ -198,22 +201,22 @@ def _samples(outcome: RunOutcome) -> dict[str, list[JsonValue]]:
 
 def _unreadable(outcome: RunOutcome) -> Document:
     """One unreadable value of each measure and source, by stage: values, so beside the proof."""
-    found: Document = {
+    by_stage: Document = {
         stage.plan.name: [to_document(each) for each in stage.results.unreadable]
         for stage in outcome.stages
         if stage.results is not None and stage.results.unreadable
     }
-    return {"unreadable": found} if found else {}
+    return {"unreadable": by_stage} if by_stage else {}
 
 
 def _notes(plan: ComparisonPlan) -> Document:
     """Why columns of text files are text, by source: values, so beside the proof."""
-    found: Document = {
+    by_source: Document = {
         scan.source: [f"{each.message}; {each.hint}" for each in scan.schema.notes]
         for scan in plan.scans
         if scan.schema.notes
     }
-    return {"notes": found} if found else {}
+    return {"notes": by_source} if by_source else {}
 
 
 def _units(outcome: RunOutcome) -> Document:
@@ -228,7 +231,7 @@ def _units(outcome: RunOutcome) -> Document:
 
 def _place(scan: Scan) -> Document:
     """Where a source was read: true for this run, not part of what it proves."""
-    given: Document = {
+    place: Document = {
         "name": scan.source,
         "kind": scan.kind.value,
         "connection": scan.connection,
@@ -238,10 +241,10 @@ def _place(scan: Scan) -> Document:
         "filter": scan.filter,
         "only": None if scan.only is None else scan.only.where,
     }
-    told: Document = {name: value for name, value in given.items() if value is not None}
+    document: Document = {name: value for name, value in place.items() if value is not None}
     if scan.schema.read_as:
-        told["read_as"] = list(scan.schema.read_as)
-    return told
+        document["read_as"] = list(scan.schema.read_as)
+    return document
 
 
 def _source(plan: ComparisonPlan, scan: Scan, closure: Closure) -> Document:
@@ -276,11 +279,11 @@ def _input_rules(plan: ComparisonPlan, index: int) -> Document:
 
 def warning_document(warning: Warn) -> Document:
     """A warning without the fields that do not apply."""
-    given: Document = {
+    document: Document = {
         "code": warning.code,
         "message": warning.message,
         "stage": warning.stage,
         "source": warning.source,
         "column": warning.column,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in document.items() if value is not None}

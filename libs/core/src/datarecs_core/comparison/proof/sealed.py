@@ -105,8 +105,8 @@ class SealedMeasure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SealedLook:
-    """One second look at the groups that differed."""
+class SealedRecheck:
+    """One second read of the groups that differed."""
 
     pins: tuple[Mapping[str, object], ...]
     """Of every source, as they are written."""
@@ -115,11 +115,11 @@ class SealedLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedConfirmed:
-    """What a stage counted before it was looked at again, and after each look."""
+    """What a stage counted before it was read again, and after each recheck."""
 
     in_flight_resolved: int
     first: StageCounts
-    looks: tuple[SealedLook, ...]
+    rechecks: tuple[SealedRecheck, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,12 +325,12 @@ def _confirmed(part: Part, sources: int) -> SealedConfirmed:
     return SealedConfirmed(
         in_flight_resolved=part.count("in_flight_resolved"),
         first=read_counts(part.part("first_counts"), sources),
-        looks=tuple(
-            SealedLook(
-                pins=tuple(pin.content for pin in look.parts("pins")),
-                counts=read_counts(look.part("counts"), sources),
+        rechecks=tuple(
+            SealedRecheck(
+                pins=tuple(pin.content for pin in recheck.parts("pins")),
+                counts=read_counts(recheck.part("counts"), sources),
             )
-            for look in part.parts("looks")
+            for recheck in part.parts("looks")
         ),
     )
 

@@ -84,7 +84,7 @@ def _numbers(part: Part, sources: int) -> MeasureResult:
     result = MeasureResult(
         name=part.text("name"),
         tolerances=tuple(
-            ToleranceResult(tolerance=_tolerance(each), own_within=each.count("own_within"))
+            ToleranceResult(tolerance=_tolerance(each), alone_within=each.count("own_within"))
             for each in part.parts("tolerances")
         ),
         within=part.count("within"),
@@ -135,13 +135,13 @@ def _waterfalls(part: Part, sources: int) -> tuple[Waterfall | None, ...]:
 
 
 def _waterfall(part: Part) -> Waterfall:
-    found = {}
+    steps = {}
     for name in ("missing_here", "missing_in_reference", "changed"):
         amount = part.decimal(name)
         if amount is None:
             raise part.wrong(name, "a decimal number")
-        found[name] = amount
-    return Waterfall(**found)
+        steps[name] = amount
+    return Waterfall(**steps)
 
 
 def _tolerance(part: Part) -> Tolerance:

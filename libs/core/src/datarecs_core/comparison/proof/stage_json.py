@@ -26,7 +26,7 @@ from datarecs_core.documents import decimal_text, to_document
 from datarecs_core.hashing import JsonValue
 
 LISTED_FILES = 100
-"""Of a pin of a look; the list of a source's first pin may be longer."""
+"""Of a pin of a recheck; the list of a source's first pin may be longer."""
 
 
 def stage_document(stage: StageOutcome) -> Document:
@@ -56,7 +56,7 @@ def stage_document(stage: StageOutcome) -> Document:
 
 
 def _confirmed(results: StageResults) -> Document:
-    """What was counted before the looks, and what every look found at which pins."""
+    """What was counted before the rechecks, and what every recheck read at which pins."""
     if results.confirmed is None:
         return {}
     return {
@@ -65,10 +65,10 @@ def _confirmed(results: StageResults) -> Document:
             "first_counts": counts_document(results.confirmed.first),
             "looks": [
                 {
-                    "pins": [pin_document(pin, listed=LISTED_FILES) for pin in look.pins],
-                    "counts": counts_document(look.counts),
+                    "pins": [pin_document(pin, listed=LISTED_FILES) for pin in recheck.pins],
+                    "counts": counts_document(recheck.counts),
                 }
-                for look in results.confirmed.looks
+                for recheck in results.confirmed.rechecks
             ],
         }
     }
@@ -173,7 +173,7 @@ def measure_document(plan: MeasurePlan | None, result: MeasureResult) -> Documen
                 "base": each.tolerance.base.value
                 if isinstance(each.tolerance, PercentageTolerance)
                 else None,
-                "own_within": each.own_within,
+                "own_within": each.alone_within,
             }
             for each in result.tolerances
         ],

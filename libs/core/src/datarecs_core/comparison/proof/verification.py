@@ -57,17 +57,17 @@ def verify_document(document: object) -> Verified:
     """
     if not isinstance(document, Mapping):
         return Verified(findings=(Finding(check="schema", message="no object"),), run=None)
-    found = [*_schema(document), *_hash(document)]
+    findings = [*_schema(document), *_hash(document)]
     try:
         run = sealed_run(document)
     except DocumentUnreadableError as broken:
         fault = Finding(check="structure", message=str(broken))
-        return Verified(findings=(*found, fault), run=None)
+        return Verified(findings=(*findings, fault), run=None)
     for stage in run.stages:
         if stage.results is not None:
-            found += _stage_findings(stage, stage.results, run.sources)
-    found += _run_findings(run)
-    return Verified(findings=tuple(found), run=run)
+            findings += _stage_findings(stage, stage.results, run.sources)
+    findings += _run_findings(run)
+    return Verified(findings=tuple(findings), run=run)
 
 
 def verify_differences(
@@ -145,14 +145,18 @@ def differing_leaves(
         stage: name.
         source: name.
     """
-    own = {leaf.bucket: leaf for leaf in stored if (leaf.stage, leaf.source) == (stage, source)}
+    by_bucket = {
+        leaf.bucket: leaf for leaf in stored if (leaf.stage, leaf.source) == (stage, source)
+    }
     again = {leaf.bucket: leaf for leaf in made}
-    other = sorted(bucket for bucket in own | again if own.get(bucket) != again.get(bucket))
+    other = sorted(
+        bucket for bucket in by_bucket | again if by_bucket.get(bucket) != again.get(bucket)
+    )
     if other:
         shown = ", ".join(map(str, other[:_SHOWN_BUCKETS]))
         message = (
             f"the data of {source} has other rows than the proof seals in {len(other)} of "
-            f"{len(own | again)} buckets: {shown}"
+            f"{len(by_bucket | again)} buckets: {shown}"
         )
         yield Finding(check="leaves", stage=stage, source=source, message=message)
 
@@ -197,28 +201,28 @@ def _stage_findings(
         yield Finding(check="acceptance", stage=stage.name, message=message)
     yield from _closure(stage, results, sources)
     yield from _rows(stage, results)
-    yield from _looks(stage, results)
+    yield from _recheck_findings(stage, results)
 
 
-def _looks(stage: SealedStage, results: StageResults) -> Iterator[Finding]:
-    """Looks only take groups from those that differ, and the last one has the stage's counts."""
-    told = stage.confirmed
-    if told is None:
+def _recheck_findings(stage: SealedStage, results: StageResults) -> Iterator[Finding]:
+    """Rechecks only take groups from those that differ, and the last one has the stage's counts."""
+    confirmed = stage.confirmed
+    if confirmed is None:
         return
     allowed = stage.confirm
-    counts = [told.first, *(look.counts for look in told.looks)]
+    counts = [confirmed.first, *(recheck.counts for recheck in confirmed.rechecks)]
     differing = [each.rows_unmatched for each in counts]
     resolved = differing[0] - differing[-1]
-    if allowed is None or not 0 < len(told.looks) <= allowed.attempts:
-        message = f"{len(told.looks)} looks are told, `confirm` does not ask for them"
+    if allowed is None or not 0 < len(confirmed.rechecks) <= allowed.attempts:
+        message = f"{len(confirmed.rechecks)} looks are told, `confirm` does not ask for them"
     elif differing[0] > allowed.max_keys:
         message = f"{differing[0]} groups were read again, `confirm.max_keys` is {allowed.max_keys}"
     elif differing != sorted(differing, reverse=True):
         message = "more groups differ after a look than before it"
     elif counts[-1] != results.counts:
         message = "the counts of the last look are not those of the stage"
-    elif told.in_flight_resolved != resolved:
-        message = f"{told.in_flight_resolved} groups were resolved, the counts say {resolved}"
+    elif confirmed.in_flight_resolved != resolved:
+        message = f"{confirmed.in_flight_resolved} groups were resolved, the counts say {resolved}"
     else:
         return
     yield Finding(check="confirm", stage=stage.name, message=message)

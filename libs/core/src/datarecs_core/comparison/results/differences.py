@@ -58,8 +58,8 @@ def break_id(key: bytes, *, job_uid: UUID, stage: str, measure: str, group: byte
         measure: name, or `$presence`.
         group: the key tuple in encoding c1, before masking.
     """
-    told = b"break" + job_uid.bytes + encode(text(stage)) + encode(text(measure)) + group
-    digest = hmac.digest(key, told, "sha256")
+    message = b"break" + job_uid.bytes + encode(text(stage)) + encode(text(measure)) + group
+    digest = hmac.digest(key, message, "sha256")
     return base64.b32encode(digest).decode().lower()[:BREAK_ID_LENGTH]
 
 
@@ -167,7 +167,9 @@ def _size(row: Difference) -> float:
     return -1.0 if size is None else float(size)
 
 
-def keep(rows: Sequence[RankedDifference], caps: Caps) -> tuple[tuple[Difference, ...], bool]:
+def choose_rows(
+    rows: Sequence[RankedDifference], caps: Caps
+) -> tuple[tuple[Difference, ...], bool]:
     """What is stored, in the order of break ids, and whether anything was left out.
 
     Of too many: the largest |delta| of each measure in turn, then those of the groups with the
@@ -222,7 +224,7 @@ def difference_set(
 ) -> tuple[DifferenceSet, tuple[Difference, ...]]:
     """The summary of a stage's differences, and the rows to store."""
     wanted = [each for each in rows if caps.deltas or each.row.outcome is Outcome.BREAK]
-    stored, truncated = keep(wanted, caps)
+    stored, truncated = choose_rows(wanted, caps)
     summary = DifferenceSet(
         rows=len(stored),
         digest=digest(stored),

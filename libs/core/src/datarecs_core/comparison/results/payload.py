@@ -103,6 +103,6 @@ def _entries(measure: MeasureResult, combine: str | None) -> list[TolerancePaylo
         )
         if len(measure.tolerances) > 1 and combine is not None:
             entry["combine"] = combine
-            entry["own_within_count"] = each.own_within
+            entry["own_within_count"] = each.alone_within
         entries.append(entry)
     return entries

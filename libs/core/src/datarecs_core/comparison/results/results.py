@@ -79,7 +79,7 @@ class ToleranceResult:
     """One declared tolerance; within and outside of the measure are the combined ones."""
 
     tolerance: Tolerance
-    own_within: int
+    alone_within: int
     """Matched groups that this tolerance alone would let pass."""
 
 
@@ -248,8 +248,8 @@ class BucketSum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One second look at the groups that differed."""
+class Recheck:
+    """One second read of the groups that differed."""
 
     pins: tuple[Pin, ...]
     """Of every source."""
@@ -259,16 +259,16 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """How differing groups came to be believed: what the stage counted before, and each look."""
+    """How differing groups came to be believed: what the stage counted before, and each recheck."""
 
     first: StageCounts
-    looks: tuple[Look, ...]
+    rechecks: tuple[Recheck, ...]
     """At least one; the counts of the last one are the stage's."""
 
     @property
     def in_flight_resolved(self) -> int:
         """Groups that agreed when they were read again."""
-        return self.first.rows_unmatched - self.looks[-1].counts.rows_unmatched
+        return self.first.rows_unmatched - self.rechecks[-1].counts.rows_unmatched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,13 +98,15 @@ def bucket_sums(stage: StagePlan, groups: Mapping[bytes, Group], key: bytes) -> 
     if stage.type is StageType.DIGEST:
         return _of_buckets(groups)
     columns = sorted((each for each in stage.measures if each.comparable), key=lambda one: one.name)
-    found: dict[tuple[int, int], list[int]] = {}
+    by_bucket: dict[tuple[int, int], list[int]] = {}
     for encoded, group in groups.items():
         bucket = bucket_of(key, encoded)
         for index, rows in enumerate(group.rows):
             for row in rows:
                 values = row_values(row, columns, stage.sources[index])
-                found.setdefault((index, bucket), []).append(fingerprint_of(key, encoded, values))
+                by_bucket.setdefault((index, bucket), []).append(
+                    fingerprint_of(key, encoded, values)
+                )
     return [
         BucketSum(
             source=index,
@@ -112,7 +114,7 @@ def bucket_sums(stage: StagePlan, groups: Mapping[bytes, Group], key: bytes) -> 
             rows=len(prints),
             total=sum(prints) % 2 ** (8 * FINGERPRINT_BYTES),
         )
-        for (index, bucket), prints in sorted(found.items())
+        for (index, bucket), prints in sorted(by_bucket.items())
     ]
 
 
@@ -129,11 +131,11 @@ def row_values(row: Sequence[Cell], columns: Sequence[MeasurePlan], source: str)
 
 def _of_buckets(groups: Mapping[bytes, Group]) -> list[BucketSum]:
     """Of a digest stage: what its buckets already are."""
-    found = []
+    sums = []
     for group in groups.values():
         bucket = int(str(group.key[0].content))
         for index, rows in enumerate(group.rows):
             for row in rows:
                 count, total = read_bucket_value(row[0].value)
-                found.append(BucketSum(source=index, bucket=bucket, rows=count, total=total))
-    return found
+                sums.append(BucketSum(source=index, bucket=bucket, rows=count, total=total))
+    return sums

@@ -312,28 +312,28 @@ def run_acceptance(executed: Sequence[tuple[Verdict | None, Acceptance]]) -> Acc
 def count_warnings(plan: StagePlan, results: StageResults) -> tuple[Warn, ...]:
     """Warnings that follow from the counts alone; percentages are of rows_compared."""
     counts = results.counts
-    found: list[Warn] = []
+    warnings: list[Warn] = []
     if plan.empty is not EmptyPolicy.OK and plan.scope is None:
-        found.extend(_empty_sources(plan, results))
+        warnings.extend(_empty_sources(plan, results))
     by_source = (
         ("INVALID_VALUES", counts.invalid_values_by_source, "values without a canonical form"),
         ("NULL_KEYS_PRESENT", counts.null_keys_by_source, "rows with NULL in a dimension"),
         ("DUPLICATE_KEYS_PRESENT", counts.duplicate_keys_by_source, "keys with several rows"),
     )
     for code, numbers, what in by_source:
-        found.extend(
+        warnings.extend(
             Warn(code=code, message=f"{amount} {what}", stage=plan.name, source=source)
             for source, amount in zip(plan.sources, numbers, strict=True)
             if amount
         )
     if results.confirmed is not None and results.confirmed.in_flight_resolved:
         resolved = f"{results.confirmed.in_flight_resolved} groups agreed when they were read again"
-        found.append(_warn(plan, "IN_FLIGHT_RESOLVED", resolved))
+        warnings.append(_warn(plan, "IN_FLIGHT_RESOLVED", resolved))
     if results.differences.truncated:
         within = results.within_differences if plan.caps.deltas else 0
         shares = f"{results.differences.rows} of {results.breaks + within} differences are stored"
-        found.append(_warn(plan, BREAKS_TRUNCATED, shares))
-    return (*found, *_declared_warnings(plan, results))
+        warnings.append(_warn(plan, BREAKS_TRUNCATED, shares))
+    return (*warnings, *_declared_warnings(plan, results))
 
 
 def _empty_sources(plan: StagePlan, results: StageResults) -> Iterator[Warn]:

@@ -47,11 +47,11 @@ def read_bool(text: str) -> Value | None:
 
 def read_number(text: str) -> Value | None:
     """Digits with an optional minus and fraction, at most 38; `007`, `+7`, `1e0` are no numbers."""
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return None
-    digits = len(found[1]) + len(found[2] or "")
-    return number(Decimal(text)) if digits - (found[1] == "0") <= MAX_DIGITS else None
+    digits = len(match[1]) + len(match[2] or "")
+    return number(Decimal(text)) if digits - (match[1] == "0") <= MAX_DIGITS else None
 
 
 def read_float(text: str) -> Value | None:
@@ -69,10 +69,10 @@ def read_float(text: str) -> Value | None:
 
 def read_date(text: str) -> Value | None:
     """`YYYY-MM-DD`, a day that exists, years 1 to 9999."""
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         return None
-    year, month, day = (int(part) for part in found.groups())
+    year, month, day = (int(part) for part in match.groups())
     if not (year and 1 <= month <= 12 and 1 <= day <= _days_in(year, month)):  # noqa: PLR2004 - months
         return None
     return Value(Tag.DATE, Decimal(days_of(year, month, day)))
@@ -85,8 +85,8 @@ def _days_in(year: int, month: int) -> int:
 
 def read_time(text: str) -> Value | None:
     """`HH:MM:SS` with up to nine digits after the second."""
-    found = _TIME.fullmatch(text)
-    return None if found is None else Value(Tag.TIME, _clock(*found.groups()))
+    match = _TIME.fullmatch(text)
+    return None if match is None else Value(Tag.TIME, _clock(*match.groups()))
 
 
 def _clock(hour: str, minute: str, second: str, fraction: str | None) -> Decimal:
@@ -97,15 +97,15 @@ def _clock(hour: str, minute: str, second: str, fraction: str | None) -> Decimal
 
 def read_moment(text: str) -> Value | None:
     """ISO 8601 with `T` or one blank: an instant with `Z` or an offset, else a local timestamp."""
-    found = _MOMENT.fullmatch(text)
-    day = read_date(found[1]) if found else None
-    if found is None or day is None or not isinstance(day.content, Decimal):
+    match = _MOMENT.fullmatch(text)
+    day = read_date(match[1]) if match else None
+    if match is None or day is None or not isinstance(day.content, Decimal):
         return None
     local = EXACT.add(
         EXACT.multiply(day.content, MICROS_OF_DAY),
-        _clock(found[3], found[4], found[5], found[6]),
+        _clock(match[3], match[4], match[5], match[6]),
     )
-    zone = found[7]
+    zone = match[7]
     if zone is None:
         return Value(Tag.LOCAL, local)
     return Value(Tag.INSTANT, EXACT.subtract(local, _offset(zone)))
@@ -120,8 +120,8 @@ def _offset(zone: str) -> Decimal:
 
 def read_uuid(text: str) -> Value | None:
     """8-4-4-4-12 hexadecimal digits in any case."""
-    found = _UUID.fullmatch(text)
-    return Value(Tag.UUID, bytes.fromhex(text.replace("-", ""))) if found else None
+    match = _UUID.fullmatch(text)
+    return Value(Tag.UUID, bytes.fromhex(text.replace("-", ""))) if match else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

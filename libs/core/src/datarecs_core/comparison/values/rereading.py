@@ -83,10 +83,10 @@ def value_of(kind: CanonicalType, written: str) -> Value:
     Raises:
         ValueError: a text that no value of the type has.
     """
-    found = _plain(kind, written)
-    if found is None:
+    value = _plain(kind, written)
+    if value is None:
         raise ValueError(f"{written[:64]!r} is no {kind}")
-    return found
+    return value
 
 
 def _plain(kind: CanonicalType, written: str) -> Value | None:
@@ -132,5 +132,5 @@ def _time(kind: CanonicalType, written: str) -> Value | None:
 
 
 def _days(written: str) -> Decimal | None:
-    found = _DATE.fullmatch(written)
-    return Decimal(days_of(*map(int, found.groups()))) if found else None
+    match = _DATE.fullmatch(written)
+    return Decimal(days_of(*map(int, match.groups()))) if match else None

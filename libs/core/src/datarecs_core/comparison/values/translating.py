@@ -221,13 +221,13 @@ def _pairs(
     source: str,
 ) -> list[tuple[Value, Value]]:
     """Of a map, by the encoding of the key."""
-    given = (
+    entries = (
         value.items()
         if isinstance(value, Mapping)
         else cast("Sequence[tuple[object, object]]", value)
     )
     by_key: dict[bytes, tuple[Value, Value]] = {}
-    for key, item in given:
+    for key, item in entries:
         made = canonical(key, members["key"], source)
         by_key[encode(made)] = (made, canonical(item, members["value"], source))
     return [by_key[key] for key in sorted(by_key)]

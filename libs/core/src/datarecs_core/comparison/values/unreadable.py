@@ -65,10 +65,10 @@ class MeasureFaults:
 
 def may_be_infinite(plan: MeasurePlan, index: int) -> bool:
     """Whether a source may have NaN or infinities in a measure that is added up."""
-    given = plan.inputs[index]
-    if given is None or not plan.has_total or plan.function in _COUNTING:
+    input_plan = plan.inputs[index]
+    if input_plan is None or not plan.has_total or plan.function in _COUNTING:
         return False
-    kind = given.result
+    kind = input_plan.result
     return kind.is_float or (kind.kind is TypeKind.DECIMAL and kind.precision is None)
 
 
@@ -81,14 +81,14 @@ def examples(
         stage: as it was compared.
         faults: one entry per source, by the measure's place in the stage.
     """
-    found = []
+    unreadable = []
     for plan in stage.measures:
-        for source, own in zip(stage.scans, faults, strict=True):
-            given, noted = plan.inputs[source.index], own.get(plan.index)
-            if plan.mask is None and given is not None and noted and noted.smallest is not None:
-                words = unreadable_words(noted.smallest, given)
-                found.append(Unreadable(measure=plan.name, source=source.source, words=words))
-    return tuple(found)
+        for source, by_measure in zip(stage.scans, faults, strict=True):
+            column, noted = plan.inputs[source.index], by_measure.get(plan.index)
+            if plan.mask is None and column is not None and noted and noted.smallest is not None:
+                words = unreadable_words(noted.smallest, column)
+                unreadable.append(Unreadable(measure=plan.name, source=source.source, words=words))
+    return tuple(unreadable)
 
 
 def unreadable_words(raw: bytes, plan: InputPlan) -> str:

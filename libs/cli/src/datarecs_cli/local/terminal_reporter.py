@@ -32,8 +32,8 @@ _NARROWEST = 40
 """Columns that a bar needs."""
 
 
-class LocalTold:
-    """The Told of `answer` over a terminal; keeps the columns that nobody compares.
+class TerminalReporter:
+    """Reports progress of `answer` on a terminal; remembers the columns that nobody compares.
 
     Args:
         screen: gets the lines.
@@ -51,10 +51,10 @@ class LocalTold:
         """Rows of sources, by their footers."""
         self._read: dict[int, int] = {}
         """Rows of sources that were read."""
-        self._own_queries: frozenset[str] = frozenset()
+        self._stages_with_queries: frozenset[str] = frozenset()
         """Stages that read other rows than those."""
         self.not_compared: tuple[str, ...] = ()
-        """Columns that some source has and no stage looks at."""
+        """Columns that some source has and no stage reads."""
 
     @classmethod
     def of(
@@ -73,63 +73,63 @@ class LocalTold:
     def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None:  # noqa: ARG002  the port's form
         self._sources = tuple(scan.source for scan in plan.scans)
         self._promised = tuple(map(rows_of, plan.scans))
-        self._own_queries = frozenset(stage.name for stage in plan.stages if stage.queries)
+        self._stages_with_queries = frozenset(stage.name for stage in plan.stages if stage.queries)
         read = {name for scan in plan.scans for each in scan.columns for name in columns_in(each)}
         there = {column.name: None for scan in plan.scans for column in scan.schema.columns}
         self.not_compared = tuple(name for name in there if name not in read)
 
     def stage_started(self, stage: str) -> None:
-        self._tell(f"stage {stage}")
+        self._report(f"stage {stage}")
 
     def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:  # noqa: ARG002  the port's form
         self._pace.begin()
-        self._tell(f"reading {self._sources[index]}{_again(stage)}")
+        self._report(f"reading {self._sources[index]}{_again(stage)}")
 
     def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:
         what = f"reading {self._sources[index]}{_again(stage)}"
         total = None if stage is not None else self._promised[index]
         if not self._drawn(what, rows, total):
-            self._tell_rows(f"{what}: {counted(rows, 'row')}")
+            self._report_rows(f"{what}: {counted(rows, 'row')}")
 
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
         if stage is None:
             self._read[index] = rows
-        told = f"read {self._sources[index]}{_again(stage)}: {counted(rows, 'row')}"
-        self._tell(told, stays=True)
+        text = f"read {self._sources[index]}{_again(stage)}: {counted(rows, 'row')}"
+        self._report(text, stays=True)
 
     def extraction_errored(self, index: int, error: Exception, stage: str | None = None) -> None:
         """The error itself is shown when the command ends."""
 
     def comparison_started(self, stage: str, sources: int) -> None:
         self._pace.begin()
-        self._tell(f"comparing {counted(sources, 'source')} in {stage}")
+        self._report(f"comparing {counted(sources, 'source')} in {stage}")
 
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
         seconds = f"{length.total_seconds():g} s"
-        self._tell(f"{counted(groups, 'group')} of {stage} differ, looking again in {seconds}")
+        self._report(f"{counted(groups, 'group')} of {stage} differ, looking again in {seconds}")
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:  # noqa: ARG002  the port's form
-        total = None if stage in self._own_queries else sum(self._read.values())
+        total = None if stage in self._stages_with_queries else sum(self._read.values())
         if not self._drawn(stage, rows, total, then="comparing"):
-            self._tell_rows(f"{stage}: {counted(rows, 'row')} compared")
+            self._report_rows(f"{stage}: {counted(rows, 'row')} compared")
 
     def comparison_completed(self, payload: ComparisonPayload) -> None:
-        self._tell(f"{payload['stage_name']}: {payload['result']}", stays=True)
+        self._report(f"{payload['stage_name']}: {payload['result']}", stays=True)
 
     def comparison_errored(self, stage: str, error: Exception) -> None:
         """The error itself is shown when the command ends."""
 
     def stage_completed(self, payload: ComparisonPayload) -> None:
-        """Told when its comparison was completed."""
+        """Reported when its comparison was completed."""
 
     def stage_errored(self, stage: str, error: Exception) -> None:
         """The error itself is shown when the command ends."""
 
     def say(self, text: str) -> None:
         """A step that has begun."""
-        self._tell(text)
+        self._report(text)
 
-    def keep(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """A line that stays."""
         self._screen.say(cell(text))
 
@@ -137,17 +137,17 @@ class LocalTold:
         """Take the moving line away, before anything else is printed."""
         self._screen.clear()
 
-    def _tell(self, text: str, *, stays: bool = False) -> None:
+    def _report(self, text: str, *, stays: bool = False) -> None:
         self._line_at = self._clock.monotonic()
         if (stays and self._verbose) or not self._screen.moves:
             self._screen.say(cell(text))
         else:
             self._screen.draw(cell(text))
 
-    def _tell_rows(self, text: str) -> None:
+    def _report_rows(self, text: str) -> None:
         """Rows so far: often where the line moves, else now and then."""
         if self._screen.moves or self._clock.monotonic() - self._line_at >= LINE_EVERY_S:
-            self._tell(text)
+            self._report(text)
 
     def _drawn(self, what: str, rows: int, total: int | None, *, then: str = "") -> bool:
         """Whether it is a bar that moves by now."""

@@ -1,4 +1,4 @@
-"""Port Told for tests that look at the answer alone."""
+"""Port ProgressReporter for tests that check the answer alone."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -8,8 +8,8 @@ from datarecs_core.comparison.planning.scan import Pin
 from datarecs_core.comparison.results.payload import ComparisonPayload
 
 
-class SilentTold:
-    """Hears everything and keeps nothing."""
+class SilentReporter:
+    """Accepts every report and stores none."""
 
     def pinned(self, pins: Mapping[str, Pin], plan: ComparisonPlan) -> None: ...
 

@@ -18,8 +18,8 @@ from datarecs_core.documents import to_document
 from datarecs_runtime.frames import SupervisorChannel
 
 
-class FrameTold:
-    """Port Told over the pipe to the supervisor."""
+class FrameReporter:
+    """Port ProgressReporter over the pipe to the supervisor."""
 
     def __init__(self, channel: SupervisorChannel) -> None:
         self._channel = channel
@@ -33,23 +33,23 @@ class FrameTold:
         )
 
     def stage_started(self, stage: str) -> None:
-        self._tell("stage_started", stage_name=stage)
+        self._send_event("stage_started", stage_name=stage)
 
     def extraction_started(self, index: int, kind: str, stage: str | None = None) -> None:
-        self._tell(
+        self._send_event(
             "extraction_started", extraction_index=index, connection_type=kind, stage_name=stage
         )
 
     def extraction_progressed(self, index: int, rows: int, stage: str | None = None) -> None:
-        """No event says so; rows are told when the source has been read."""
+        """No event says so; rows are reported when the source has been read."""
 
     def extraction_completed(self, index: int, rows: int, stage: str | None = None) -> None:
-        self._tell(
+        self._send_event(
             "extraction_completed", extraction_index=index, rows_extracted=rows, stage_name=stage
         )
 
     def extraction_errored(self, index: int, error: Exception, stage: str | None = None) -> None:
-        self._tell(
+        self._send_event(
             "extraction_errored",
             extraction_index=index,
             error=failure_words(error),
@@ -57,32 +57,34 @@ class FrameTold:
         )
 
     def comparison_started(self, stage: str, sources: int) -> None:
-        self._tell("comparison_started", stage_name=stage, input_source_count=sources)
+        self._send_event("comparison_started", stage_name=stage, input_source_count=sources)
 
     def waiting(self, stage: str, groups: int, length: timedelta) -> None:
-        """No event says so; the child's pings tell that it lives."""
+        """No event says so; the child's pings show that it lives."""
 
     def rows_processed(self, stage: str, rows: int, mismatches: int) -> None:
-        self._tell("rows_processed", stage_name=stage, row_count=rows, mismatch_count=mismatches)
+        self._send_event(
+            "rows_processed", stage_name=stage, row_count=rows, mismatch_count=mismatches
+        )
 
     def comparison_completed(self, payload: ComparisonPayload) -> None:
-        self._tell("comparison_completed", **payload_fields(payload))
+        self._send_event("comparison_completed", **payload_fields(payload))
 
     def comparison_errored(self, stage: str, error: Exception) -> None:
-        self._tell("comparison_errored", stage_name=stage, error=failure_words(error))
+        self._send_event("comparison_errored", stage_name=stage, error=failure_words(error))
 
     def stage_completed(self, payload: ComparisonPayload) -> None:
-        self._tell("stage_completed", **payload_fields(payload))
+        self._send_event("stage_completed", **payload_fields(payload))
 
     def stage_errored(self, stage: str, error: Exception) -> None:
-        self._tell("stage_errored", stage_name=stage, error=failure_words(error))
+        self._send_event("stage_errored", stage_name=stage, error=failure_words(error))
 
-    def _tell(self, name: str, **fields: object) -> None:
+    def _send_event(self, name: str, **fields: object) -> None:
         self._channel.send(event_frame(name, **fields))
 
 
 def _document(pins: Pins) -> Mapping[str, object]:
-    found = to_document(pins)
-    if not isinstance(found, Mapping):
+    document = to_document(pins)
+    if not isinstance(document, Mapping):
         raise TypeError("a dataclass is written as an object")
-    return found
+    return document

@@ -14,7 +14,7 @@ from datarecs_core.comparison.results.results import StageResults
 from datarecs_core.jobs.definition import Confirm, Execution, Normalize, Scope, Stage, StringRules
 from datarecs_core.jobs.vocabulary import Case, ProofMode, Trim
 from datarecs_testing.comparisons import (
-    LookingBench,
+    RecheckBench,
     a_measure,
     absolute,
     aggregate_by,
@@ -53,8 +53,8 @@ FIRST = tables(
 ONCE = tables((*ROWS, CHANGED, NEW), (*AFTER_ONE, (4, 40, None), BROKEN, (5, 55, "x"), ALONE, GONE))
 TWICE = tables((*(row for row in ROWS if row[0] != 2), ALONE, CHANGED, NEW), (*ROWS, BROKEN))
 """Key 2 differs once more, which nobody sees; key 3 has a second row in b."""
-FOUND = tables((*ROWS, ALONE), (*ROWS, BROKEN))
-"""Key 6 in a and no more in b, keys 4, 5 and 7 settled: what both looks leave."""
+REMAINING = tables((*ROWS, ALONE), (*ROWS, BROKEN))
+"""Key 6 in a and no more in b, keys 4, 5 and 7 settled: what both rechecks leave."""
 STAGES: Mapping[str, tuple[Stage, Execution]] = {
     "rows": (
         rows_by("k", a_measure("v", absolute("0.5")), a_measure("t")),
@@ -68,57 +68,57 @@ STAGES: Mapping[str, tuple[Stage, Execution]] = {
 
 
 def numbers(results: StageResults) -> StageResults:
-    """Without looks, and where differences lie and how the work went."""
+    """Without rechecks, and where differences lie and how the work went."""
     plain = replace(results.differences, location=None)
     return replace(results, differences=plain, metrics=(), strategy=None, confirmed=None)
 
 
-class LookConformance:
-    """Subclass it and give the fixture `bench`."""
+class RecheckConformance:
+    """Subclass it with the fixture `bench`."""
 
     @pytest.mark.case("P57")
     @pytest.mark.parametrize("kind", STAGES)
-    def test_groups_that_differed_have_the_rows_of_the_last_look_and_no_other_group_has(
-        self, bench: LookingBench, kind: str
+    def test_only_groups_that_differed_have_the_rows_of_the_last_recheck(
+        self, bench: RecheckBench, kind: str
     ) -> None:
         """Of a stage with one group for everything these are all rows."""
         stage, execution = STAGES[kind]
-        asked = a_job(FIRST, replace(stage, confirm=AGAIN), execution=execution)
-        found = compare(bench, asked, FIRST, later=(ONCE, TWICE))
-        left = FOUND if stage.dimensions else TWICE
+        job_with_confirm = a_job(FIRST, replace(stage, confirm=AGAIN), execution=execution)
+        comparison = compare(bench, job_with_confirm, FIRST, later=(ONCE, TWICE))
+        left = REMAINING if stage.dimensions else TWICE
         expected = compare(MemoryBench(), a_job(left, stage, execution=execution), left)
-        assert numbers(found.results()) == numbers(expected.results())
-        assert found.stored == expected.stored
-        told = found.results().confirmed
-        assert told is not None
-        assert told.looks[-1].counts == found.counts()
+        assert numbers(comparison.results()) == numbers(expected.results())
+        assert comparison.stored == expected.stored
+        confirmed = comparison.results().confirmed
+        assert confirmed is not None
+        assert confirmed.rechecks[-1].counts == comparison.counts()
         first = compare(MemoryBench(), a_job(FIRST, stage), FIRST).counts()
-        assert told.first == first
+        assert confirmed.first == first
         resolved = first.rows_unmatched - expected.counts().rows_unmatched
-        assert told.in_flight_resolved == resolved
-        assert ("IN_FLIGHT_RESOLVED" in found.warnings) is (resolved > 0)
+        assert confirmed.in_flight_resolved == resolved
+        assert ("IN_FLIGHT_RESOLVED" in comparison.warnings) is (resolved > 0)
 
     @pytest.mark.case("P57")
     def test_a_scoped_stage_sees_what_still_differs_at_the_first_pins(
-        self, bench: LookingBench
+        self, bench: RecheckBench
     ) -> None:
         first = rows_by("k", a_measure("v"), name="first", confirm=AGAIN)
         second = rows_by("k", a_measure("v"), name="second", scope=Scope(from_stage="first"))
-        found = compare(bench, a_job(FIRST, first, second), FIRST, later=(ONCE, TWICE))
-        assert found.counts("first").rows_unmatched == 2
-        assert found.counts("second").source_row_counts == (1, 2)
+        comparison = compare(bench, a_job(FIRST, first, second), FIRST, later=(ONCE, TWICE))
+        assert comparison.counts("first").rows_unmatched == 2
+        assert comparison.counts("second").source_row_counts == (1, 2)
 
 
-class LookSpellingConformance(LookConformance):
+class RecheckSpellingConformance(RecheckConformance):
     """Also how each source writes its keys, which only who reads the sources can tell."""
 
-    def test_a_source_writes_keys_as_in_the_last_look(self, bench: LookingBench) -> None:
+    def test_a_source_writes_keys_as_in_the_last_recheck(self, bench: RecheckBench) -> None:
         folded = Normalize(strings=StringRules(case=Case.FOLD, trim=Trim.BOTH))
         stage = rows_by("t", a_measure("v"), confirm=replace(AGAIN, attempts=1))
         first = tables([(1, 1, "A"), (2, 1, "B")], [(1, 2, "a"), (2, 2, "b")])
         later = tables([(1, 1, "A "), (2, 2, "B")], [(1, 2, "a"), (2, 2, "b")])
         job = a_job(first, stage, normalize=folded)
-        found = compare(bench, job, first, later=(later,))
-        assert [(row.key, row.raw_keys) for row in found.differences()] == [
+        comparison = compare(bench, job, first, later=(later,))
+        assert [(row.key, row.raw_keys) for row in comparison.differences()] == [
             (("a",), (("a", "A "),))
         ]

@@ -11,7 +11,7 @@ from datarecs_application.errors import StoreUnavailableError
 from datarecs_application.ports.state import HistoryEntry
 from datarecs_core.runs.model import Run
 from datarecs_core.values import RunId, TenantId
-from datarecs_core_api.looks import Looks
+from datarecs_core_api.run_updates import RunUpdates
 from datarecs_memory.queries import MemoryQueries
 from datarecs_testing.api import memory_api
 from datarecs_testing.builders import A_TENANT, B_TENANT
@@ -52,18 +52,18 @@ def a_house() -> tuple[Counting, RunId, RunId]:
     return Counting(house.store).watch(), first, second
 
 
-async def answers(looks: Looks, *asked: tuple[TenantId, RunId, int]) -> list[object]:
+async def answers(updates: RunUpdates, *asked: tuple[TenantId, RunId, int]) -> list[object]:
     """What each is told when all ask while the first question is under way."""
-    first = asyncio.ensure_future(looks.look(A_TENANT, asked[0][1], after=99))
+    first = asyncio.ensure_future(updates.read(A_TENANT, asked[0][1], after=99))
     await asyncio.sleep(0)
-    rest = [asyncio.ensure_future(looks.look(t, run, after=after)) for t, run, after in asked]
+    rest = [asyncio.ensure_future(updates.read(t, run, after=after)) for t, run, after in asked]
     await asyncio.sleep(0)
-    queries = looks._queries  # noqa: SLF001  the one given
+    queries = updates._queries  # noqa: SLF001  the one given
     assert isinstance(queries, Counting)
     queries.go_on.set()
     await first
     found = await asyncio.gather(*rest, return_exceptions=True)
-    looks.close()
+    updates.close()
     return [
         one if isinstance(one, BaseException) else [line.sequence for line in one.entries]
         for one in found
@@ -73,7 +73,7 @@ async def answers(looks: Looks, *asked: tuple[TenantId, RunId, int]) -> list[obj
 def test_whoever_asks_meanwhile_is_answered_by_one_further_question() -> None:
     queries, one, other = a_house()
     asked = [(A_TENANT, one, 1), (A_TENANT, one, 3), (A_TENANT, other, 0), (A_TENANT, one, 99)]
-    told = asyncio.run(answers(Looks(queries), *asked))
+    told = asyncio.run(answers(RunUpdates(queries), *asked))
     assert told == [[2, 3, 4], [4], [1], []]
     assert len(queries.asked) <= 2
     assert queries.told == 3, "who has seen everything asks for no entries"
@@ -84,7 +84,7 @@ def test_a_run_of_another_tenant_is_none() -> None:
 
     async def look() -> object:
         queries.go_on.set()
-        return (await Looks(queries).look(B_TENANT, one, after=0)).run
+        return (await RunUpdates(queries).read(B_TENANT, one, after=0)).run
 
     assert asyncio.run(look()) is None
 
@@ -92,7 +92,7 @@ def test_a_run_of_another_tenant_is_none() -> None:
 def test_a_failure_reaches_those_whose_question_it_was() -> None:
     queries, one, _ = a_house()
     queries.failing = B_TENANT
-    told = asyncio.run(answers(Looks(queries), (A_TENANT, one, 3), (B_TENANT, one, 0)))
+    told = asyncio.run(answers(RunUpdates(queries), (A_TENANT, one, 3), (B_TENANT, one, 0)))
     assert told[0] == [4]
     assert isinstance(told[1], StoreUnavailableError)
 
@@ -101,11 +101,11 @@ def test_one_that_left_while_it_waited_disturbs_nobody() -> None:
     queries, one, _ = a_house()
 
     async def act() -> list[int]:
-        looks = Looks(queries)
-        first = asyncio.ensure_future(looks.look(A_TENANT, one, after=0))
+        updates = RunUpdates(queries)
+        first = asyncio.ensure_future(updates.read(A_TENANT, one, after=0))
         await asyncio.sleep(0)
-        gone = asyncio.ensure_future(looks.look(A_TENANT, one, after=1))
-        staying = asyncio.ensure_future(looks.look(A_TENANT, one, after=2))
+        gone = asyncio.ensure_future(updates.read(A_TENANT, one, after=1))
+        staying = asyncio.ensure_future(updates.read(A_TENANT, one, after=2))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)

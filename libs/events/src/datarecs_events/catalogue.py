@@ -217,8 +217,8 @@ _VERBS: tuple[tuple[str, EventClass], ...] = (
 
 
 def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
-    """An endpoint's status is written where the attempts happen, by webhook-service (D33)."""
-    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb == "status_updated"
+    """webhook-service writes an endpoint's status and lets a deleted one go (D33, ADR 0122)."""
+    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb != "created"
     return EventDef(
         type=Type(f"{PREFIX}resource.{kind.lower()}.{verb}"),
         event_class=event_class,

@@ -236,6 +236,8 @@ class MailSending:
         if not mail.is_terminal:
             return
         self.metrics.count("emails_total", outcome=mail.state.lower())
+        if mail.state is MailState.SKIPPED:
+            self.metrics.count("mail_skipped_total", reason=str(mail.reason))
         if mail.state is MailState.SENT and leased is not None:
             seconds = leased.finalised_age.total_seconds()
             self.metrics.observe("mail_finalised_to_accepted_seconds", seconds)

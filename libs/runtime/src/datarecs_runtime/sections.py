@@ -410,8 +410,9 @@ class Mail(Section):
     """For one mail in all; below the lease of 240 s."""
     connections: int = Field(default=4, ge=1, le=64)
     """Connections to the relay per replica; more are refused by many relays."""
-    relay_rate: float = Field(default=10.0, gt=0)
-    """Mails per second to the relay."""
+    relay_rate: float = Field(default=10.0, gt=0, le=10_000)
+    """Mails per second to the relay from one replica, with at most one second's worth at once; what
+    is above waits in the queue. Transport `file` has no rate."""
     tenant_rate: int = Field(default=1000, ge=1)
     """Mails per hour of one tenant; what is above waits and folds into digests."""
     recipient_rate: int = Field(default=30, ge=1)

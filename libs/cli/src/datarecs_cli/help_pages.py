@@ -36,7 +36,7 @@ class HelpPage(NamedTuple):
 HELP_PAGES: Mapping[str, HelpPage] = {
     "up": HelpPage(("", "--detach --port 8090"), (0, 2, 3, 130)),
     "down": HelpPage(("", "--reset --yes"), _PARTS),
-    "status": HelpPage(("", "-o json"), _PARTS),
+    "status": HelpPage(("", "-o csv"), _PARTS),
     "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
     "apply": HelpPage(("-f jobs/", "-f job.yaml --dry-run server --exit-code"), _DIFFERENCES),
     "get": HelpPage(
@@ -45,6 +45,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "delete": HelpPage(("job orders", "connection ledger --yes"), _SERVER),
     "run": HelpPage(("orders", "orders.recon.yaml --param day=2026-01-31 --junit junit.xml"), _RUN),
     "watch": HelpPage(("0188f0c8", "@latest:orders --events"), _RUN),
+    "retry": HelpPage(("0188f0c8", "@latest:orders --reason 'export complete'"), _RUN),
     "cancel": HelpPage(("0188f0c8", "@latest:orders --reason 'wrong day' --wait"), _RUN),
     "diff": HelpPage(("@latest:orders", "0188f0c8 --only missing:ledger -o csv"), _DIFFERENCES),
     "explain": HelpPage(("@latest:orders", "datarecs-compare/orders account=4711"), (0, 2, 5)),
@@ -72,7 +73,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ),
         (0, 1, 2),
     ),
-    "errors": HelpPage(("DR1004", "UNKNOWN_COLUMN -o json"), _LOCAL),
+    "errors": HelpPage(("DR1004", "UNKNOWN_COLUMN -o json", "-o csv"), _LOCAL),
     "config show": HelpPage(("", "--defaults"), _LOCAL),
     "config path": HelpPage(("", "-o json"), _LOCAL),
     "login": HelpPage(

@@ -1,5 +1,6 @@
--- Takes alerts, overflows and draining back; endpoints that are being drained go at once.
+-- Takes retries, alerts, overflows and draining back; endpoints that are being drained go at once.
 
+ALTER TABLE datarecs.run DROP COLUMN retry_of;
 DELETE FROM datarecs.resource
     WHERE deletion_at IS NOT NULL AND finalizers = '{datarecs.io/webhook-drain}'::text[];
 ALTER TABLE datarecs.webhook_endpoint_state

@@ -1,5 +1,5 @@
--- What endpoints remember of alerts and of the length of their queue. Who may do what is
--- 0013_access.sql.
+-- What endpoints remember of alerts and of the length of their queue, and which run a run retries.
+-- Who may do what is 0013_access.sql.
 
 INSERT INTO datarecs.schema_compat (revision, oldest_release) VALUES ('0013', '0.1.0');
 
@@ -15,3 +15,5 @@ UPDATE datarecs.webhook_endpoint_state s SET pending = waiting.deliveries
     FROM (SELECT tenant_id, endpoint_uid, count(*) AS deliveries FROM datarecs.webhook_delivery
           WHERE state IN ('PENDING', 'LEASED') GROUP BY tenant_id, endpoint_uid) waiting
     WHERE waiting.tenant_id = s.tenant_id AND waiting.endpoint_uid = s.endpoint_uid;
+
+ALTER TABLE datarecs.run ADD COLUMN retry_of uuid;

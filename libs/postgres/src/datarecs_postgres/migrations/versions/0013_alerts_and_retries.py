@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - alembic loads this file by its path; it is no part of the package
-"""What endpoints remember of alerts and of their queue; deleted ones are drained."""
+"""What endpoints remember of alerts and of their queue, and which run a run retries."""
 
 from datarecs_postgres.migrate import run_sql_file
 
@@ -8,7 +8,7 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    run_sql_file("0013_endpoint_alerts.sql")
+    run_sql_file("0013_alerts_and_retries.sql")
     run_sql_file("0013_access.sql")
 
 

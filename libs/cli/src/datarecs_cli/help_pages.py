@@ -64,7 +64,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         (0, 1, 2, 3, 130, 143),
     ),
     "plan": HelpPage(("job.yaml", "before.parquet after.parquet --key id -o json"), _ADMIN),
-    "doctor": HelpPage(("job.yaml", "job.yaml --param day=2026-01-31 -o csv"), _ADMIN),
+    "doctor": HelpPage(("job.yaml", "--platform", "--mail received.eml -o csv"), _ADMIN),
     "verify": HelpPage(("comparison", "run.json --source ledger=delivered/"), (0, 1, 2)),
     "judge": HelpPage(
         (

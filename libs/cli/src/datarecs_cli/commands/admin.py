@@ -64,7 +64,7 @@ def bootstrap_db(
 @app.command("migrate")
 def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
     """Bring the schema to this release; of two at once one waits. Repeatable."""
-    provisioning.migrate(_migration_url(layout_of(data_dir)))
+    provisioning.migrate(migration_url(layout_of(data_dir)))
     current().say("the schema is at this release's head")
     return ExitCode.DONE
 
@@ -77,7 +77,7 @@ def topics_apply(
 ) -> ExitCode:
     """Make topics, principals and access rules agree with the catalogue. Repeatable."""
     layout = layout_of(data_dir)
-    login, local = _broker(layout)
+    login, local = broker(layout)
     if dry_run:
         changes = provisioning.topic_differences(login, local=local)
     else:
@@ -147,7 +147,7 @@ def tenant_create(
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
     """Make a tenant; its first API key is printed once, alone on stdout."""
-    tenant_id, api_key = provisioning.create_tenant(_migration_url(layout_of(data_dir)), name)
+    tenant_id, api_key = provisioning.create_tenant(migration_url(layout_of(data_dir)), name)
     current().say(f"tenant {name} is {tenant_id}; its key is shown this once")
     print(api_key)
     return ExitCode.DONE
@@ -164,7 +164,7 @@ def tenant_new_key(
     The key is printed once, alone on stdout: datarecs admin tenant new-key default
     """
     try:
-        _, api_key = provisioning.new_admin_key(_migration_url(layout_of(data_dir)), name)
+        _, api_key = provisioning.new_admin_key(migration_url(layout_of(data_dir)), name)
     except LookupError as unknown:
         raise UsageFault(f"{unknown}; datarecs admin tenant create makes one") from unknown
     current().say(f"a new admin key of tenant {name}; it is shown this once")
@@ -182,7 +182,7 @@ def outbox_unpark(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say which are parked")] = False,
 ) -> ExitCode:
     """Hand parked events to the relay again, after the topic's limit was repaired. Repeatable."""
-    url = _relay_url(layout_of(data_dir))
+    url = relay_url(layout_of(data_dir))
     parked = provisioning.parked_events(url, events or ())
     for one in parked:
         print(f"{one.event_id}  {one.type}  {one.last_error}")
@@ -212,14 +212,14 @@ def _local_superuser(layout: Layout) -> str:
     return superuser_url(port=port, password=password, database=DATABASE)
 
 
-def _migration_url(layout: Layout) -> str:
+def migration_url(layout: Layout) -> str:
     url = _setting("DATARECS_DATABASE__URL")
     if url is not None:
         return url
     return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
 
 
-def _relay_url(layout: Layout) -> str:
+def relay_url(layout: Layout) -> str:
     """The relay's own login, which alone may change what was sent."""
     url = _setting("DATARECS_DATABASE__RELAY__URL")
     if url is not None:
@@ -232,7 +232,7 @@ def _administrator(layout: Layout) -> "BrokerAccess":
     """The administrator's way to the broker, with the security that the settings name."""
     from datarecs_kafka.access import BrokerAccess
 
-    login, is_local = _broker(layout)
+    login, is_local = broker(layout)
     otherwise = "SASL_PLAINTEXT" if is_local else "SASL_SSL"
     return BrokerAccess(
         bootstrap=login.bootstrap,
@@ -243,7 +243,7 @@ def _administrator(layout: Layout) -> "BrokerAccess":
     )
 
 
-def _broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
+def broker(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
     """The administrator's login, and whether it is the single local node."""
     bootstrap = _setting("DATARECS_KAFKA__BOOTSTRAP")
     if bootstrap is None:

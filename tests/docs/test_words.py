@@ -62,7 +62,7 @@ EVENT_WORD = re.compile(
 FILE_NAMES = {"run.json", "run.date"}
 """Names with a dot that are no event: a file, a parameter of job files."""
 CAPITALS = """
-ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY HKDF HMAC HTTP HUGEINT JSON OPTIONS PATH PLAIN POST
+ANALYZE BEGIN BETWEEN COMMAND COMMIT COPY DKIM HKDF HMAC HTTP HUGEINT JSON OPTIONS PATH PLAIN POST
 README REST SASL SCRAM SIGTERM STARTTLS WHERE YAML
 """
 """Other words in capitals on pages: abbreviations, HTTP methods, words of SQL."""

@@ -128,7 +128,7 @@ def _outbox(layout: Layout) -> Outcome:
 
 
 def _topics(layout: Layout) -> Outcome:
-    login, is_local = admin.broker(layout)
+    login, is_local = admin.broker_login(layout)
     differences = provisioning.topic_differences(login, local=is_local)
     return _differences(differences, "run: datarecs admin topics apply")
 

@@ -100,8 +100,10 @@ def _mail_rows(file: str | None) -> "list[Json]":
 
 
 def _ended(rows: "list[Json]") -> ExitCode:
+    from datarecs_reports.figures import counted
+
     failures = [row for row in rows if row["state"] == "fail"]
-    current().say(f"{len(rows)} steps, {len(failures)} failed")
+    current().say(f"{counted(len(rows), 'step')}, {len(failures)} failed")
     return ExitCode.ERRORED if failures else ExitCode.DONE
 
 
@@ -117,8 +119,6 @@ def _check_job(file: str, param: list[str] | None) -> ExitCode:
     question = prepare_question(flags, now=SystemClock().now(), invocation=invocation)
     if question is None:
         return ExitCode.USAGE
-    from datarecs_reports.figures import counted
-
     rows = list(_rows(question))
     print_list("doctor", _COLUMNS, rows, invocation)
     return _ended(rows)

@@ -1,4 +1,4 @@
-"""Which engine answers a comparison on one machine: the oracle, or Spark.
+"""Which engine answers a comparison on one machine with Spark: the oracle, or Spark.
 
 One rule decides: the oracle's estimated seconds against the seconds that Spark needs to start. It
 is a module of its own because `plan` prints the estimate before anything is read, and `compare`
@@ -29,6 +29,8 @@ RowsOf = Callable[[Scan], int | None]
 
 class EngineName(StrEnum):
     REFERENCE = "reference"
+    KERNEL = "kernel"
+    """In the process that asks, where Spark is not installed."""
     SPARK = "spark"
 
 

@@ -207,7 +207,7 @@ class Side(Section):
 class Otel(Section):
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$")
     """Collector of traces, OTLP over HTTP, such as `http://collector:4318`; needs the extra `otlp`
-    of datarecs-runtime. None: no span is kept, ids alone join logs and events."""
+    of datarecs. None: no span is kept, ids alone join logs and events."""
 
 
 class Api(Section):

@@ -5,7 +5,7 @@ from importlib.metadata import version as installed_version
 
 def release() -> str:
     """The release of this installation, as the package manager knows it."""
-    return installed_version("datarecs-cli")
+    return installed_version("datarecs")
 
 
 def version() -> None:

@@ -52,7 +52,7 @@ def names(*extras: str) -> set[str]:
 def declared(member: str, seen: set[str] | None = None) -> set[str]:
     """Packages of others that a member asks for, itself or by members that it asks for."""
     seen = {member} if seen is None else seen
-    found = set()
+    found = set[str]()
     for text in MEMBERS[member]["dependencies"]:
         name = canonicalize_name(Requirement(text).name)
         inner = name.removeprefix("datarecs-")

@@ -1,4 +1,4 @@
-"""The one distribution holds every shipped member, and asks for what members ask for."""
+"""The distribution contains every shipped member, and requires what members require."""
 
 import re
 import tomllib
@@ -21,9 +21,9 @@ NEEDS = {name: {"server"} for name in SERVICES} | {
     "reconciliation-worker": {"server", "spark", "iceberg"},
     "cli": {"local"},
 }
-"""By which extras a face has all that it declares."""
+"""The extras with everything that a face declares."""
 UNBOUNDED = {"tzdata"}
-"""Zones change when countries say so."""
+"""Time zones change at any time."""
 
 
 def toml(name: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 
 def requirements(extra: str = "") -> Iterator[Requirement]:
-    """Of the base or an extra, with the extras that it names."""
+    """Requirements of the base or an extra, with the extras that it names."""
     for text in EXTRAS[extra] if extra else PROJECT["dependencies"]:
         requirement = Requirement(text)
         if requirement.name == PROJECT["name"]:
@@ -50,7 +50,7 @@ def names(*extras: str) -> set[str]:
 
 
 def declared(member: str, seen: set[str] | None = None) -> set[str]:
-    """Packages of others that a member asks for, itself or by members that it asks for."""
+    """Third-party packages that a member requires, also through other members."""
     seen = {member} if seen is None else seen
     found = set[str]()
     for text in MEMBERS[member]["dependencies"]:

@@ -172,7 +172,7 @@ _RUN_IDS = [RunId(an_id()) for _ in _RUNS]
 
 
 def dialled(connection: Connection) -> object:
-    """What the driver of PostgreSQL is asked for."""
+    """The requests to the driver of PostgreSQL."""
     asked: list[Mapping[str, object]] = []
 
     def refuse(**given: object) -> None:

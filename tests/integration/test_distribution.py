@@ -1,4 +1,4 @@
-"""`pip install datarecs` and nothing else: what it brings, does, and says that it lacks."""
+"""`pip install datarecs` alone: its size, its commands, its messages about missing parts."""
 
 import json
 import tomllib
@@ -14,7 +14,7 @@ FURTHER = (
     *("pyspark", "pandas", "kafka", "fastapi", "sqlalchemy", "cryptography", "pyiceberg"),
     "datarecs_testing",
 )
-"""Imported by extras, or by tests."""
+"""Packages of extras and of tests."""
 JOB = """\
 apiVersion: datarecs.io/v1
 kind: ReconciliationJob

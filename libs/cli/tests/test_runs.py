@@ -287,7 +287,7 @@ def test_a_cancel_that_came_too_late_shows_the_outcome(
     ends(server, "COMPLETED", "MATCHED")
     assert run(["cancel", RUN_ID, "--wait"]) == 0
     assert run(["cancel", RUN_ID]) == 5
-    assert f"{RUN_ID} had ended: MATCHED" in capsys.readouterr().out
+    assert f"{RUN_ID} had already ended: MATCHED" in capsys.readouterr().out
 
 
 def listed(*runs: str) -> Reply:
@@ -315,9 +315,9 @@ def test_the_run_before_the_newest_has_a_name_too(server: ScriptedApi) -> None:
 @pytest.mark.parametrize(
     ("name", "runs", "said"),
     [
-        (RUN_ID[:8], (), "no run's id begins"),
+        (RUN_ID[:8], (), "no run's id starts"),
         (RUN_ID[:8], (RUN_ID, RUN_ID), "several"),
-        ("@previous:orders", (RUN_ID,), "has 1 runs"),
+        ("@previous:orders", (RUN_ID,), "has only 1 run"),
         ("abc", (), "8 or more characters"),
         ("@first:orders", (), "@latest:JOB"),
     ],

@@ -51,7 +51,7 @@ class LeasedMail:
     outgoing: OutgoingMail
     run_id: RunId | None
     traceparent: str | None
-    """Of the run that it tells about."""
+    """Of the run in the mail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +65,14 @@ class Sending:
     relay: str
     """As the attempt log names it."""
     links: Links | None = None
-    """None: mails link to the API and nobody can unsubscribe by link."""
+    """None: mails link to the API and have no link to unsubscribe."""
 
     def lease_mail(self, tx: Transaction, delivery_id: UUID) -> LeasedMail | Mail | None:
-        """Take a due mail; its bytes are made at the first lease and kept.
+        """Take a due mail; its bytes are created at the first lease and stored.
 
         Returns:
             The leased mail; or the mail itself when it ended here, expired; or None when it is not
-            due, held by somebody else, or gone.
+            due, leased by another sender, or deleted.
         """
         mail = tx.mails.get(delivery_id)
         if mail is None or mail.due_at is None or mail.due_at > tx.now:
@@ -115,7 +115,7 @@ class Sending:
         )
 
     def enter_data(self, tx: Transaction, leased: LeasedMail) -> bool:
-        """Commit phase DATA; False when the lease is gone, and then nothing may be sent."""
+        """Commit phase DATA; False when the lease is lost; then nothing may be sent."""
         mail = self._held(tx, leased)
         if mail is None:
             return False
@@ -125,7 +125,7 @@ class Sending:
     def record(
         self, tx: Transaction, leased: LeasedMail, fact: Fact, attempt: MailAttempt
     ) -> Mail | None:
-        """Close the attempt and decide what follows; None when the lease was gone."""
+        """Close the attempt and decide what follows; None when the lease was lost."""
         mail = self._held(tx, leased)
         phase = mail.phase.value if mail and mail.phase else attempt.phase
         tx.mails.close_attempt(replace(attempt, phase=phase, finished_at=tx.now))
@@ -150,7 +150,7 @@ class Sending:
         return decision.state
 
     def _waits_for_others(self, tx: Transaction, mail: Mail) -> bool:
-        """Whether the mail gives its place to a digest, or waits for others above a rate cap."""
+        """Whether the mail moves into a digest, or waits because of a rate cap."""
         if mail.fold is None:
             return mail.run_id is not None and self._is_above_rate(tx, mail)
         group = tx.mails.fold_of(mail)
@@ -216,7 +216,7 @@ def digest_mail(first: Mail, delivery_id: UUID, *, now: datetime) -> Mail:
 
 
 def with_message_id(mail: Mail, *, mail_domain: str) -> Mail:
-    """The mail with its Message-ID, which those who queue digests and notices leave to us."""
+    """The mail with its Message-ID, which digests and notices get here."""
     if mail.message_id:
         return mail
     made = other_message_id(

@@ -1,7 +1,7 @@
 """Actions on an endpoint's deliveries: what a user requests, and how it becomes deliveries.
 
 A request and its event are written in one transaction by core-api. The webhook-service expands open
-actions, at most 1,000 stored events in a transaction, and stores how far it came with them.
+actions, at most 1,000 stored events in a transaction, and stores its progress with them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +58,7 @@ def count_window(tx: Transaction, endpoint: EndpointFacts, window: Window) -> in
     count = 0
     for chosen, _ in _chunks(tx, endpoint, window, after=None):
         count += len(chosen)
-        if count > MAX_MESSAGES:  # The rest of two weeks would be read for nothing.
+        if count > MAX_MESSAGES:  # The rest of two weeks would be read without need.
             raise TooManyMessagesError(most=MAX_MESSAGES)
     return count
 
@@ -210,7 +210,7 @@ class Expanding:
     def _windowed(
         self, tx: Transaction, action: WebhookAction, endpoint: EndpointFacts, template: Delivery
     ) -> tuple[Sequence[Delivery], Position | None]:
-        """Deliveries of the next chunk, and its last event; no position behind the last chunk."""
+        """Deliveries of the next chunk, and its last event; no position after the last chunk."""
         if action.window is None:
             raise ValueError("recover and replay have a window")
         chunks = _chunks(tx, endpoint, action.window, after=action.position)

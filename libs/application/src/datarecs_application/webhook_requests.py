@@ -1,6 +1,6 @@
 """A leased delivery as one complete request: URL, headers, signature, and what may be shown of it.
 
-Outside any transaction, because secrets are opened here. Apart from the loop, which only carries
+Outside any transaction, because secrets are opened here. Separate from the loop, which only carries
 the request to the client.
 """
 
@@ -41,7 +41,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprepared:
-    """Why nothing can be sent: a secret that cannot be had."""
+    """Why nothing can be sent: a secret that is not available."""
 
     end: AttemptEnd
     log: WebhookAttempt
@@ -54,7 +54,7 @@ class RequestMaker:
     secrets: SecretStore
     user_agent: str
     child_trace: Callable[[str | None], str]
-    """A traceparent for this attempt, in the trace of the event's own."""
+    """A traceparent for this attempt, in the trace of the event."""
 
     def prepare(self, leased: Leased, *, since_lease: timedelta) -> Prepared | Unprepared:
         """Sign and assemble one attempt.
@@ -171,7 +171,9 @@ class RequestMaker:
     def _resolved(self, reference: SecretRef, tenant: TenantId, use: SecretUse) -> str:
         value = self.secrets.resolve(reference.secret_ref, tenant=tenant, uses=(use,))
         if not _SENDABLE.fullmatch(value):
-            raise ValueError("a referenced value holds characters no header or URL may hold")
+            raise ValueError(
+                "a referenced value contains characters that a header or URL may not contain"
+            )
         return value
 
 

@@ -1,7 +1,7 @@
 """Webhook deliveries: from an event to rows, from due rows to leases, from ends to decisions.
 
-Three steps, each inside one transaction of one tenant. What lies between a lease and its end, the
-request itself, happens outside any transaction (`loops.webhook_sending`).
+Three steps, each inside one transaction of one tenant. The request itself, between a lease and its
+end, happens outside any transaction (`loops.webhook_sending`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ from datarecs_core.webhooks.signature import SECRET_FIELD
 from datarecs_core.webhooks.status import endpoint_status, is_failing
 
 MAX_ENDPOINTS = 1000
-"""Endpoints looked at per event; the quota per tenant is far below."""
+"""Endpoints checked per event; the quota per tenant is far below."""
 TESTS_AT_ONCE = 32
 """Open requests of one endpoint up to which a test may start; its largest `max_concurrent`."""
 SETTLED_AT_ONCE = 500
@@ -71,7 +71,7 @@ class IncomingEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """A delivery whose attempt has been recorded as started: everything a request needs."""
+    """A delivery with a started attempt: everything a request needs."""
 
     delivery: Delivery
     message: Message
@@ -89,13 +89,13 @@ class Leased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedAttempt:
-    """What the sending loop knows of an ended attempt."""
+    """The result of an ended attempt, from the sending loop."""
 
     end: AttemptEnd
     log: WebhookAttempt
     """The row as it is to be closed, without `finished_at`."""
     shown_url: str
-    """For the event that tells of a disabled endpoint."""
+    """For the event about a disabled endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +105,11 @@ class Settled:
     closed: tuple[Delivery, ...] = ()
     """Deliveries that reached a terminal state."""
     late: int = 0
-    """Results that came after their lease was taken."""
+    """Results that arrived after the lease was lost."""
     lost: int = 0
     """Leases that had run out."""
     status_moved: bool = False
-    """What the resource shows of the endpoint is to be written anew."""
+    """The status in the resource must be written again."""
 
 
 def fan_out(
@@ -193,8 +193,8 @@ class Leasing:
     ) -> tuple[list[Leased], Settled]:
         """Settle what is overdue, then lease what may be sent now and record its attempts.
 
-        An endpoint that is disabled or unreadable gets nothing and keeps its waiting deliveries;
-        a deleted one loses them.
+        An endpoint that is disabled or unreadable gets nothing and its deliveries wait;
+        those of a deleted one are discarded.
         """
         (state,) = tx.deliveries.states([endpoint])
         resource = tx.resources.get_by_uid(endpoint)
@@ -213,7 +213,7 @@ class Leasing:
             leased += live
         claim_at = next_claim_time(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
         tx.deliveries.save_state(replace(state, next_claim_at=claim_at))
-        # A person or a changed spec has switched it, which its status does not say yet.
+        # A person or a changed spec has switched it, which is not in its status yet.
         is_stale = ("disabled" in resource.status) == state.accepts(resource.generation)
         settled = replace(settled, status_moved=is_stale)
         return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
@@ -221,7 +221,7 @@ class Leasing:
     def _lease_tests(
         self, tx: Transaction, endpoint: ResourceUid, waiting: Waiting
     ) -> list[Delivery]:
-        """Tests are sent whatever the state of the endpoint, a few at a time."""
+        """Tests are sent in every state of the endpoint, a few at a time."""
         if waiting.first_test is None or waiting.first_test > tx.now:
             return []
         free = TESTS_AT_ONCE - waiting.leased
@@ -289,7 +289,7 @@ def _closed(deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
 
 
 def _discard(tx: Transaction, state: EndpointState) -> Settled:
-    """The endpoint is gone: what waited for it is discarded, a batch at a time."""
+    """The endpoint is deleted: its waiting deliveries are discarded, a batch at a time."""
     pending = tx.deliveries.pending(state.endpoint_uid, SETTLED_AT_ONCE)
     closed = [
         decide_delivery(one, EndpointDeleted(), retry=Retry(), now=tx.now).state for one in pending
@@ -338,10 +338,11 @@ def record_ends(
 
     Args:
         tx: of the endpoint's tenant.
-        endpoint: whose attempts have ended.
+        endpoint: of the ended attempts.
         ends: in any order.
         leasing: reads its spec, and has the jitter of waits.
-        excused: outcomes that say nothing about the endpoint, because our own network is suspect.
+        excused: outcomes that do not count against the endpoint, because the platform's network is
+            suspect.
     """
     (before,) = tx.deliveries.states([endpoint])
     state = before
@@ -381,7 +382,7 @@ def _next_claim_at(
     spec: WebhookEndpoint | None,
     resource: Resource | None,
 ) -> datetime | None:
-    """When the endpoint is claimed next; at once where it is gone."""
+    """When the endpoint is claimed next; at once where it is deleted."""
     if resource is None:
         return tx.now
     allowed = _allowance(spec, state, resource)

@@ -1,7 +1,7 @@
-"""The parts of the product that an installation may lack, by the extra that brings them.
+"""Optional parts of the product, by the extra that installs them.
 
-`pip install datarecs` brings what compares on one machine. Whoever needs more asks here first, so
-that a missing part is one line with the command that installs it, never a failed import.
+`pip install datarecs` installs what compares on one machine. Commands that need more check it
+here, so that a missing part is one line with the command that installs it, not a failed import.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from datarecs_cli.invocation import UsageFault
 
 
 class Extra(StrEnum):
-    """As in `pip install 'datarecs[spark]'`."""
+    """The name of an extra, as in `pip install 'datarecs[spark]'`."""
 
     SPARK = "spark"
     SERVER = "server"
@@ -24,23 +24,23 @@ _PACKAGES: Mapping[Extra, tuple[str, ...]] = {
     Extra.SERVER: ("fastapi", "kafka", "sqlalchemy"),
     Extra.LOCAL: ("fastapi", "kafka", "pyspark", "sqlalchemy"),
 }
-"""Import packages by which an extra is recognised; any PostgreSQL will do for the local stack."""
+"""Packages that show that an extra is installed; the local stack can use any PostgreSQL."""
 
 
 def is_installed(extra: Extra) -> bool:
-    """Whether this Python can import the parts of an extra; nothing is imported for it."""
+    """Whether this Python has the packages of an extra; they are not imported."""
     return not _missing(extra)
 
 
 def require(extra: Extra, what: str) -> None:
-    """Go on only where the extra is installed.
+    """Check that an extra is installed.
 
     Args:
-        extra: that brings the parts.
-        what: needs them, as it was typed.
+        extra: the extra with the parts.
+        what: the command or option that needs them, as typed.
 
     Raises:
-        UsageFault: they are not installed.
+        UsageFault: a part is not installed.
     """
     missing = _missing(extra)
     if missing:

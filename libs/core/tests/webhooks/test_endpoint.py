@@ -79,5 +79,5 @@ def test_header_values_are_visible_ascii_or_a_reference() -> None:
         (replace(GOOD, retry=Retry(max_age=timedelta(seconds=59))), "/spec/retry/max_age"),
     ],
 )
-def test_each_broken_limit_is_named_where_it_stands(spec: WebhookEndpoint, expected: str) -> None:
+def test_each_broken_limit_is_named_at_its_place(spec: WebhookEndpoint, expected: str) -> None:
     assert pointers(spec) == [expected]

@@ -51,7 +51,7 @@ def test_only_the_condition_that_flips_gets_a_new_time() -> None:
     assert failing["failing_since"] == "2026-11-20T12:00:00.000000Z"
 
 
-def test_a_disabled_endpoint_says_by_whom_until_its_spec_changes() -> None:
+def test_a_disabled_endpoint_shows_who_disabled_it_until_its_spec_changes() -> None:
     gone = shown(GONE)
     assert gone["disabled"] == {"by": "gone", "at": "2026-11-20T12:00:00.000000Z"}
     again = shown(GONE, before=gone, generation=2, now=LATER)

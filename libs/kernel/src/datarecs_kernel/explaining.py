@@ -1,4 +1,4 @@
-"""How a stage will be compared, in words for `plan`: no secret, no value of a row."""
+"""Describe how a stage is compared, as text for `plan`: no secret, no value of a row."""
 
 from datarecs_kernel.layout import Layout
 

@@ -1,8 +1,8 @@
-"""The stages of one run, one after the other: what every engine over the kernel does.
+"""Run the stages of one run with the kernel; shared by all engines.
 
-An engine says where tasks run (`Tasks`). Which files they read and write, the second reading where
-a text is no UTF-8, what becomes of what they counted, and the keys that later stages ask for are
-the same on one machine, on Spark and on a cluster, so their numbers and proofs are, too.
+An engine only decides where tasks run (`Tasks`). The files that they read and write, the second
+reading if a text is not UTF-8, the conversion of counts to results, and the keys for later stages
+are the same in one process, on Spark and on a cluster, and so are numbers and proofs.
 """
 
 from collections.abc import Sequence
@@ -34,41 +34,41 @@ _SCOPES, _SPILLED = "scopes", "spilled"
 
 
 class Tasks(Protocol):
-    """Where the tasks of a stage run; raises InvalidTextsError where texts must be checked."""
+    """Where the tasks of a stage run; raises InvalidTextsError if texts must be checked."""
 
     def resources(self, plan: StagePlan, directory: str) -> Resources:
-        """Of each task; the directory exists, is empty and is seen by all."""
+        """Resources of each task; the directory exists, is empty and is shared by all tasks."""
 
     def shares(self, plan: StagePlan, rechecks: Rechecks) -> tuple[Shares | None, ...]:
-        """What each task reads; None is everything."""
+        """The share of each task; None: one task reads all."""
 
     def compare(self, work: Work) -> tuple[StageAnswer, list[int] | None]:
-        """What the tasks counted; rows before conditions, where there are any."""
+        """The counts of the tasks, and rows before conditions if there are conditions."""
 
     def run(self, work: Work, act: Act) -> list[str]:
-        """Carry out the act in a task of each share; the answers, in any order."""
+        """Run the act in one task per share; return the answers, in any order."""
 
     def check_stop(self) -> None:
-        """Raises where the run shall end."""
+        """Raises if the run was stopped."""
 
 
 class StageRun:
-    """One run; it keeps the keys of differing groups that later stages ask for.
+    """One run; it stores the keys of groups that differ for later stages.
 
     Args:
         key: the tenant's key for break ids, hashes and masks.
         directory: differences go to `<directory>/<stage>/part-*.parquet`.
-        tasks: where they run.
+        tasks: decides where they run.
     """
 
     def __init__(self, *, key: bytes, directory: Path, tasks: Tasks) -> None:
         self._key, self._directory, self._tasks = key, directory, tasks
         self.spilled = directory / _SPILLED
-        """What memory does not hold, of the stage at work."""
+        """Folder for data of the current stage that exceeds memory."""
         self._passes: dict[str, int] = {}
-        """The latest pass of each stage: how many rechecks it had."""
+        """The number of rechecks in the latest pass of each stage."""
         self._key_fields: dict[str, tuple[Field, ...]] = {}
-        """Of each stage: what the keys of its differing groups are."""
+        """The layout of the keys of groups that differ, per stage."""
 
     def compare(self, plan: StagePlan, row_progress: RowProgress) -> StageResults:
         """Run one stage.
@@ -84,14 +84,14 @@ class StageRun:
             return self._pass(plan, row_progress, check_texts=True)
 
     def layout(self, plan: StagePlan) -> Layout:
-        """How the stage would be compared; reads footers of files, no row."""
+        """The layout of the stage; reads footers of files, no row."""
         reading = self._reading(plan, check_texts=False)
         return layout_of(plan, columns_of(_read_footers(reading, self._resources(plan))))
 
     def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
-        """Keys of the groups that differed in a stage, as canonical text, at most so many.
+        """Keys of the groups that differed in a stage, as canonical text, up to a limit.
 
-        None for more of them, and where one has no canonical form.
+        None above the limit, and if a key has no canonical form.
         """
         return list_keys(self._differing(stage), self._key_fields[stage], most)
 
@@ -101,7 +101,7 @@ class StageRun:
         """One pass over the rows of the plan.
 
         Raises:
-            InvalidTextsError: it must be done again with `check_texts`.
+            InvalidTextsError: the pass must be repeated with `check_texts`.
         """
         resources, reading = self._resources(plan), self._reading(plan, check_texts=check_texts)
         row_progress.reads(partial(rows_counted, Path(resources.directory)))
@@ -133,7 +133,7 @@ class StageRun:
         return self._tasks.resources(plan, str(fresh(self.spilled)))
 
     def _sink(self, layout: Layout) -> SinkPlan:
-        """Empty folders for what the tasks of a pass write."""
+        """Empty folders for the files of the tasks of a pass."""
         plan = layout.stage
         self._passes[plan.name] = number = len(plan.rechecks)
         self._key_fields[plan.name] = layout.keys
@@ -146,7 +146,7 @@ class StageRun:
         )
 
     def _store(self, work: Work, answer: StageAnswer) -> StageResults:
-        """What the tasks of a pass counted, as results; their files are taken in."""
+        """The counts of a pass as results; its files are accepted."""
         sink, plan, counted = work.sink, work.layout.stage, answer.counted
         if plan.stores_scope:
             scope = self._scopes(plan.name, len(plan.rechecks))
@@ -161,16 +161,16 @@ class StageRun:
         return replace(results, strategy=plan.strategy)
 
     def _scopes(self, stage: str, number: int) -> Path:
-        """Where the pass of a stage with so many rechecks left the keys of what differed."""
+        """The folder with the keys that differed after a number of rechecks of a stage."""
         return self._directory / _SCOPES / stage / str(number)
 
     def _differing(self, stage: str) -> Path:
-        """The same of the stage's latest pass."""
+        """The same folder for the stage's latest pass."""
         return self._scopes(stage, self._passes.get(stage, 0))
 
 
 def expected_rows(stage: StagePlan) -> int:
-    """Rows that the footers of its files promise; none where nobody knows."""
+    """Rows of all sources by the footers of their files; unknown numbers count as 0."""
     rows = 0
     for scan in stage.scans:
         place = scan.extract or scan.pin
@@ -179,16 +179,16 @@ def expected_rows(stage: StagePlan) -> int:
 
 
 def _read_footers(reading: Reading, resources: Resources) -> Rechecks:
-    """The sources at each look; reads footers of files."""
+    """The sources at each recheck; reads footers of files."""
     with connected(resources) as connection:
         return read_sources(connection, reading)
 
 
 def _check_rows(answer: StageAnswer, counts: Sequence[int] | None, rechecks: Rechecks) -> None:
-    """Every source has given the rows that were pinned; how many there were is known from now on.
+    """Check that every source returned the pinned number of rows, and store these numbers.
 
     Raises:
-        SourceFailedError: a source has other rows.
+        SourceFailedError: a source has another number of rows.
     """
     is_first = len(rechecks) == 1
     for index, (tally, source) in enumerate(zip(answer.tallies, rechecks[0], strict=True)):
@@ -198,10 +198,10 @@ def _check_rows(answer: StageAnswer, counts: Sequence[int] | None, rechecks: Rec
 
 
 def _must_check_texts(plan: StagePlan) -> bool:
-    """Whether a condition names a text of a source's own files.
+    """Whether a condition names a text column of a source's files.
 
-    A text that is no UTF-8 leaves the condition undecided, and its row in the stage; DuckDB would
-    pass it over wherever statistics of the file say that no text can meet the condition.
+    A text that is not UTF-8 makes the condition unknown and keeps its row; DuckDB would skip it
+    if statistics of the file exclude that any text meets the condition.
     """
     stage_wide = [plan.where, plan.scope.where if plan.scope is not None else None]
     for scan in (scan for scans in (plan.scans, *plan.rechecks) for scan in scans):

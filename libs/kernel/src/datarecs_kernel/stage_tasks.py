@@ -1,7 +1,7 @@
-"""What tasks of a stage do: each has a database of its own, reads its share, and answers once.
+"""The work of the tasks of a stage: each has its own database, reads its share, returns one answer.
 
-One task reads a whole stage, or many read a share each. Who starts them, and on which machine, is
-not known here: an act takes the sources of a share and answers with a text that travels anywhere.
+One task reads a whole stage, or many read a share each. Engines start the tasks, here or on other
+machines: an act gets the sources of a share and returns a text that can be sent.
 """
 
 import json
@@ -32,35 +32,35 @@ from datarecs_kernel.stages import Attempt, StageAnswer, compare_stage, read_ans
 from datarecs_kernel.task_failures import TaskFailureError, raise_failure, report_failures
 
 Act = Callable[[Connection, Rechecks, str], str]
-"""From the sources of a task, in the name of an attempt, to its answer."""
+"""Computes the answer of a task from its sources and the name of its attempt."""
 READINGS = 2
-"""Of every row where one task reads all: to be counted, and to be compared."""
+"""How often every row is read by a single task: to be counted, and to be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What the tasks of a stage need to know; travels in a closure."""
+    """The input of the tasks of a stage; sent in a closure."""
 
     sink: SinkPlan
     reading: Reading
     columns: tuple[PlainColumns, ...]
-    """Of the whole sources."""
+    """Columns of the whole sources."""
     resources: Resources
-    """Of one task; the directory is shared, below it every attempt has its own."""
+    """Resources of one task; the directory is shared, with one folder per attempt."""
     shares: tuple[Shares | None, ...]
-    """One per task; None reads all."""
+    """One share per task; None: one task reads all."""
 
     @property
     def layout(self) -> Layout:
         return self.sink.layout
 
     def relations(self, connection: Connection, layout: Layout, rechecks: Rechecks) -> list[str]:
-        """Of the rows of a layout, which is not always the stage's."""
+        """The relations of the rows of a layout, which is not always the stage's."""
         return create_relations(connection, self.reading, layout, rechecks, self.columns)
 
 
 def comparing(work: Work) -> Act:
-    """Compare a stage in one task; `read_comparison` reads the answer."""
+    """Compare a stage in one task, and count rows before conditions; see `read_comparison`."""
 
     def act(connection: Connection, rechecks: Rechecks, attempt: str) -> str:
         count = RowCount(work.resources.directory, attempt, readings=READINGS)
@@ -78,13 +78,13 @@ def comparing(work: Work) -> Act:
 
 
 def read_comparison(written: str) -> tuple[StageAnswer, list[int] | None]:
-    """What `comparing` answered, with rows before conditions, where there are any."""
+    """Read the answer of `comparing`: the counts, and rows before conditions if there are any."""
     answer, counts = json.loads(written)
     return read_answer(answer), counts
 
 
 def sealing(work: Work) -> Act:
-    """`proof: rows` of a stage that compares rows: sums of their fingerprints, as Counted."""
+    """Sums of the fingerprints of a row stage for `proof: rows`, as Counted."""
 
     def act(connection: Connection, rechecks: Rechecks, _attempt: str) -> str:
         sums = _sealed(connection, work, rechecks, ())
@@ -104,7 +104,7 @@ def _sealed(
 
 
 def counting(work: Work) -> Act:
-    """Rows of each source before any condition of the stage, as a list."""
+    """Count the rows of each source before conditions of the stage, as a list."""
 
     def act(connection: Connection, rechecks: Rechecks, _attempt: str) -> str:
         return json.dumps(count_rows(connection, work.reading, rechecks, work.columns))
@@ -113,7 +113,7 @@ def counting(work: Work) -> Act:
 
 
 def spelling(work: Work, parts: Sequence[str]) -> Act:
-    """Write how sources spell the keys of stored parts; the answer is the file."""
+    """Write each source's spelling of the keys of stored parts; the answer is the file."""
     stored = StoredKeys(sink=work.sink, parts=tuple(parts))
     layout = spelling_layout(work.layout.stage, work.columns)
 
@@ -127,12 +127,12 @@ def spelling(work: Work, parts: Sequence[str]) -> Act:
 
 
 def answer_of(work: Work, number: int, act: Act, attempt: str) -> dict[str, str]:
-    """What a task did with its share, or what is wrong with a source; `body_of` reads it.
+    """The answer of a task for its share, or the error of a source; see `body_of`.
 
-    With one thread where several need more memory, since each joins its own rows.
+    With one thread if several need too much memory, since each joins other rows.
 
     Raises:
-        MemoryError: one thread lacks memory, too.
+        MemoryError: the memory is too small for one thread.
     """
     try:
         return _answer_of(work, number, act, attempt)
@@ -152,10 +152,10 @@ def _answer_of(work: Work, number: int, act: Act, attempt: str) -> dict[str, str
 
 
 def body_of(answer: dict[str, str], layout: Layout) -> str:
-    """What the act of a task has answered.
+    """The text that the act of a task returned.
 
     Raises:
-        InvalidTextsError: the stage has to be read with `check_texts`.
+        InvalidTextsError: the stage must be read with `check_texts`.
         DatarecsError: a source cannot be read, or a value is above its limit.
     """
     if answer["outcome"] != "done":
@@ -165,7 +165,7 @@ def body_of(answer: dict[str, str], layout: Layout) -> str:
 
 @contextmanager
 def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connection, Rechecks]]:
-    """The sources of a share in a database of this attempt.
+    """The sources of a share in the database of this attempt.
 
     Raises:
         TaskFailureError: a source cannot be read.
@@ -181,7 +181,7 @@ def open_share(work: Work, number: int, attempt: str) -> Iterator[tuple[Connecti
 
 @contextmanager
 def open_database(resources: Resources, attempt: str) -> Iterator[Connection]:
-    """A database that spills to a folder of this attempt, which is gone afterwards."""
+    """A database that spills to a folder of this attempt; the folder is removed afterwards."""
     directory = Path(resources.directory) / attempt
     directory.mkdir(parents=True)
     try:

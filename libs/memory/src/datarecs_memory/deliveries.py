@@ -1,4 +1,4 @@
-"""Twin of webhook deliveries: kept events, deliveries, the attempt log, endpoint state."""
+"""Twin of webhook deliveries: stored events, deliveries, the attempt log, endpoint state."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

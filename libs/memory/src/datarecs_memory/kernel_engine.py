@@ -1,7 +1,7 @@
-"""The Engine port over the kernel in this process: for `datarecs compare` without Spark.
+"""The Engine port with the kernel in this process, for `datarecs compare` without Spark.
 
-One task on a thread does what one task of Spark does on one machine, by the same code. It is a
-thread so that a signal reaches the one that waits, which then interrupts the database.
+One task on a thread has the work of the single task of Spark on one machine, with the same code.
+It has its own thread, so that a signal reaches the main thread, which interrupts the database.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from datarecs_kernel.stages import StageAnswer
 from datarecs_kernel.watching import Watch
 
 _INTERRUPT_AGAIN_S = 0.05
-"""One that comes between two statements is lost."""
+"""Pause between interrupts: an interrupt between two statements has no effect."""
 
 
 class KernelTasks:
@@ -45,7 +45,7 @@ class KernelTasks:
         self._numbers = count()
         self._stopped = Event()
         self._connections: list[Connection] = []
-        """Of the task at work, if there is one."""
+        """The connection of the current task, if there is one."""
 
     def resources(self, plan: StagePlan, directory: str) -> Resources:
         return Resources(
@@ -75,12 +75,12 @@ class KernelTasks:
         return [body_of(answer, work.layout)]
 
     def check_stop(self) -> None:
-        """Raises StoppedError once the run shall end."""
+        """Raises StoppedError after `stop`."""
         if self._stopped.is_set():
             raise StoppedError
 
     def stop(self) -> None:
-        """End the task at work; from any thread, safe to repeat."""
+        """End the current task; safe from any thread, safe to repeat."""
         if not self._stopped.is_set():
             self._stopped.set()
             Thread(target=self._interrupt, name="interrupt", daemon=True).start()
@@ -88,19 +88,19 @@ class KernelTasks:
     def _interrupt(self) -> None:
         pause = Event()
         while self._connections:
-            with suppress(DatabaseError, IndexError):  # its work has ended meanwhile
+            with suppress(DatabaseError, IndexError):  # the task has ended
                 self._connections[0].interrupt()
             pause.wait(_INTERRUPT_AGAIN_S)
 
 
 class KernelEngine:
-    """One run.
+    """The engine of one run.
 
     Args:
         key: the tenant's key for break ids, hashes and masks.
         directory: differences go to `<directory>/<stage>/part-*.parquet`.
         threads: of the kernel.
-        memory_bytes: of the kernel; what it does not hold goes to disk.
+        memory_bytes: of the kernel; more data spills to disk.
     """
 
     def __init__(self, *, key: bytes, directory: Path, threads: int, memory_bytes: int) -> None:
@@ -111,7 +111,7 @@ class KernelEngine:
         """Run one stage.
 
         Raises:
-            DatarecsError: as the engine on Spark.
+            DatarecsError: the same errors as the engine on Spark.
             OSError: intermediate data cannot be written.
         """
         check_covered(plan)
@@ -134,7 +134,7 @@ class KernelEngine:
         return results
 
     def explain(self, plan: StagePlan) -> Explanation:
-        """How the stage would be compared; reads footers of files, no row."""
+        """Describe how the stage would be compared; reads footers of files, no row."""
         check_covered(plan)
         return Explanation(stage=plan.name, text=explained(self._run.layout(plan)))
 
@@ -142,7 +142,7 @@ class KernelEngine:
         return self._run.differing(stage, most)
 
     def stop(self) -> None:
-        """Let the stage at work end soon; also from a handler of signals."""
+        """Stop the current stage; safe in a signal handler."""
         self._tasks.stop()
 
     def _on_a_thread(self, plan: StagePlan, row_progress: RowProgress) -> StageResults:
@@ -151,14 +151,14 @@ class KernelEngine:
             try:
                 return comparing.result()
             except BaseException:
-                # A signal, while the thread is at work, or the thread's failure, when it has ended.
+                # A signal while the thread works, or the error of the thread after it ended.
                 if not comparing.done():
                     self.stop()
                 raise
 
 
 def _failed(cause: Exception, stage: str) -> ComparisonFailedError:
-    """In the words of the engine on Spark; DuckDB's own messages quote values."""
+    """The same errors as on Spark; DuckDB's messages quote values."""
     match cause:
         case MemoryError():
             message = "the rows need more memory at once than the kernel has"

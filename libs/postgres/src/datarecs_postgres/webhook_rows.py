@@ -1,6 +1,6 @@
 """Rows of webhook deliveries as values: one function for each table.
 
-Apart from the statements, so that neither page hides the other.
+Separate from the statements, for shorter modules.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ def utc(moment: datetime | None) -> datetime | None:
 
 
 def delivery_of(row: Any) -> Delivery:  # noqa: ANN401  a row of SQLAlchemy or of the driver
-    """Column by column: a batch reads hundreds of rows a second."""
+    """Read column by column, because hundreds of rows are read per second."""
     return Delivery(
         tenant_id=TenantId(row.tenant_id),
         received_on=row.received_on,

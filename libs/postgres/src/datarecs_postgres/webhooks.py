@@ -1,6 +1,6 @@
-"""The rows of webhook deliveries: kept events, deliveries, the attempt log, endpoint state.
+"""The rows of webhook deliveries: stored events, deliveries, the attempt log, endpoint state.
 
-Reads name the days a delivery can live, so that a query touches ten partitions and not forty.
+Reads name the possible days of a delivery, so that a query reads ten partitions and not forty.
 """
 
 from collections import namedtuple
@@ -53,7 +53,7 @@ from datarecs_postgres.tables.webhooks import (
 from datarecs_postgres.webhook_rows import attempt_of, delivery_of, state_of, utc
 
 LIVES = timedelta(days=8)
-"""A delivery lives at most 7 days; one more for the edges of days."""
+"""A delivery lives at most 7 days, plus one for partial days."""
 
 _DELIVERY = tuple(one.name for one in fields(Delivery))
 _ATTEMPT_AT_START = (*("attempt_no", "lease_epoch", "worker", "reason", "started_at", "trace_id"),)
@@ -69,7 +69,7 @@ class PostgresDeliveries:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._known: dict[DeliveryKey, Delivery] = {}
-        """As this transaction has read or saved them, under its locks."""
+        """Deliveries that this transaction has read or saved, under its locks."""
 
     def store_event(self, event_id: EventId, message: Message) -> date:
         day = self._session.now.astimezone(UTC).date()
@@ -303,7 +303,7 @@ class PostgresDeliveries:
         return deliveries
 
     def _changed(self, deliveries: Sequence[Delivery]) -> tuple[str, ...]:
-        """Columns in which any of them is not as it was read here."""
+        """Columns with a changed value in any of them."""
         known = [self._known.get(_key_of(one)) for one in deliveries]
         before = [one for one in known if one is not None]
         if len(before) < len(deliveries):
@@ -313,7 +313,7 @@ class PostgresDeliveries:
         return tuple(name for name, was, now in columns if was != now)
 
     def _alive(self, endpoint: ResourceUid, limit: int | None = None) -> dict[str, object]:
-        """Deliveries of an endpoint on the days on which one that is not terminal can be."""
+        """Deliveries of an endpoint on the days that may have one that is not terminal."""
         today = self._session.now.astimezone(UTC).date()
         of_endpoint: dict[str, object] = {
             "tenant": self._session.tenant_id,
@@ -365,7 +365,7 @@ _OVERDUE = _LOCKED_BATCH.where(
     or_(_IS_LEASED & (_T.lease_until <= func.now()), _IS_PENDING & (_T.expires_at <= func.now()))
 ).order_by(_T.delivery_id)
 _OPEN = _LOCKED_BATCH.where(or_(_IS_PENDING, _IS_LEASED)).order_by(_T.delivery_id)
-# Arrays, whatever their length: one text, so the server plans it once.
+# Arrays of any length: one text, so the server plans it once.
 _NAMED = _LOCKED_ROWS.where(
     _T.tenant_id == bindparam("tenant"),
     _T.received_on == any_(cast(bindparam("days", type_=ARRAY(Date)), ARRAY(Date))),
@@ -391,7 +391,7 @@ _WAITING = select(
 
 
 def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
-    """An update for many rows at once; a parameter may not be called like a column."""
+    """An update for many rows at once; a parameter must not have the name of a column."""
     return (
         update(table)
         .where(*(table.c[name] == bindparam(f"p_{name}") for name in key))
@@ -400,7 +400,7 @@ def _update(table: Table, key: Sequence[str], values: Sequence[str]) -> Update:
 
 
 def _unnest(table: Table, names: Sequence[str]) -> TableValuedAlias:
-    """The rows of a call, a parameter for each column: one text for any number of them."""
+    """The rows of a call, one parameter per column: one text for any number of rows."""
     arrays = (cast(bindparam(f"p_{name}"), ARRAY(table.c[name].type)) for name in names)
     named = (column(name, table.c[name].type) for name in names)
     return func.unnest(*arrays).table_valued(*named).render_derived("given")
@@ -413,9 +413,9 @@ def _insert_all(table: Table, names: Sequence[str]) -> Insert:
 
 @cache
 def _update_all(changed: tuple[str, ...]) -> Update:
-    """One statement for a batch: fifty single ones cost thirty times as much.
+    """One statement for a batch: fifty single statements cost thirty times as much.
 
-    The days are named apart, so that only their partitions are looked into.
+    The days are a separate condition, so that only their partitions are read.
     """
     rows = _unnest(WEBHOOK_DELIVERY, (*_KEY_OF_TENANT, *changed))
     days = cast(bindparam("p_received_on"), ARRAY(_T.received_on.type))
@@ -428,7 +428,7 @@ def _update_all(changed: tuple[str, ...]) -> Update:
 
 
 def _columns(deliveries: Sequence[Delivery], names: Sequence[str]) -> dict[str, list[Any]]:
-    """In the order of keys, in which every transaction locks them."""
+    """Sorted by key, the order in which every transaction locks them."""
     ordered = sorted(deliveries, key=attrgetter(*_KEY))
     columns = zip(*map(attrgetter(*names), ordered), strict=True)
     return {

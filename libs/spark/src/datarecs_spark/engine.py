@@ -1,4 +1,4 @@
-"""The Engine port on Spark: tasks read and compare by the kernel, Spark schedules and spreads them.
+"""The Engine port on Spark: tasks read and compare with the kernel, Spark schedules them.
 
 What a stage is, is the kernel's (`StageRun`); here stands where its tasks run and how Spark fails.
 Nothing here decides what a number means.
@@ -33,34 +33,34 @@ from datarecs_spark.resources import cores_of_one, kernel_memory, on_one_executo
 from datarecs_spark.spilling import SpillGuard
 
 SMALL_ROWS = 1_000_000
-"""Below it a stage is cut into two partitions."""
+"""Rows below which a stage has two partitions."""
 _TASKS_PER_CORE = 2
-"""Shares of what is read."""
+"""Tasks that read, per core."""
 
 
 class SparkTasks:
     """Tasks of one run on Spark: one with all cores, or many on a cluster.
 
     Args:
-        session: of this run alone.
-        cancellation: asked between two passes.
+        session: used only by this run.
+        cancellation: checked between two passes.
     """
 
     def __init__(self, session: SparkSession, cancellation: Cancellation) -> None:
         self._session, self._cancellation = session, cancellation
 
     def reads_at_once(self, plan: StagePlan) -> bool:
-        """One task does everything: it has all cores, or nothing is read."""
+        """Whether one task does everything: it has all cores, or nothing is read."""
         return on_one_executor(self._session) or plan.catalogue is not None
 
     def partitions(self, stage: StagePlan) -> int:
-        """Into which rows are cut: as the job says, or by the rows of the stage."""
+        """The number of partitions: as declared in the job, or by the rows of the stage."""
         rows = expected_rows(stage)
         expected = 2 if rows < SMALL_ROWS else max(2 * self._cores, rows // SMALL_ROWS)
         return stage.effort.partitions or expected
 
     def resources(self, plan: StagePlan, directory: str) -> Resources:
-        """Of the one task, or of one of those that an executor runs at a time."""
+        """Resources of the single task, or of one of the concurrent tasks of an executor."""
         alone = self.reads_at_once(plan) and on_one_executor(self._session)
         at_a_time = 1 if alone else cores_of_one(self._session)
         return Resources(
@@ -97,13 +97,13 @@ class SparkTasks:
 
 
 class SparkEngine:
-    """One run.
+    """The engine of one run.
 
     Args:
-        session: of this run alone.
+        session: used only by this run.
         key: the tenant's key for break ids, hashes and masks.
         directory: differences go to `<directory>/<stage>/part-*.parquet`.
-        cancellation: asked before and after every action.
+        cancellation: checked before and after every action.
     """
 
     tasks_class: ClassVar[type[SparkTasks]] = SparkTasks
@@ -124,14 +124,14 @@ class SparkEngine:
         """Run one stage.
 
         Raises:
-            NotCoveredError: the stage asks for what this engine does not do; nothing was read.
+            NotCoveredError: the engine does not support a field of the stage; nothing was read.
             SourceFailedError: a source cannot be read at its pin.
-            ValueTooLargeError: a value that is grouped by or compared is above its limit.
-            KeyTooLargeError: the same of a key.
+            ValueTooLargeError: a value of a dimension or measure is above its limit.
+            KeyTooLargeError: a key is above its limit.
             SumOverflowError: a sum needs more than 38 digits.
-            DuplicateKeysError: repeated keys under `duplicates: error`.
-            CancelledError: somebody cancelled.
-            ComparisonFailedError: Spark failed otherwise, or took more disk than the job allows.
+            DuplicateKeysError: repeated keys with `duplicates: error`.
+            CancelledError: the run was cancelled.
+            ComparisonFailedError: another failure of Spark, or more disk than the job allows.
         """
         check_covered(plan)
         self._cancellation.name_jobs()
@@ -157,7 +157,7 @@ class SparkEngine:
         return results
 
     def explain(self, plan: StagePlan) -> Explanation:
-        """How the stage would be compared; reads footers of files, no row."""
+        """Describe how the stage would be compared; reads footers of files, no row."""
         check_covered(plan)
         layout = self._run.layout(plan)
         if self._tasks.reads_at_once(plan):
@@ -166,19 +166,19 @@ class SparkEngine:
         return Explanation(stage=plan.name, text=explained(layout, way))
 
     def differing(self, stage: str, most: int) -> Sequence[Sequence[str | None]] | None:
-        """Keys of the groups that differed in a stage, as canonical text, at most so many.
+        """Keys of the groups that differed in a stage, as canonical text, up to a limit.
 
-        None for more of them, and where one has no canonical form.
+        None above the limit, and if a key has no canonical form.
         """
         return self._run.differing(stage, most)
 
     def _spill(self, plan: StagePlan) -> SpillGuard:
-        """Ends the run where intermediate data take more disk than the job allows.
+        """End the run if intermediate data use more disk than the job allows.
 
-        What executors of a cluster keep for themselves is not seen from here.
+        Local data of executors on other machines is not measured.
         """
         limit = plan.effort.spill
-        message = f"intermediate data take more than {limit} bytes of disk (execution.spill)"
+        message = f"intermediate data use more than {limit} bytes of disk (execution.spill)"
         failure = ComparisonFailedError(RunDetail.SPILL_EXHAUSTED, plan.name, message)
         folders = [self._run.spilled]
         if on_one_executor(self._session):

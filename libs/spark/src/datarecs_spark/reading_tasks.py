@@ -1,6 +1,6 @@
-"""Tasks of Spark that read sources by the kernel: one for a whole stage, or many with a share each.
+"""Tasks of Spark that read sources: one for a whole stage, or many with a share each.
 
-Spark schedules them and ends them; what they do is the kernel's (`stage_tasks`).
+Spark schedules and ends them; the kernel has their work (`stage_tasks`).
 """
 
 import json
@@ -18,10 +18,10 @@ Step = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 def seal_shares(session: SparkSession, work: Work) -> tuple[BucketSum, ...]:
-    """`proof: rows` of a stage that compares rows: sums of their fingerprints.
+    """Sums of the fingerprints of a row stage for `proof: rows`.
 
     Raises:
-        InvalidTextsError: it must be done again with `check_texts`.
+        InvalidTextsError: the pass must be repeated with `check_texts`.
         DatarecsError: a source cannot be read at its pin.
         PySparkException: a task failed.
     """
@@ -38,7 +38,7 @@ def count_shares(session: SparkSession, work: Work) -> list[int]:
 
 
 def answers(session: SparkSession, work: Work, act: Act) -> list[str]:
-    """What a task of each share has answered, in any order; raises as above."""
+    """The answers of one task per share, in any order; raises as above."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = attempt_name()
@@ -56,6 +56,6 @@ def create_tasks(session: SparkSession, work: Work) -> DataFrame:
 
 
 def share_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Of shares, as `create_tasks` gives them to a task."""
+    """Read shares in the form that `create_tasks` sends to a task."""
     for batch in batches:
         yield from batch.column(0).to_pylist()

@@ -1,4 +1,4 @@
-"""What a task has said of a source, out of the failure of Spark that repeats it."""
+"""Find the report of a task in a failure of Spark, which repeats its text."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _MARKED = re.compile(r"datarecs:task-failure:([0-9a-f]+)")
 
 @contextmanager
 def translate_failures(layout: Layout) -> Iterator[None]:
-    """Failures of Spark that a task has caused are raised as what it reported."""
+    """Raise a failure of Spark as the failure that its task reported."""
     try:
         yield
     except Exception as failure:

@@ -1,7 +1,7 @@
 """The shape of a WebhookEndpoint: which events are sent where, and how.
 
-It ends in a rule of core that has the last word. Fields of
-later releases are unknown here: refused, never accepted and ignored.
+A rule of core makes the final check. Fields of later releases are unknown here: they are refused,
+never ignored.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ class _HeaderValue:
 
 
 def _check_secrets(fields: Mapping[str, object], at: Path, reading: Reading) -> None:
-    """Each reference may go to the endpoint's host; that of `url_from` is known at use alone."""
+    """Each reference may go to the endpoint's host; that of `url_from` is known only at use."""
     url, url_from = fields.get("url"), fields.get("url_from")
     if isinstance(url_from, SecretRef):
         use = SecretUse(purpose=SecretPurpose.URL)
@@ -136,7 +136,7 @@ ENDPOINT = Record(
     fields=(
         Field(name="url", shape=URL, doc="where events are posted; https"),
         Field(name="url_from", shape=_SECRET_REF, doc="for a URL that is a secret itself"),
-        Field(name="enabled", shape=FLAG, doc="your wish; false stops deliveries"),
+        Field(name="enabled", shape=FLAG, doc="whether events are sent; false stops deliveries"),
         Field(
             name="filter",
             shape=Record(
@@ -163,7 +163,7 @@ ENDPOINT = Record(
                     )
                 },
                 fields=(
-                    Field(name="mode", shape=Word(words=SigningMode), doc="who keeps the secret"),
+                    Field(name="mode", shape=Word(words=SigningMode), doc="who stores the secret"),
                     Field(
                         name="secret_refs",
                         shape=ListOf(item=SECRET_REFERENCE, most=MAX_SECRET_REFS),
@@ -231,7 +231,7 @@ ENDPOINT = Record(
                     ),
                 ),
             ),
-            doc="what the receiver can take",
+            doc="limits of the receiver",
         ),
         Field(
             name="auto_disable",

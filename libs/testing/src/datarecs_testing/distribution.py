@@ -1,7 +1,7 @@
-"""The built wheel in an environment of its own, as a user has it: no checkout, no test code.
+"""The built wheel in a new environment, as a user has it: no checkout, no test code.
 
-Packages come from the cache that the set-up of this checkout has filled, in the versions of the
-lock, and from a network only where the cache lacks one.
+Packages have the versions of the lock. They come from the cache that the set-up of this checkout
+has filled, and from a network only if the cache has no such package.
 """
 
 import subprocess
@@ -25,21 +25,21 @@ class Installation:
 
     folder: Path
     size_bytes: int
-    """Of all files, as installed: no byte code yet."""
+    """Bytes of all files as installed, without byte code."""
 
     def run(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """The ended `datarecs`, with what it printed."""
+        """Run `datarecs`; return the ended process with its output."""
         return _run([str(self.folder / "bin/datarecs"), *words], cwd)
 
     def evaluate(self, code: str, cwd: Path) -> str:
-        """What Python prints there."""
+        """Run Python code; return its output."""
         done = _run([str(self.folder / "bin/python"), "-c", code], cwd)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
 
 def build_wheel(target: Path) -> Path:
-    """Build the checkout by way of its source distribution; the wheel."""
+    """Build the checkout by way of its source distribution; return the wheel."""
     words = ["build", "--offline", "--no-build-isolation", "--python", sys.executable]
     built = _run([str(_UV), *words, "--out-dir", str(target), str(ROOT)], target)
     assert built.returncode == 0, built.stderr
@@ -50,7 +50,7 @@ def build_wheel(target: Path) -> Path:
 def install(wheel: Path, extra: str, folder: Path, config: pytest.Config) -> Installation:
     """Install the wheel, with an extra or "", into a new environment.
 
-    Skips the test where packages are neither cached nor to be fetched.
+    Skips the test if packages are neither cached nor available.
     """
     made = _run([str(_UV), "venv", "--python", sys.executable, str(folder)], folder.parent)
     assert made.returncode == 0, made.stderr
@@ -67,7 +67,7 @@ def install(wheel: Path, extra: str, folder: Path, config: pytest.Config) -> Ins
 
 
 def _run(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Without what this process's own Python is told."""
+    """Run without the Python settings of this process."""
     environment = {
         name: value
         for name, value in process_environment().items()

@@ -1,7 +1,7 @@
-"""Benches that bring tables to an engine as files.
+"""Benches that store tables as files for an engine.
 
-Every second table comes as an extract and the others as pinned Parquet files, so both readers meet
-every case; types that only one of them has decide for it.
+Every second table is an extract and the others are pinned Parquet files, so both readers run every
+case, except for types that only one of them supports.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,12 +51,12 @@ class FileBench:
             for scan in plan.scans
         )
 
-    def engine(self, plan: ComparisonPlan, directory: Path) -> Engine:  # noqa: ARG002  others look at it
+    def engine(self, plan: ComparisonPlan, directory: Path) -> Engine:  # noqa: ARG002  subclasses use it
         return KernelEngine(
             key=COMPARE_KEY, directory=directory, threads=2, memory_bytes=512 * 2**20
         )
 
     def differences(self, engine: Engine, results: StageResults) -> Sequence[Difference]:
-        """As they stand in the stage's files."""
+        """The differences in the stage's files."""
         del engine
         return list(read_differences(Path(results.differences.location or "")))

@@ -19,7 +19,7 @@ from datarecs_testing.ways import TwoWayEngine, partitions_engine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark leaves the sockets of its answers to the garbage collector, which tells of them."""
+    """Spark leaves the sockets of its answers to the garbage collector, which warns about them."""
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

@@ -1,6 +1,6 @@
 """The webhook-service without Kafka, Postgres and sockets: fan-out, actions and sending in memory.
 
-Apart from the tests, because those of actions and those of deliveries need the same one.
+Separate from the tests, because tests of actions and of deliveries use it.
 """
 
 from collections.abc import Callable
@@ -159,7 +159,7 @@ class WebhookHouse:
             loop.turn()
 
     def play_until_quiet(self, loop: WebhookSending, endpoint: Resource) -> None:
-        """Let time pass to each next claim until nothing waits."""
+        """Advance time to each next claim until nothing waits."""
         while True:
             self.run(loop, turns=2)
             state = self.store.committed(endpoint.tenant_id).delivery.endpoints[endpoint.uid]

@@ -1,4 +1,4 @@
-"""What the webhook-service does about events: every one becomes rows for the endpoints it matches.
+"""Handlers of the webhook-service: every event becomes rows for the matching endpoints.
 
 Nothing is sent here: a slow receiver must never delay the consumer.
 """
@@ -25,7 +25,7 @@ class Handlers:
     metrics: Metrics
 
     def deliver(self, tx: Transaction, received: Received) -> None:
-        """Any event: kept with its bytes, one delivery per matching endpoint of its tenant."""
+        """Any event: stored with its bytes, one delivery per matching endpoint of its tenant."""
         envelope = received.envelope
         event = IncomingEvent(
             event_id=envelope.id,

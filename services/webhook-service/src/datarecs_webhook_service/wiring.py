@@ -1,4 +1,4 @@
-"""The webhook-service, joined top to bottom: it hears every event and sends signed requests."""
+"""The webhook-service, joined top to bottom: it reads every event and sends signed requests."""
 
 import os
 import socket
@@ -119,7 +119,7 @@ def _expanding(database: Database, handlers: Handlers, *, clock: Clock) -> Webho
 
 
 def redrive(settings: Settings, arguments: Sequence[str]) -> int:
-    """Hand the dead letters of this service to its handlers again."""
+    """Pass the dead letters of this service to its handlers again."""
     process = build(settings)
     try:
         return redrive_command.redrive(process.loops, arguments)

@@ -1,7 +1,7 @@
-"""The loop that sends mail: take a due one, say it to the relay, record the answer.
+"""The loop that sends mail: take a due one, send it to the relay, record the reply.
 
 One instance per connection to the relay, each on its own thread; they share the relay's health, so
-that a relay that is down is left alone by all of them.
+all of them pause while the relay is down.
 """
 
 import threading
@@ -61,14 +61,14 @@ class RelayHealth:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def rest(self) -> timedelta:
-        """How long the relay is still left alone; zero when it may be asked."""
+        """How long sending still pauses; zero when the relay may be used."""
         with self._lock:
             return timedelta(seconds=max(0.0, self._rest_until - self.clock.monotonic()))
 
     def failed(self, why: ReplyClass) -> timedelta:
         """A fault of the relay; returns the pause that follows, longer with each fault in a row.
 
-        Faults that several loops meet at once count as one.
+        Faults in several loops at the same time count as one.
         """
         with self._lock:
             now = self.clock.monotonic()
@@ -80,7 +80,7 @@ class RelayHealth:
             return pause
 
     def worked(self) -> None:
-        """The relay answered a mail, whatever it said about it."""
+        """The relay replied to a mail, with any result."""
         with self._lock:
             self._faults = 0
 
@@ -104,7 +104,7 @@ class MailSending:
     tracing: Tracing = UNTRACED
 
     def run(self, stop: Wake) -> None:
-        """Send until `stop`; the mail that is being said is finished first."""
+        """Send until `stop`; the mail in progress is finished first."""
         while not stop.is_set():
             rest = self.health.rest()
             self.metrics.gauge("mail_transport_paused", 1 if rest else 0)
@@ -136,7 +136,7 @@ class MailSending:
         except Exception as cause:
             if isinstance(cause, DatarecsError) and cause.retryable:
                 raise
-            # Looked at again every 30 s, so it leaves when the cause is gone, or expires.
+            # Checked again every 30 s, so it is sent when the cause is removed, or expires.
             log.exception("mail_not_sendable", delivery_id=str(delivery_id))
             return
         self.signals.reached(LEASED)
@@ -163,9 +163,9 @@ class MailSending:
             self._ended(mail, leased)
 
     def _recorded(self, leased: LeasedMail, fact: Fact, attempt: MailAttempt) -> Mail | None:
-        """Write the answer down; while the lease lives a busy database is asked again.
+        """Record the reply; while the lease lives, a busy database is tried again.
 
-        Else a mail that was accepted would be unknown, and said twice.
+        Otherwise an accepted mail would be unknown and sent twice.
         """
         deadline = self.clock.monotonic() + LEASE_TTL.total_seconds() / 2
         while True:

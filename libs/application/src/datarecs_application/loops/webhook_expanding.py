@@ -1,6 +1,6 @@
 """The loop that expands actions: tenants with open ones, one chunk of each in a transaction.
 
-A poll, not a consumer: the row is the truth, so nothing is lost with a process or a wake-up.
+A poll, not a consumer: the row is authoritative, so a lost process or wake-up loses nothing.
 """
 
 from dataclasses import KW_ONLY, dataclass, field
@@ -61,7 +61,7 @@ class WebhookExpanding:
         return any(expanded)
 
     def _expand_safely(self, tenant: TenantId) -> bool:
-        """A tenant whose actions cannot be handled is that tenant's problem."""
+        """A tenant with actions that cannot be handled does not affect other tenants."""
         try:
             return self._expand_next(tenant)
         except Exception as cause:

@@ -1,4 +1,4 @@
-"""`datarecs config`: every setting with its meaning, what it is now, and which files count."""
+"""`datarecs config`: every setting with its meaning and value, and the files that set them."""
 
 import json
 from pathlib import Path
@@ -17,10 +17,10 @@ SCHEMA = "datarecs.cli.config/1"
 def show(
     *,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="every setting, commented, as a datarecs.toml")
+        bool, typer.Option("--defaults", help="print all settings as a commented datarecs.toml")
     ] = False,
 ) -> ExitCode:
-    """Print the settings that are set and where each comes from; secrets are never printed."""
+    """Print the settings that are set, and where each is set. Secrets are never printed."""
     from datarecs_cli.effective_settings import commented, effective
     from datarecs_runtime.environment import process_environment
     from datarecs_runtime.settings import describe
@@ -36,13 +36,13 @@ def show(
     for one in settings:
         print(f"{one.name}={one.value}  # {one.source}")
     if not settings:
-        current().say("nothing is set; see every setting with: datarecs config show --defaults")
+        current().say("no setting is set; list all with: datarecs config show --defaults")
     return ExitCode.DONE
 
 
 @app.command("path")
 def path() -> ExitCode:
-    """Print the files that are read, in the order in which they win."""
+    """Print the files that are read; earlier files override later ones."""
     from datarecs_cli.config import credential_files
     from datarecs_runtime.settings import PROJECT_FILE, USER_FILE
 

@@ -1,7 +1,7 @@
-"""`datarecs doctor`: the sources of a job opened step by step, each with what was seen and a fix.
+"""`datarecs doctor`: opens the sources of a job step by step; each step has a result and a fix.
 
-The steps are those of the connectors, which `plan --check-connections` takes as well. The first
-step that fails ends the steps of its source, and the next source is tried.
+The steps are those of the connectors, as in `plan --check-connections`. The first failed step ends
+the steps of its source, then the next source is opened.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +33,8 @@ def doctor(
     file: Annotated[str, typer.Argument(metavar="FILE", help="a job file; - for stdin")],
     *,
     param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a parameter; repeat for a list")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="a job parameter; repeat it for a list"),
     ] = None,
 ) -> ExitCode:
     """Open every source of a job step by step: address, login, privileges, table or files.
@@ -47,14 +48,16 @@ def doctor(
     invocation = current()
     flags = flags_of([file], None, None, None, param)
     if not flags.is_job:
-        raise UsageFault(f"{file}: doctor takes a job file in .yaml, .yml or .json")
+        raise UsageFault(f"{file}: doctor needs a job file that ends in .yaml, .yml or .json")
     question = prepare_question(flags, now=SystemClock().now(), invocation=invocation)
     if question is None:
         return ExitCode.USAGE
+    from datarecs_reports.figures import counted
+
     rows = list(_rows(question))
     print_list("doctor", _COLUMNS, rows, invocation)
     failed = [row for row in rows if row["state"] == "fail"]
-    invocation.say(f"{len(rows)} steps, {len(failed)} failed")
+    invocation.say(f"{counted(len(rows), 'step')}, {len(failed)} failed")
     return ExitCode.ERRORED if failed else ExitCode.DONE
 
 
@@ -87,7 +90,7 @@ def _row(step: "ProbeStep") -> "Json":
 
 
 def _fix(code: str | None) -> str | None:
-    """The remedy of the catalogue."""
+    """The fix of the error catalogue."""
     from datarecs_cli.commands.errors import catalogue
 
     known = (one for one in catalogue().values() if one.name == code)

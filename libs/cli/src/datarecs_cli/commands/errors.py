@@ -1,4 +1,4 @@
-"""`datarecs errors`: the catalogue of error codes, for people and for programs."""
+"""`datarecs errors`: the catalogue of error codes, as text or JSON."""
 
 import json
 from importlib import import_module
@@ -28,10 +28,10 @@ def catalogue() -> dict[str, ErrorCode]:
 
 def errors(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="DR1004 or UNKNOWN_COLUMN; all if none")
+        str | None, typer.Argument(metavar="CODE", help="DR1004 or UNKNOWN_COLUMN; default all")
     ] = None,
 ) -> ExitCode:
-    """Say what an error code means, what causes it and what to do."""
+    """Show what an error code means, what causes it and what to do."""
     known = catalogue()
     if code is None:
         chosen = list(known.values())
@@ -39,7 +39,7 @@ def errors(
         wanted = code.upper()
         chosen = [one for one in known.values() if wanted in (one.docs_id, one.name)]
         if not chosen:
-            raise UsageFault(f"no error has the code {code}; `datarecs errors` lists all")
+            raise UsageFault(f"no error has the code {code}; list all with: datarecs errors")
     if current().output in (Output.JSON, Output.JSONL):
         print(json.dumps({"schema": SCHEMA, "errors": [_as_data(one) for one in chosen]}))
     elif code is None:

@@ -1,6 +1,6 @@
 """The declared WebhookEndpoint and what makes one well formed.
 
-A receiver's URL with filter, secrets, limits and retry schedule. Kept apart from the rules that use
+A receiver's URL with filter, secrets, limits and retry schedule. Separate from the rules that use
 it, so that YAML, REST and the stored row decode into one shape.
 """
 
@@ -43,13 +43,13 @@ class Format(StrEnum):
 
 class SigningMode(StrEnum):
     MANAGED = "managed"
-    """The platform generates the secret and keeps it sealed."""
+    """The platform generates the secret and stores it sealed."""
     REFERENCE = "reference"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
-    """A value that is looked up at the moment of use: `env:NAME` or `file:/path`."""
+    """A value that is looked up at use: `env:NAME` or `file:/path`."""
 
     secret_ref: str
 
@@ -64,7 +64,7 @@ class Filter:
     exclude_types: tuple[str, ...] = ()
     """Globs that win over `types`."""
     operational: bool = False
-    """Whether events about deliveries and tests of other endpoints come too."""
+    """Whether events about deliveries and tests of other endpoints are sent too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ _RESERVED_PREFIXES = ("content-", "proxy-", "webhook-", "datarecs-", "ce-")
 
 
 def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
-    """Everything wrong with the spec at once; the URL's own rules stand in `egress`."""
+    """All faults of the spec at once; the rules of URLs are in `egress`."""
     return (
         *_address_faults(spec),
         *_filter_faults(spec.filter),

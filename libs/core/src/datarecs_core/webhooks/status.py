@@ -17,7 +17,7 @@ _WHY_DISABLED = {
     DisabledBy.USER: "A person disabled it. Enable it with `datarecs webhook enable`.",
     DisabledBy.AUTO: "It failed for too long. Enable it with `datarecs webhook enable`.",
     DisabledBy.GONE: "The receiver answered 410. Enable it with `datarecs webhook enable`.",
-    DisabledBy.RECEIVER: "The receiver asked for it. Enable it with `datarecs webhook enable`.",
+    DisabledBy.RECEIVER: "The receiver requested it. Enable it with `datarecs webhook enable`.",
 }
 
 
@@ -33,7 +33,7 @@ def endpoint_status(
     Args:
         state: the endpoint's row.
         generation: of its resource.
-        before: the stored status; times of conditions that stand are kept from it.
+        before: the stored status; times of unchanged conditions are taken from it.
         now: database time.
     """
     disabled = None if state.accepts(generation) else state.disabled

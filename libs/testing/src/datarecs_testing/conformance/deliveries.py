@@ -1,4 +1,4 @@
-"""What every implementer of Deliveries and of its claim owes."""
+"""Conformance suite of Deliveries and of its claim."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -248,7 +248,7 @@ class DeliveriesConformance:
     def test_the_newest_are_paged_and_filtered_by_state(self, stores: Stores) -> None:
         endpoint = ResourceUid(an_id())
         with stores.webhook.unit.begin(A_TENANT) as tx:
-            at = tx.now - HOUR  # two at the same moment are told apart by their ids
+            at = tx.now - HOUR  # two with the same time are distinguished by their ids
             made = [fresh(tx, endpoint, created_at=moment) for moment in (at, at, tx.now)]
             tx.deliveries.add(made)
             newest = tx.deliveries.of_endpoint(endpoint, 10)

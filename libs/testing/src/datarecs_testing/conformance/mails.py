@@ -1,4 +1,4 @@
-"""What every implementer of Mails, RuleStates and of the mail claim owes."""
+"""Conformance suites of Mails, RuleStates and the mail claim."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -71,7 +71,7 @@ class CancelIn(In):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the wrong month"}]})
 
     reason: ShortText | None = None
-    """Kept on the run and in the audit."""
+    """Stored with the run and in the audit."""
 
 
 def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
@@ -86,7 +86,7 @@ def known_run(use: Ports, caller: Principal, run_id: str) -> Run:
 async def _waited(
     use: Ports, caller: Principal, answer: Response, limit: timedelta | None
 ) -> Response:
-    """The answer when the run has ended or the time is up; headers of the first one stay."""
+    """The response when the run has ended or the time is up, with the headers of the first one."""
     if limit is None or answer.status_code != ACCEPTED:
         return answer
     run_id = json.loads(bytes(answer.body))["run_id"]
@@ -116,7 +116,7 @@ async def trigger(
     wait: PreferredWait,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> Response:
-    """Ask the job's question now. 202 with the run; `Prefer: wait=N` holds until it has ended."""
+    """Trigger a run of the job. 202 with the run; `Prefer: wait=N` waits for its end."""
     wanted = body.value
 
     def act(tx: Transaction, key: str | None) -> Answer:
@@ -167,7 +167,7 @@ async def cancel(
     use: Using,
     wait: PreferredWait,
 ) -> Response:
-    """Ask a run to stop; its end decides what it becomes. 409 when it has ended already."""
+    """Cancel a run; its end decides the final state. 409 when it has ended already."""
     known = await run_in_threadpool(known_run, use, caller, run_id)
     reason = body.value.reason
 
@@ -221,8 +221,8 @@ def list_runs(
 ) -> Response:
     """Newest first, created in [since, until); `next` is the cursor of the following page.
 
-    With `id_prefix` no other filter counts: at most two runs whose id starts so, which tells
-    whether an abbreviated id is unique.
+    With `id_prefix` no other filter counts: at most two runs with this start of the id, enough to
+    decide whether an abbreviated id is unique.
     """
     if id_prefix is not None:
         return json_answer(_starting_with(use, caller, id_prefix))
@@ -271,7 +271,7 @@ def get_run(
     use: Using,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """The run as it stands; 304 while it has not changed."""
+    """The current run; 304 while it has not changed."""
     run = known_run(use, caller, run_id)
     return unless_known(run_view(run), etag=run_etag(run), if_none_match=if_none_match)
 
@@ -301,7 +301,7 @@ async def run_events(
     run = await run_in_threadpool(known_run, use, caller, run_id)
     media = _media(accept)
     if media is None:
-        detail = "this route answers application/json or text/event-stream"
+        detail = "this route returns application/json or text/event-stream"
         raise ProblemError(code=ApiCode.NOT_ACCEPTABLE, detail=detail)
     if media == MEDIA_TYPE:
         keys = authenticator(request)
@@ -357,7 +357,7 @@ def _moment(entry: HistoryEntry) -> Moment:
 
 
 def _media(accept: str) -> str | None:
-    """Which of the two answers is wanted; a stream only when it is named."""
+    """Which of the two responses is requested; a stream only when it is named."""
     wanted = {one.split(";")[0].strip().lower() for one in accept.split(",")}
     if MEDIA_TYPE in wanted:
         return MEDIA_TYPE

@@ -1,7 +1,7 @@
 """The Engine port on Spark: tasks read and compare with the kernel, Spark schedules them.
 
-What a stage is, is the kernel's (`StageRun`); here stands where its tasks run and how Spark fails.
-Nothing here decides what a number means.
+The kernel runs the stages (`StageRun`); this module decides where tasks run and translates the
+failures of Spark. It contains no rules of comparison.
 """
 
 from collections.abc import Callable, Sequence

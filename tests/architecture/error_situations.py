@@ -26,7 +26,12 @@ from datarecs_core.resources.refusals import (
     WriteConflictError,
 )
 from datarecs_core.runs.events import RunEvent
-from datarecs_core.runs.refusals import AttemptAheadError, RunAlreadyTerminalError, UnknownRunError
+from datarecs_core.runs.refusals import (
+    AttemptAheadError,
+    RunAlreadyTerminalError,
+    RunNotTerminalError,
+    UnknownRunError,
+)
 from datarecs_events.encoding import EventEncodeError
 from datarecs_spark.errors import CancelledError
 from datarecs_specs.documents import InvalidSpecError, decode_yaml
@@ -480,6 +485,7 @@ MADE: dict[type[DatarecsError], Made] = {
     UnknownRunError: Made(UnknownRunError(EVENT), (str(EVENT.run_id),)),
     AttemptAheadError: Made(AttemptAheadError(RUN, attempt=9), (str(RUN.run_id), "9")),
     RunAlreadyTerminalError: Made(RunAlreadyTerminalError(RUN), (str(RUN.run_id), RUN.status)),
+    RunNotTerminalError: Made(RunNotTerminalError(RUN), (str(RUN.run_id), RUN.status)),
     BeingDeletedError: Made(BeingDeletedError(resource=RESOURCE), (RESOURCE.name,)),
     PreconditionFailedError: Made(PreconditionFailedError(resource=RESOURCE), (RESOURCE.name,)),
     ResourceNotFoundError: Made(

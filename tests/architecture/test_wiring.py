@@ -90,7 +90,9 @@ TELLS: Mapping[Service, frozenset[str]] = {
             "webhook.delivery.retried",
             "webhook.delivery.replayed",
             "webhook.endpoint.auto_disabled",
+            "resource.webhookendpoint.updated",
             "resource.webhookendpoint.status_updated",
+            "resource.webhookendpoint.deleted",
         }
     ),
 }

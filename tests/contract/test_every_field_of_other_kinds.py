@@ -37,8 +37,10 @@ from datarecs_core.runs.model import RunMode
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
+from datarecs_core.webhooks.health import EndpointState
 from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.overflow import check_overflow
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_runtime.secrets import Keyring, TenantSecrets
 from datarecs_runtime.sections import Secrets
@@ -125,6 +127,11 @@ def tried_again(endpoint: WebhookEndpoint) -> object:
     leased = lease(_DELIVERY, owner="w", now=NOON)
     fact = Ended(lease_epoch=leased.lease_epoch, end=AttemptEnd(outcome=Outcome.HTTP_5XX), u=0.5)
     return decide_delivery(leased, fact, retry=endpoint.retry, now=NOON).state.due_at
+
+
+def overflows(endpoint: WebhookEndpoint) -> object:
+    state = EndpointState(tenant_id=A_TENANT, endpoint_uid=_UID, pending=1_000)
+    return check_overflow(state, max_pending=endpoint.limits.max_pending, now=NOON).is_overflowing
 
 
 # What a rule decides.
@@ -223,6 +230,7 @@ _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
+_ALERTS = "libs/application/tests/test_webhook_alerts.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "url": (_URL, "https://b.test/hook", sent),
     "url_from.secret_ref": (
@@ -245,6 +253,7 @@ ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "headers.*.secret_ref": ({**_URL, "headers": {"X-Key": {"secret_ref": _A}}}, _B, sent),
     "timeout": (_URL, "PT3S", sent),
     "retry.delays": (_URL, ["PT1H"], tried_again),
+    "limits.max_pending": (_URL, 1_000, overflows),
 }
 RULE_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "enabled": (_TO, False, mailed),
@@ -301,6 +310,7 @@ SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "spec.auto_disable.": (_SENDING, ("enabled", "after")),
     "spec.mutes[].": (_RULES, ("reason",)),
     "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),
+    "spec.": (_ALERTS, ("alert_emails",)),
 }
 """Fields that a server or several deliveries show, with the tests that set each of them."""
 _ELSEWHERE = {f"{start}{name}" for start, (_, names) in SHOWN_ELSEWHERE.items() for name in names}

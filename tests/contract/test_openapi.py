@@ -21,8 +21,8 @@ from datarecs_testing.api import memory_api
 
 DOCUMENT = document()
 VERBS = (
-    *("list", "get", "follow", "create", "replace", "delete", "trigger", "cancel", "revoke"),
-    *("test", "resend", "recover", "replay", "enable", "disable", "rotate", "preview"),
+    *("list", "get", "follow", "create", "replace", "delete", "trigger", "retry", "cancel"),
+    *("revoke", "test", "resend", "recover", "replay", "enable", "disable", "rotate", "preview"),
 )
 OPERATIONS = [
     (method, path, operation)

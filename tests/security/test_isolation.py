@@ -158,7 +158,7 @@ def ask(  # noqa: PLR0913  a request in full
 
 
 WITHOUT_BODY = (
-    *("/runs", "/cancel", "/ws-tickets", "/enable", "/disable", "/rotate"),
+    *("/runs", "/cancel", "/retry", "/ws-tickets", "/enable", "/disable", "/rotate"),
     *("_id}/resend", "/webhook-endpoints/{name}/test"),
 )
 
@@ -231,6 +231,8 @@ def test_the_same_requests_succeed_for_their_owner(neighbours: Neighbours) -> No
     expected = dict.fromkeys(WITH_IDS, 200)
     expected["POST", "/api/v1/jobs/{name}/runs"] = 202
     expected["POST", "/api/v1/runs/{run_id}/cancel"] = 409
+    expected["POST", "/api/v1/runs/{run_id}/retry"] = 202
+    expected["DELETE", "/api/v1/webhook-endpoints/{name}"] = 202  # its deliveries are open
     for method, template in WITH_IDS:
         if method == "POST" and template.endswith((*ACTIONS, "/recover", "/replay")):
             expected[method, template] = 202
@@ -324,6 +326,7 @@ WANTED: Mapping[str, str] = {
     "GET /api/v1/runs": "read",
     "POST /api/v1/jobs/{name}/runs": "run.trigger",
     "POST /api/v1/runs/{run_id}/cancel": "run.cancel",
+    "POST /api/v1/runs/{run_id}/retry": "run.retry",
     "GET /api/v1/runs/{run_id}": "read",
     "GET /api/v1/runs/{run_id}/events": "read",
     "GET /api/v1/runs/{run_id}/timeline": "read",

@@ -351,3 +351,31 @@ def test_the_report_is_saved_beside_the_verdict(server: ScriptedApi, tmp_path: P
     server.on("GET", f"{RUN}/report", refuses(404, ApiCode.NOT_FOUND), lambda _request: page)
     assert run(["run", "orders", "--report", str(tmp_path / "a" / "r.html")]) == 0
     assert (tmp_path / "a" / "r.html").read_bytes() == b"<html>"
+
+
+def test_retry_runs_an_ended_run_again_and_ends_as_run(server: ScriptedApi) -> None:
+    ends(server, "COMPLETED", "UNMATCHED")
+    made = a_run_view(status="TRIGGERED", retry_of=RUN_ID)
+    server.on("POST", f"/runs/{RUN_ID}/retry", says(made, 202))
+    assert run(["retry", RUN_ID, "--reason", "export complete"]) == 1
+    (request,) = server.requests_to("POST", f"/runs/{RUN_ID}/retry")
+    assert json.loads(request.content) == {"reason": "export complete"}
+
+
+def test_retry_detached_prints_the_new_run(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", RUN, says(a_run_view(status="COMPLETED")))
+    server.on("POST", f"/runs/{RUN_ID}/retry", says(a_run_view(status="TRIGGERED"), 202))
+    assert run(["retry", RUN_ID, "--detach"]) == 0
+    assert capsys.readouterr().out.strip() == RUN_ID
+
+
+def test_retry_of_a_run_that_still_runs_is_a_conflict(
+    server: ScriptedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on("GET", RUN, says(a_run_view(status="RUNNING")))
+    refusal = refuses(409, ApiCode.RUN_NOT_TERMINAL, detail="run is RUNNING; wait for it")
+    server.on("POST", f"/runs/{RUN_ID}/retry", refusal)
+    assert run(["retry", RUN_ID]) == 5
+    assert "wait for it" in capsys.readouterr().err

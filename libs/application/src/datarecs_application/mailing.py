@@ -13,8 +13,8 @@ from datarecs_application.notifications import MailPolicy, story_of
 from datarecs_application.ports.delivery import MailAttempt, MailRenderer, OutgoingMail
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
-from datarecs_core.notifications.address import wire_address
-from datarecs_core.notifications.evaluation import MailKind
+from datarecs_core.notifications.address import is_sendable, wire_address
+from datarecs_core.notifications.evaluation import MailKind, SkipReason
 from datarecs_core.notifications.identity import other_message_id
 from datarecs_core.notifications.mail import (
     EXPIRES_AFTER,
@@ -30,6 +30,7 @@ from datarecs_core.notifications.mail import (
     decide_email,
     fold_mails,
     lease,
+    skip_mail,
 )
 from datarecs_core.notifications.replies import is_hard_bounce
 from datarecs_core.notifications.rule import Detail
@@ -71,8 +72,8 @@ class Sending:
         """Take a due mail; its bytes are created at the first lease and stored.
 
         Returns:
-            The leased mail; or the mail itself when it ended here, expired; or None when it is not
-            due, leased by another sender, or deleted.
+            The leased mail; or the mail itself when it ended here, expired or skipped; or None when
+            it is not due, leased by another sender, or deleted.
         """
         mail = tx.mails.get(delivery_id)
         if mail is None or mail.due_at is None or mail.due_at > tx.now:
@@ -85,6 +86,10 @@ class Sending:
         if tx.now >= mail.expires_at:
             return self._apply(tx, mail, Expired())
         mime = tx.mails.mime(delivery_id)
+        if mime is None and (reason := self._notice_refusal(tx, mail)):
+            skipped = skip_mail(mail, reason)
+            tx.mails.save(skipped)
+            return skipped
         if mime is None and self._waits_for_others(tx, mail):
             return None
         if mime is None:
@@ -148,6 +153,15 @@ class Sending:
                 mail.recipient_key, reason="HARD_BOUNCE", reply=decision.state.last_reply
             )
         return decision.state
+
+    def _notice_refusal(self, tx: Transaction, mail: Mail) -> SkipReason | None:
+        """Why nobody is sent a notice: whoever queued it knows no domains and no bounces."""
+        if mail.kind is not MailKind.NOTICE:
+            return None
+        if not is_sendable(mail.recipient_key, self.policy.domains.get(tx.tenant_id, ())):
+            return SkipReason.UNVERIFIED
+        is_refused = tx.mail_choices.suppressed([mail.recipient_key])
+        return SkipReason.SUPPRESSED if is_refused else None
 
     def _waits_for_others(self, tx: Transaction, mail: Mail) -> bool:
         """Whether the mail moves into a digest, or waits because of a rate cap."""

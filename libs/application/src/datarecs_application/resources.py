@@ -27,6 +27,7 @@ from datarecs_core.resources.refusals import (
 )
 from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 from datarecs_core.values import ResourceUid
+from datarecs_core.webhooks.endpoint import DRAIN
 from datarecs_core.webhooks.signature import (
     GENERATED_BYTES,
     SECRET_FIELD,
@@ -180,12 +181,40 @@ def delete_resource(tx: Transaction, actor: Principal, key: Key, *, match: str) 
     stored = _locked(tx, key)
     _check(stored, match)
     _refuse_used(tx, stored)
-    write = changes.delete(stored, rv=tx.next_rv(), now=tx.now)
+    held_by = _held_by(tx, stored)
+    write = changes.delete(stored, rv=tx.next_rv(), now=tx.now, held_by=held_by)
     if write is None:
         return Deleted(resource=stored, is_gone=False)
     _store(tx, write, stored)
     _report_write(tx, actor, write, "resource.delete")
     return Deleted(resource=write.resource, is_gone=write.is_gone)
+
+
+def _held_by(tx: Transaction, stored: Resource) -> tuple[str, ...]:
+    """An endpoint with open deliveries stays until the webhook-service has ended them."""
+    if stored.kind is not Kind.WEBHOOK_ENDPOINT or stored.deletion_at is not None:
+        return ()
+    left = tx.deliveries.waiting(stored.uid)
+    if left.first_due is None and not left.leased:
+        return ()
+    tx.deliveries.states([stored.uid])
+    tx.deliveries.hasten([stored.uid])
+    return (DRAIN,)
+
+
+def release_resource(tx: Transaction, uid: ResourceUid, finalizer: str, *, actor: str) -> None:
+    """Take a finalizer away; the object goes with its last one, and its sealed secrets with it.
+
+    Called by the controller that the finalizer belongs to. Safe to repeat.
+    """
+    stored = tx.resources.get_by_uid(uid)
+    locked = stored and tx.resources.for_update(stored.kind, stored.namespace, stored.name)
+    if locked is None or locked.uid != uid:
+        return
+    write = changes.release(locked, finalizer, rv=tx.next_rv(), now=tx.now)
+    if write is not None:
+        _store(tx, write, locked)
+        _announce(tx, write, actor=actor)
 
 
 def observe_resource(

@@ -13,6 +13,8 @@ from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import observe_resource
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_alerts import alert_facts, queue_alerts
+from datarecs_application.webhook_draining import discard_waiting
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.delivery import EventTooLargeError
 from datarecs_core.resources.resource import Kind, Resource
@@ -21,7 +23,6 @@ from datarecs_core.webhooks.delivery import (
     Delivery,
     DeliveryState,
     Ended,
-    EndpointDeleted,
     Expired,
     LeaseExpired,
     decide_delivery,
@@ -41,9 +42,10 @@ from datarecs_core.webhooks.health import (
 )
 from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
+from datarecs_core.webhooks.overflow import after_end, check_overflow, counted_again
 from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
 from datarecs_core.webhooks.signature import SECRET_FIELD
-from datarecs_core.webhooks.status import endpoint_status, is_failing
+from datarecs_core.webhooks.status import endpoint_status, is_failing, is_stale
 
 MAX_ENDPOINTS = 1000
 """Endpoints checked per event; the quota per tenant is far below."""
@@ -110,6 +112,8 @@ class Settled:
     """Leases that had run out."""
     status_moved: bool = False
     """The status in the resource must be written again."""
+    is_drained: bool = False
+    """The endpoint is being deleted and nothing of it is open."""
 
 
 def fan_out(
@@ -145,6 +149,7 @@ def fan_out(
         matching[state.endpoint_uid]
         for state in tx.deliveries.states(matching)
         if state.accepts(matching[state.endpoint_uid][0].generation)
+        and _has_room(tx, state, *matching[state.endpoint_uid], ids=ids)
     ]
     added = tx.deliveries.add(
         Delivery(
@@ -161,11 +166,23 @@ def fan_out(
         )
         for resource, spec in accepting
     )
-    tx.deliveries.hasten([resource.uid for resource, _ in accepting])
+    tx.deliveries.hasten([resource.uid for resource, _ in accepting], added=1)
     if added:
         tx.wake()
         crash_point(CrashPoint.DELIVER_AFTER_INSERT)
     return added
+
+
+def _has_room(
+    tx: Transaction, state: EndpointState, resource: Resource, spec: WebhookEndpoint, *, ids: Ids
+) -> bool:
+    """Whether the endpoint gets a delivery; where too many wait, the event stays in its gap."""
+    after = check_overflow(state, max_pending=spec.limits.max_pending, now=tx.now)
+    if after != state:
+        # The sending loop comes by and shows it.
+        tx.deliveries.save_state(replace(after, next_claim_at=tx.now))
+        queue_alerts(tx, (state, after), spec, alert_facts(resource, spec), ids=ids)
+    return not after.is_overflowing
 
 
 def _match(
@@ -187,6 +204,8 @@ class Leasing:
     jitter: Jitter
     owner: str
     """The worker, as the attempt log names it."""
+    ids: Ids
+    """Of alert mails."""
 
     def lease_due(
         self, tx: Transaction, endpoint: ResourceUid, *, limit: int
@@ -199,9 +218,11 @@ class Leasing:
         (state,) = tx.deliveries.states([endpoint])
         resource = tx.resources.get_by_uid(endpoint)
         if resource is None or resource.deletion_at is not None:
-            return [], _discard(tx, state)
+            drained = discard_waiting(tx, state, is_marked=resource is not None)
+            return [], Settled(closed=drained.closed, is_drained=drained.is_drained)
         spec = self.specs.of(resource)
         settled = self._settle(tx, endpoint, spec.retry if spec else Retry())
+        state = _after_closing(state, settled.closed, spec, now=tx.now)
         allowed = _allowance(spec, state, resource)
         waiting = tx.deliveries.waiting(endpoint)
         leased = self._lease_tests(tx, endpoint, waiting) if spec else []
@@ -211,11 +232,11 @@ class Leasing:
             live = self._lease(tx, tx.deliveries.due(endpoint, count))
             state = paid(state, allowed, started=len(live), now=tx.now)
             leased += live
-        claim_at = next_claim_time(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
-        tx.deliveries.save_state(replace(state, next_claim_at=claim_at))
-        # A person or a changed spec has switched it, which is not in its status yet.
-        is_stale = ("disabled" in resource.status) == state.accepts(resource.generation)
-        settled = replace(settled, status_moved=is_stale)
+        left = tx.deliveries.waiting(endpoint)
+        claim_at = next_claim_time(state, left, allowed, now=tx.now)
+        tx.deliveries.save_state(replace(counted_again(state, left), next_claim_at=claim_at))
+        moved = is_stale(state, resource.generation, resource.status)
+        settled = replace(settled, status_moved=moved)
         return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
 
     def _lease_tests(
@@ -288,16 +309,15 @@ def _closed(deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
     return tuple(one for one in deliveries if one.state.is_terminal)
 
 
-def _discard(tx: Transaction, state: EndpointState) -> Settled:
-    """The endpoint is deleted: its waiting deliveries are discarded, a batch at a time."""
-    pending = tx.deliveries.pending(state.endpoint_uid, SETTLED_AT_ONCE)
-    closed = [
-        decide_delivery(one, EndpointDeleted(), retry=Retry(), now=tx.now).state for one in pending
-    ]
-    tx.deliveries.save(closed)
-    claim_at = tx.now if len(closed) == SETTLED_AT_ONCE else None
-    tx.deliveries.save_state(replace(state, next_claim_at=claim_at))
-    return Settled(closed=tuple(closed))
+def _after_closing(
+    state: EndpointState,
+    closed: Sequence[Delivery],
+    spec: WebhookEndpoint | None,
+    *,
+    now: datetime,
+) -> EndpointState:
+    most = spec.limits.max_pending if spec else None
+    return after_end(state, len(closed), max_pending=most, now=now)
 
 
 def _allowance(
@@ -362,18 +382,38 @@ def record_ends(
             continue
         decided.append(decision.state)
         tx.outbox.append(*decision.events, caused_by=delivery.event_id)
-        if ended.end.outcome in excused:
-            continue
-        receiver = _receiver(ended, resource, spec)
-        after = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now, u=leasing.jitter())
-        tx.outbox.append(*after.events)
-        state = after.state
+        if ended.end.outcome not in excused:
+            state = _judge_endpoint(tx, state, ended, (resource, spec), leasing=leasing)
     tx.deliveries.save(decided)
+    state = _after_closing(state, _closed(decided), spec, now=tx.now)
     tx.deliveries.save_state(
         replace(state, next_claim_at=_next_claim_at(tx, state, spec, resource))
     )
-    moved = state.disabled != before.disabled or is_failing(state) != is_failing(before)
+    moved = (
+        state.disabled != before.disabled
+        or is_failing(state) != is_failing(before)
+        or state.is_overflowing != before.is_overflowing
+    )
     return Settled(closed=_closed(decided), late=len(ends) - len(decided), status_moved=moved)
+
+
+def _judge_endpoint(
+    tx: Transaction,
+    state: EndpointState,
+    ended: EndedAttempt,
+    declared: tuple[Resource | None, WebhookEndpoint | None],
+    *,
+    leasing: Leasing,
+) -> EndpointState:
+    """The endpoint after one attempt; its events and alert mails are queued here."""
+    resource, spec = declared
+    receiver = _receiver(ended, resource, spec)
+    after = decide_endpoint(state, ended.end, receiver=receiver, now=tx.now, u=leasing.jitter())
+    tx.outbox.append(*after.events)
+    if resource is not None and spec is not None:
+        facts = alert_facts(resource, spec, url=ended.shown_url, end=ended.end)
+        queue_alerts(tx, (state, after.state), spec, facts, ids=leasing.ids)
+    return after.state
 
 
 def _next_claim_at(
@@ -383,7 +423,7 @@ def _next_claim_at(
     resource: Resource | None,
 ) -> datetime | None:
     """When the endpoint is claimed next; at once where it is deleted."""
-    if resource is None:
+    if resource is None or resource.deletion_at is not None:
         return tx.now
     allowed = _allowance(spec, state, resource)
     return next_claim_time(state, tx.deliveries.waiting(state.endpoint_uid), allowed, now=tx.now)

@@ -49,7 +49,7 @@ class HelpPage(NamedTuple):
 HELP_PAGES: Mapping[str, HelpPage] = {
     "up": HelpPage(("", "--detach --port 8090"), (0, 2, 3, 130)),
     "down": HelpPage(("", "--reset --yes"), _PARTS),
-    "status": HelpPage(("", "-o json"), _PARTS),
+    "status": HelpPage(("", "-o csv"), _PARTS),
     "demo": HelpPage(("", "--no-keep"), (0, 2, 3, 130)),
     "apply": HelpPage(("-f jobs/", "-f job.yaml --dry-run server --exit-code"), _DIFFERENCES),
     "get": HelpPage(
@@ -58,6 +58,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
     "delete": HelpPage(("job orders", "connection ledger --yes"), _SERVER),
     "run": HelpPage(("orders", "orders.recon.yaml --param day=2026-01-31 --junit junit.xml"), _RUN),
     "watch": HelpPage(("0188f0c8", "@latest:orders --events"), _RUN),
+    "retry": HelpPage(("0188f0c8", "@latest:orders --reason 'export complete'"), _RUN),
     "cancel": HelpPage(("0188f0c8", "@latest:orders --reason 'wrong day' --wait"), _RUN),
     "diff": HelpPage(("@latest:orders", "comparison --only missing:ledger -o csv"), _DIFFERENCES),
     "explain": HelpPage(("@latest:orders", "datarecs-compare/orders account=4711"), (0, 2, 5)),
@@ -76,7 +77,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         (0, 1, 2, 3, 130, 143),
     ),
     "plan": HelpPage(("job.yaml", "before.parquet after.parquet --key id -o json"), _ADMIN),
-    "doctor": HelpPage(("job.yaml", "job.yaml --param day=2026-01-31 -o csv"), _ADMIN),
+    "doctor": HelpPage(("job.yaml", "--platform", "--mail received.eml -o csv"), _ADMIN),
     "verify": HelpPage(("comparison", "run.json --source ledger=delivered/"), (0, 1, 2)),
     "judge": HelpPage(
         (
@@ -85,7 +86,7 @@ HELP_PAGES: Mapping[str, HelpPage] = {
         ),
         (0, 1, 2),
     ),
-    "errors": HelpPage(("DR1004", "UNKNOWN_COLUMN -o json"), _LOCAL),
+    "errors": HelpPage(("DR1004", "UNKNOWN_COLUMN -o json", "-o csv"), _LOCAL),
     "config show": HelpPage(("", "--defaults"), _LOCAL),
     "config path": HelpPage(("", "-o json"), _LOCAL),
     "login": HelpPage(

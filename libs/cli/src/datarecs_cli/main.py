@@ -46,6 +46,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("get", "datarecs_cli.commands.resources:get", "list objects and runs, or show one"),
     Command("delete", "datarecs_cli.commands.resources:delete", "delete an object"),
     Command("run", "datarecs_cli.commands.runs:run", "run a job and wait for its verdict"),
+    Command("retry", "datarecs_cli.commands.runs:retry", "run again what a run was asked"),
     Command("watch", "datarecs_cli.commands.runs:watch", "follow a run to its end"),
     Command("cancel", "datarecs_cli.commands.runs:cancel", "stop a run"),
     Command("diff", "datarecs_cli.commands.results:diff", "show differences side by side"),

@@ -27,6 +27,17 @@ def trigger(api: Api, job: tuple[str, str], body: Json, *, key: str | None = Non
     return api.send(request).json()
 
 
+def retry(api: Api, run_id: str, *, reason: str | None) -> Json:
+    """The new run with the parameters of this one, which must have ended."""
+    request = ApiRequest(
+        method="POST",
+        path=path_of("runs", run_id, "retry"),
+        headers={"Idempotency-Key": str(UuidV7Ids().new())},
+        body={} if reason is None else {"reason": reason},
+    )
+    return api.send(request).json()
+
+
 def source_names(api: Api, run: Json) -> tuple[str, ...]:
     """Names of the sources in the job's current declaration; none if it cannot be read."""
     name = run.get("job")

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from datarecs_core.values import ResourceUid, TenantId
 from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState
-from datarecs_core.webhooks.status import endpoint_status
+from datarecs_core.webhooks.status import endpoint_status, is_stale
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
@@ -61,3 +61,24 @@ def test_a_disabled_endpoint_shows_who_disabled_it_until_its_spec_changes() -> N
 
 def test_a_status_of_another_form_is_written_anew() -> None:
     assert shown(WELL, before={"conditions": ["x"]}) == shown(WELL, before={"conditions": 3})
+
+
+def test_an_overflow_is_shown_with_its_gap_until_after_its_end() -> None:
+    over = replace(WELL, overflow_since=NOON)
+    ended = replace(over, overflow_until=LATER)
+    assert [one[1] for one in conditions(shown(over))] == ["True", "False"]
+    assert [one[1] for one in conditions(shown(ended))] == ["True", "True"]
+    assert shown(ended)["last_overflow"] == {
+        "since": "2026-11-20T12:00:00.000000Z",
+        "until": "2026-11-20T13:00:00.000000Z",
+    }
+    assert "last_overflow" not in shown(WELL)
+
+
+def test_a_status_is_stale_when_it_lacks_what_no_attempt_changed() -> None:
+    over = replace(WELL, overflow_since=NOON)
+    assert is_stale(GONE, 1, shown(WELL))
+    assert is_stale(WELL, 1, shown(GONE))
+    assert is_stale(over, 1, shown(WELL))
+    assert not is_stale(over, 1, shown(over))
+    assert not is_stale(GONE, 2, shown(WELL))

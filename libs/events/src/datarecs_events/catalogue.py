@@ -218,8 +218,8 @@ _VERBS: tuple[tuple[str, EventClass], ...] = (
 
 
 def _resource(kind: Kind, verb: str, event_class: EventClass) -> EventDef:
-    """The webhook-service, which makes the attempts, writes an endpoint's status (D33)."""
-    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb == "status_updated"
+    """The webhook-service writes the status of an endpoint and ends its deletion (D33, ADR 0122)."""
+    attempts_here = kind is Kind.WEBHOOK_ENDPOINT and verb != "created"
     return EventDef(
         type=Type(f"{PREFIX}resource.{kind.lower()}.{verb}"),
         event_class=event_class,

@@ -36,6 +36,7 @@ _TRIGGER = (
     *("parameters", "mode", "triggered_by", "idempotency_key", "schedule_uid", "fire_time"),
     *("backend", "execution_name", "next_reconcile_at", "max_attempts", "priority"),
     *("deadline_seconds", "created_at", "traceparent", "trigger_reason"),
+    "retry_of",
 )
 _CANCEL = (
     *("cancel_requested", "cancel_requested_at", "cancel_requested_id", "cancelled_by"),

@@ -65,6 +65,10 @@ def state_of(row: Row[Any]) -> EndpointState:
         window_started_at=utc(row.window_started_at),
         window_attempts=row.window_attempts,
         window_failures=row.window_failures,
+        warned_at=utc(row.warned_at),
+        pending=row.pending,
+        overflow_since=utc(row.overflow_since),
+        overflow_until=utc(row.overflow_until),
     )
     if row.disabled_by is None:
         return state

@@ -150,17 +150,24 @@ class PostgresDeliveries:
                 window_started_at=state.window_started_at,
                 window_attempts=state.window_attempts,
                 window_failures=state.window_failures,
+                warned_at=state.warned_at,
+                pending=state.pending,
+                overflow_since=state.overflow_since,
+                overflow_until=state.overflow_until,
             )
         )
 
-    def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
+    def hasten(self, endpoints: Iterable[ResourceUid], *, added: int = 0) -> None:
         uids = list(endpoints)
         if uids:
             table = WEBHOOK_ENDPOINT_STATE
             self._session.execute(
                 update(table)
                 .where(self._session.tenant_rows(table), table.c.endpoint_uid.in_(uids))
-                .values(next_claim_at=func.least(table.c.next_claim_at, func.now()))
+                .values(
+                    next_claim_at=func.least(table.c.next_claim_at, func.now()),
+                    pending=table.c.pending + added,
+                )
             )
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:

@@ -408,8 +408,9 @@ class Mail(Section):
     """Time limit of one mail in total; below the lease of 240 s."""
     connections: int = Field(default=4, ge=1, le=64)
     """Connections to the relay per replica; many relays refuse more."""
-    relay_rate: float = Field(default=10.0, gt=0)
-    """Mails per second to the relay."""
+    relay_rate: float = Field(default=10.0, gt=0, le=10_000)
+    """Mails per second to the relay from one replica, at most those of one second at once; further
+    mails wait in the queue. Transport `file` has no rate."""
     tenant_rate: int = Field(default=1000, ge=1)
     """Mails per hour of one tenant; further mails wait and are combined into digests."""
     recipient_rate: int = Field(default=30, ge=1)

@@ -12,7 +12,9 @@ from datarecs_core.access.references import SecretPurpose, SecretUse, normal_hos
 from datarecs_core.errors.faults import Fault, Path, Place, usable
 from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
+from datarecs_core.notifications.address import MAX_LENGTH, address_fault
 from datarecs_core.webhooks.endpoint import (
+    MAX_ALERT_EMAILS,
     MAX_DELAYS,
     MAX_GLOBS,
     MAX_HEADERS,
@@ -46,6 +48,12 @@ _GLOB = Checked(
     code=SpecCode.BAD_TEXT,
     fault_of=lambda text, _: glob_fault(text),
     examples=("reconciliation.run.finalised", "reconciliation.run.**"),
+)
+_ADDRESS = Checked(
+    text=Text(most=MAX_LENGTH, normal=False),
+    code=SpecCode.BAD_ADDRESS,
+    fault_of=lambda text, _: address_fault(text),
+    examples=("oncall@example.com",),
 )
 _GLOBS = ListOf(item=_GLOB, most=MAX_GLOBS)
 
@@ -229,6 +237,11 @@ ENDPOINT = Record(
                     Field(
                         name="max_concurrent", shape=Whole(least=1, most=32), doc="open requests"
                     ),
+                    Field(
+                        name="max_pending",
+                        shape=Whole(least=1_000, most=1_000_000),
+                        doc="deliveries that may wait; above, events get none",
+                    ),
                 ),
             ),
             doc="limits of the receiver",
@@ -248,6 +261,11 @@ ENDPOINT = Record(
                 ),
             ),
             doc="when an endpoint that keeps failing is switched off",
+        ),
+        Field(
+            name="alert_emails",
+            shape=ListOf(item=_ADDRESS, most=MAX_ALERT_EMAILS),
+            doc="who is mailed when it fails, is disabled or overflows; nobody by default",
         ),
     ),
 )

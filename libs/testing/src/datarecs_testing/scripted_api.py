@@ -141,6 +141,7 @@ def a_run_view(**changes: object) -> dict[str, object]:
         "error": None,
         "summary": None,
         "trigger_reason": None,
+        "retry_of": None,
         "cancelled_by": None,
         "cancel_reason": None,
         "last_sequence": 0,

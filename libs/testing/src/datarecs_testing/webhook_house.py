@@ -73,7 +73,7 @@ class WebhookHouse:
             MemoryWorkFinder(self.store),
             self.unit,
             self.client,
-            leasing=Leasing(specs=self.specs, jitter=lambda: 0.5, owner=owner),
+            leasing=Leasing(specs=self.specs, jitter=lambda: 0.5, owner=owner, ids=self.store.ids),
             requests=RequestMaker(
                 secrets=self.secrets,
                 user_agent="datarecs-webhook/0.1.0",

@@ -21,7 +21,7 @@ from datarecs_core_api.routes.endpoint_verbs import RotateIn
 from datarecs_core_api.routes.events import TicketIn
 from datarecs_core_api.routes.keys import KeyIn
 from datarecs_core_api.routes.previews import PreviewIn, TestIn
-from datarecs_core_api.routes.runs import CancelIn
+from datarecs_core_api.routes.runs import CancelIn, RetryIn
 from datarecs_core_api.routes.webhook_actions import (
     EndpointTestIn,
     RecoverIn,
@@ -34,7 +34,7 @@ from datarecs_specs.kinds import KINDS
 
 Json = dict[str, Any]
 BODIES = (
-    *(TriggerIn, CancelIn, KeyIn, TicketIn, PreviewIn, TestIn),
+    *(TriggerIn, RetryIn, CancelIn, KeyIn, TicketIn, PreviewIn, TestIn),
     *(EndpointTestIn, RecoverIn, ReplayIn, ResendIn, RotateIn, NoFieldsIn),
 )
 _REF = "#/components/schemas/{model}"

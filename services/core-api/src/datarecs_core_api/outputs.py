@@ -136,6 +136,8 @@ class RunOut(Out):
     triggered_by: Line
     trigger_reason: Line | None
     """What the request of the trigger gave."""
+    retry_of: UUID | None
+    """The ended run whose question this one asks again."""
     status: RunStatus
     result: RunResult | None
     error: ErrorOut | None

@@ -29,6 +29,7 @@ STATUS: Mapping[ErrorCode, int] = {
     ApiCode.IN_USE: 409,
     ApiCode.WRITE_CONFLICT: 409,
     ApiCode.RUN_ALREADY_TERMINAL: 409,
+    ApiCode.RUN_NOT_TERMINAL: 409,
     ApiCode.IDEMPOTENCY_KEY_BUSY: 409,
     ApiCode.ACTION_OPEN: 409,
     ApiCode.TOO_MANY_SECRETS: 409,

@@ -72,7 +72,7 @@ HEADERS: Mapping[str, Json] = {
 }
 EVERY_ANSWER = ("X-Request-Id",)
 _TAGGED = frozenset({"get_run"})
-_WAITING = frozenset({"trigger_run", "cancel_run"})
+_WAITING = frozenset({"trigger_run", "retry_run", "cancel_run"})
 
 
 def references(operation: Json, method: str, status: str) -> Json:

@@ -47,6 +47,7 @@ def run_view(run: Run) -> RunOut:
         mode=run.mode,
         triggered_by=run.triggered_by,
         trigger_reason=run.trigger_reason,
+        retry_of=run.retry_of,
         status=run.status,
         result=run.result,
         error=_error(run.error),

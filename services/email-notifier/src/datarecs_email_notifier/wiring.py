@@ -135,7 +135,9 @@ def _senders(
 ) -> list[MailSending]:
     """One loop per connection to the relay; they share its health."""
     clock = SystemClock()
-    health, templates = RelayHealth(clock), _templates(settings)
+    is_relay = settings.mail.transport is MailTransport.SMTP
+    health = RelayHealth(clock, rate=settings.mail.relay_rate if is_relay else None)
+    templates = _templates(settings)
     owner = f"{socket.gethostname()}/{os.getpid()}"
     return [
         MailSending(

@@ -84,6 +84,7 @@ def build(settings: Settings) -> Process:
             specs=specs,
             jitter=random_fraction,
             owner=f"{socket.gethostname()}/{os.getpid()}",
+            ids=ids,
         ),
         requests=RequestMaker(
             secrets=TenantSecrets.of(settings.secrets, settings.profile),

@@ -48,17 +48,45 @@ POLL = timedelta(seconds=1)
 AFTER_FAILURE = timedelta(seconds=1)
 LEASED, SAID, RECORDED = "mail_leased", "mail_said", "mail_recorded"
 
+_ROUNDING_S = 1e-6
+"""Sums of seconds are floats: a wait below this is none."""
 _RELAY_TROUBLE = frozenset({ReplyClass.TRANSPORT, ReplyClass.CONFIGURATION})
 
 
 @dataclass(slots=True)
 class RelayHealth:
-    """How the relay fares, shared by the loops of one process. Safe between threads."""
+    """How the relay fares and how fast it is used, shared by the loops of one process.
+
+    Safe between threads.
+    """
 
     clock: Clock
+    rate: float | None = None
+    """Mails per second, with at most one second's worth at once; None: as fast as they come."""
     _faults: int = field(default=0, init=False)
     _rest_until: float = field(default=0.0, init=False)
+    _paid_until: float = field(default=0.0, init=False)
+    """The theoretical arrival time of the rate (GCRA)."""
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def take_turn(self) -> timedelta:
+        """Take the next mail's place in the rate; zero, or how long there is none to take."""
+        if self.rate is None:
+            return timedelta()
+        interval = 1 / self.rate
+        with self._lock:
+            now = self.clock.monotonic()
+            early = self._paid_until - max(0.0, 1 - interval) - now
+            if early > _ROUNDING_S:
+                return timedelta(seconds=early)
+            self._paid_until = max(self._paid_until, now) + interval
+            return timedelta()
+
+    def return_turn(self) -> None:
+        """Give a place back that no mail has used."""
+        if self.rate is not None:
+            with self._lock:
+                self._paid_until -= 1 / self.rate
 
     def rest(self) -> timedelta:
         """How long sending still pauses; zero when the relay may be used."""
@@ -108,11 +136,12 @@ class MailSending:
         while not stop.is_set():
             rest = self.health.rest()
             self.metrics.gauge("mail_transport_paused", 1 if rest else 0)
-            if rest:
-                self.clock.wait(rest, until=stop)
+            if pause := rest or self.health.take_turn():
+                self.clock.wait(pause, until=stop)
                 continue
             try:
                 if not self.turn():
+                    self.health.return_turn()
                     self.wake.clear()
                     self.clock.wait(POLL, until=self.wake)
             except DatarecsError as cause:
@@ -236,6 +265,8 @@ class MailSending:
         if not mail.is_terminal:
             return
         self.metrics.count("emails_total", outcome=mail.state.lower())
+        if mail.state is MailState.SKIPPED:
+            self.metrics.count("mail_skipped_total", reason=str(mail.reason))
         if mail.state is MailState.SENT and leased is not None:
             seconds = leased.finalised_age.total_seconds()
             self.metrics.observe("mail_finalised_to_accepted_seconds", seconds)

@@ -15,6 +15,7 @@ from datarecs_application.loops import Silent, StepSignals
 from datarecs_application.ports.delivery import WebhookClient, WebhookReport
 from datarecs_application.ports.outside import Clock, Metrics, Wake
 from datarecs_application.ports.state import UnitOfWork, WorkFinder
+from datarecs_application.webhook_draining import release_endpoint
 from datarecs_application.webhook_requests import Prepared, RequestMaker
 from datarecs_application.webhooks import (
     EndedAttempt,
@@ -225,10 +226,16 @@ class WebhookSending:
         return is_suspect
 
     def _show_status(self, tenant: TenantId, endpoint: ResourceUid, settled: Settled) -> None:
-        """After the commit and separately: deliveries never wait for a resource's row."""
+        """After the commit and separately: deliveries never wait for a resource's row.
+
+        An endpoint that is being deleted and has nothing open is removed here.
+        """
         if settled.status_moved:
             with self.unit_of_work.begin(tenant, feed=1) as tx:
                 show_status(tx, endpoint)
+        if settled.is_drained:
+            with self.unit_of_work.begin(tenant, feed=1) as tx:
+                release_endpoint(tx, endpoint)
 
     def _count(self, settled: Settled) -> None:
         for delivery in settled.closed:

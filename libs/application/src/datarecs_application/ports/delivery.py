@@ -82,8 +82,11 @@ class Deliveries(Protocol):
 
     def save_state(self, state: EndpointState) -> None: ...
 
-    def hasten(self, endpoints: Iterable[ResourceUid]) -> None:
-        """Let the sending loop check these now; their rows are locked already."""
+    def hasten(self, endpoints: Iterable[ResourceUid], *, added: int = 0) -> None:
+        """Let the sending loop check these now; their rows are locked already.
+
+        Counts `added` more pending deliveries of each.
+        """
 
     def get(self, keys: Iterable[DeliveryKey]) -> Mapping[DeliveryKey, Delivery]:
         """Lock deliveries in the order of their keys; unknown ones are left out."""

@@ -75,7 +75,7 @@ def migrate(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> ExitCode:
 
     You can repeat the command. If two migrations start at the same time, one waits for the other.
     """
-    provisioning.migrate(_migration_url(layout_of(data_dir)))
+    provisioning.migrate(migration_url(layout_of(data_dir)))
     current().say("the schema is at the version of this release")
     return ExitCode.DONE
 
@@ -168,7 +168,7 @@ def tenant_create(
 
     The key is printed once, alone on stdout.
     """
-    tenant_id, api_key = provisioning.create_tenant(_migration_url(layout_of(data_dir)), name)
+    tenant_id, api_key = provisioning.create_tenant(migration_url(layout_of(data_dir)), name)
     current().say(f"tenant {name} has the id {tenant_id}; its key is shown only once")
     print(api_key)
     return ExitCode.DONE
@@ -185,7 +185,7 @@ def tenant_new_key(
     Use it when the last admin key has expired or is lost. The key is printed once, alone on stdout.
     """
     try:
-        _, api_key = provisioning.new_admin_key(_migration_url(layout_of(data_dir)), name)
+        _, api_key = provisioning.new_admin_key(migration_url(layout_of(data_dir)), name)
     except LookupError as unknown:
         raise UsageFault(
             f"{unknown}; create it with: datarecs admin tenant create NAME"
@@ -210,7 +210,7 @@ def outbox_unpark(
 
     First correct the limit of the topic. You can repeat the command.
     """
-    url = _relay_url(layout_of(data_dir))
+    url = relay_url(layout_of(data_dir))
     from datarecs_reports.figures import counted
 
     parked = provisioning.parked_events(url, events or ())
@@ -243,14 +243,14 @@ def _local_superuser(layout: Layout) -> str:
     return superuser_url(port=port, password=password, database=DATABASE)
 
 
-def _migration_url(layout: Layout) -> str:
+def migration_url(layout: Layout) -> str:
     url = _setting("DATARECS_DATABASE__URL")
     if url is not None:
         return url
     return provisioning.migration_url(_local_superuser(layout), LocalSecrets(layout.secrets))
 
 
-def _relay_url(layout: Layout) -> str:
+def relay_url(layout: Layout) -> str:
     """The login of the relay, the only one that may change sent events."""
     url = _setting("DATARECS_DATABASE__RELAY__URL")
     if url is not None:

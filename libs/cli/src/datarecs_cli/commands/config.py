@@ -7,10 +7,16 @@ from typing import Annotated
 import typer
 
 from datarecs_cli.exit_codes import ExitCode
-from datarecs_cli.invocation import current
+from datarecs_cli.invocation import Output, current
+from datarecs_cli.output import Column, print_list
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Settings.")
 SCHEMA = "datarecs.cli.config/1"
+_COLUMNS = (
+    Column(title="NAME", member="name"),
+    Column(title="VALUE", member="value"),
+    Column(title="SOURCE", member="source"),
+)
 
 
 @app.command("show")
@@ -29,9 +35,10 @@ def show(
         print("\n".join(commented(describe())))
         return ExitCode.DONE
     settings = effective(describe(), process_environment(), folder=Path.cwd())
-    if current().is_json:
+    invocation = current()
+    if invocation.output not in (None, Output.TABLE, Output.TEXT):
         items = [{"name": one.name, "value": one.value, "source": one.source} for one in settings]
-        print(json.dumps({"schema": SCHEMA, "items": items}))
+        print_list("config", _COLUMNS, items, invocation)
         return ExitCode.DONE
     for one in settings:
         print(f"{one.name}={one.value}  # {one.source}")

@@ -1,4 +1,4 @@
-"""`datarecs run`, `watch`, `cancel`: start, follow and cancel runs."""
+"""`datarecs run`, `retry`, `watch`, `cancel`: start, follow and cancel runs."""
 
 import os
 from collections.abc import Mapping
@@ -74,6 +74,30 @@ def run(
             save_report(api, run_id, report)
             invocation.say(f"report   {report}")
     return ending.exit_code(gate)
+
+
+def retry(
+    run: RunName,
+    *,
+    detach: Annotated[bool, typer.Option("--detach", help="do not wait for the end")] = False,
+    reason: Annotated[str | None, typer.Option(help="why; shown with the new run")] = None,
+    gate: GateOption = None,
+) -> ExitCode:
+    """Run an ended run's job again with the same parameters; exit codes as `run`.
+
+    The job is taken as it is declared now, so a corrected job can be retried.
+    """
+    from datarecs_cli.client import connect
+    from datarecs_cli.run_names import run_named
+    from datarecs_cli.triggering import retry as request_retry
+
+    invocation = current()
+    with connect(invocation) as api:
+        made = request_retry(api, run_named(api, run), reason=reason)
+        if detach:
+            _print_started(made, invocation)
+            return ExitCode.DONE
+        return _to_its_end(api, "run", str(made["run_id"]), invocation).exit_code(gate)
 
 
 def _save_junit(ending: "Ending", target: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 from datarecs_cli.commands.version import release
 from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, UsageFault, current
+from datarecs_cli.output import Column, print_list
 from datarecs_cli.stack.background import start_in_background
 from datarecs_cli.stack.failures import PublicBindError
 from datarecs_cli.stack.layout import Layout, layout_of
@@ -27,6 +28,12 @@ from datarecs_runtime.environment import process_environment
 LOG_FORMATS = {"json": "json", "text": "console"}
 """The setting of each flag."""
 STATUS_SCHEMA = "datarecs.cli.status/1"
+_PART_COLUMNS = (
+    Column(title="NAME", member="name"),
+    Column(title="PID", member="pid", number=True),
+    Column(title="ADDRESS", member="address"),
+    Column(title="STATE", member="state"),
+)
 DataDir = Annotated[Path, typer.Option(help="folder for all data of this platform")]
 DEFAULT_DATA_DIR = Path(".datarecs")
 
@@ -251,6 +258,17 @@ def _tick() -> str:
 def _print_status(seen: PlatformView) -> ExitCode:
     if current().output in (Output.JSON, Output.JSONL):
         print(json.dumps(_as_data(seen)))
+    elif current().output not in (None, Output.TABLE, Output.TEXT):
+        rows = [
+            {
+                "name": part.name,
+                "pid": part.pid,
+                "address": part.address,
+                "state": "ready" if part.silence is None else part.silence,
+            }
+            for part in seen.parts
+        ]
+        print_list("status", _PART_COLUMNS, rows, current())
     else:
         print(_as_table(seen))
     return ExitCode.DONE if seen.is_ready else ExitCode.ERRORED

@@ -92,6 +92,12 @@ class ApiCode(ErrorCode):
         causes="The run finished before the request arrived.",
         remedy="Read the run; its outcome does not change.",
     )
+    RUN_NOT_TERMINAL = Entry(
+        docs_id="DR4024",
+        meaning="The run has not ended, so it cannot be retried.",
+        causes="A retry of a run that waits or runs.",
+        remedy="Wait for its end with `datarecs watch RUN`, or cancel it first.",
+    )
     IDEMPOTENCY_KEY_BUSY = Entry(
         docs_id="DR4015",
         meaning="Another request with this Idempotency-Key is still in progress.",

@@ -294,6 +294,11 @@ def _closed(mail: Mail, state: MailState, reason: MailReason | SkipReason | None
     )
 
 
+def skip_mail(mail: Mail, reason: SkipReason) -> Mail:
+    """The mail that nobody is sent, for this reason."""
+    return _closed(mail, MailState.SKIPPED, reason)
+
+
 def fold_mails(mails: Sequence[Mail], digest: Mail) -> tuple[Mail, tuple[Mail, ...]]:
     """The digest that takes the place of pending mails of one recipient, and these mails ended.
 
@@ -344,7 +349,7 @@ class NoticeRecipient:
 
     tenant_id: TenantId
     address: str
-    """Without faults, sendable by the tenant."""
+    """Without faults; the email-notifier checks that the tenant may write to it."""
     scope: str
     """Such as `endpoint:<uid>:disabled:<episode>`; a second mail of the same scope and recipient
     is not added."""

@@ -131,9 +131,19 @@ def declare(stored: Resource, declared: Declared, *, rv: int, now: datetime) -> 
     return _write(after, Op.UPDATED, changed, now=now, before=stored)
 
 
-def delete(stored: Resource, *, rv: int, now: datetime) -> Write | None:
-    """Deleted at once, or marked while finalizers remain; None when it is marked already."""
-    if not stored.finalizers:
+def delete(
+    stored: Resource, *, rv: int, now: datetime, held_by: tuple[str, ...] = ()
+) -> Write | None:
+    """Deleted at once, or marked while finalizers remain; None when it is marked already.
+
+    Args:
+        stored: the current resource.
+        rv: resource version of the write.
+        now: database time.
+        held_by: finalizers that the platform adds, because something of the object is open.
+    """
+    finalizers = tuple(dict.fromkeys((*stored.finalizers, *held_by)))
+    if not finalizers:
         gone = replace(stored, rv=rv, version=stored.version + 1)
         return _write(gone, Op.DELETED, (), now=now, before=stored)
     if stored.deletion_at is not None:
@@ -142,10 +152,26 @@ def delete(stored: Resource, *, rv: int, now: datetime) -> Write | None:
         stored,
         rv=rv,
         version=stored.version + 1,
+        finalizers=finalizers,
         deletion_at=now,
         generation=stored.generation + 1,
     )
     return _write(marked, Op.UPDATED, changed_parts(stored, marked), now=now, before=stored)
+
+
+def release(stored: Resource, finalizer: str, *, rv: int, now: datetime) -> Write | None:
+    """The object without this finalizer, gone where it was the last; None where it has none."""
+    if finalizer not in stored.finalizers:
+        return None
+    after = replace(
+        stored,
+        rv=rv,
+        version=stored.version + 1,
+        finalizers=tuple(one for one in stored.finalizers if one != finalizer),
+    )
+    is_last = after.deletion_at is not None and not after.finalizers
+    op = Op.DELETED if is_last else Op.UPDATED
+    return _write(after, op, ("finalizers",), now=now, before=stored)
 
 
 def observe(

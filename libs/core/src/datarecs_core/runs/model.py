@@ -197,6 +197,8 @@ class Run:
     triggered_by: str
     trigger_reason: str | None = None
     """What the request of the trigger gave."""
+    retry_of: RunId | None = None
+    """The ended run whose question is asked again."""
     idempotency_key: str | None = None
     status: RunStatus = RunStatus.TRIGGERED
     result: RunResult | None = None

@@ -54,6 +54,18 @@ class RunAlreadyTerminalError(DatarecsError):
         self.run_id, self.status = run.run_id, run.status
 
 
+class RunNotTerminalError(DatarecsError):
+    """A retry came before the end."""
+
+    code = ApiCode.RUN_NOT_TERMINAL
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(
+            f"run {run.run_id} is {run.status} and has no end yet; wait for it, or cancel it first"
+        )
+        self.run_id, self.status = run.run_id, run.status
+
+
 def known_run(run: Run | None, event: RunEvent) -> Run:
     """The run that an event is about, found in the event's tenant.
 

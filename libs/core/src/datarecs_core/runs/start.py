@@ -40,6 +40,8 @@ class TriggerRun:
     """User id, or the literal `scheduled`."""
     reason: str | None = None
     """Why, for people."""
+    retry_of: RunId | None = None
+    """The ended run whose question is asked again."""
     mode: RunMode = RunMode.IMMEDIATE
     parameters: Mapping[str, object] = field(default_factory=dict)
     idempotency_key: str | None = None
@@ -67,6 +69,7 @@ def trigger(command: TriggerRun, *, now: datetime, timing: Timing = DEFAULT_TIMI
         mode=command.mode,
         triggered_by=command.triggered_by,
         trigger_reason=None if command.reason is None else storable_text(command.reason),
+        retry_of=command.retry_of,
         idempotency_key=command.idempotency_key,
         backend=command.backend,
         execution_name=execution_name(command.job_id, command.run_id),

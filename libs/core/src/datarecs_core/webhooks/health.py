@@ -28,6 +28,8 @@ FIRST_REST = timedelta(seconds=30)
 LONGEST_REST = timedelta(minutes=15)
 DISABLES_AFTER_FAILURES = 10
 """Failures that an episode needs besides its length."""
+WARNS_AFTER = timedelta(hours=24)
+"""How long an endpoint fails before people are warned."""
 
 
 class DisabledBy(StrEnum):
@@ -71,6 +73,18 @@ class EndpointState:
     window_started_at: datetime | None = None
     window_attempts: int = 0
     window_failures: int = 0
+    warned_at: datetime | None = None
+    """When people were warned of this episode of failures."""
+    pending: int = 0
+    """Deliveries that have not ended."""
+    overflow_since: datetime | None = None
+    """First event that got no delivery because too many waited."""
+    overflow_until: datetime | None = None
+    """When events got deliveries again; None while they do not."""
+
+    @property
+    def is_overflowing(self) -> bool:
+        return self.overflow_since is not None and self.overflow_until is None
 
     def accepts(self, generation: int) -> bool:
         """Whether deliveries are made and sent for this generation of the spec."""
@@ -94,6 +108,7 @@ def cleared(state: EndpointState) -> EndpointState:
         state,
         paused_until=None,
         failing_since=None,
+        warned_at=None,
         consecutive_failures=0,
         disabled=None,
         circuit_openings=0,
@@ -138,12 +153,21 @@ def decide_endpoint(
 
 def _counted(state: EndpointState, outcome: Outcome, now: datetime) -> EndpointState:
     if outcome is Outcome.OK:
-        return replace(state, failing_since=None, consecutive_failures=0, last_success_at=now)
+        return replace(
+            state,
+            failing_since=None,
+            warned_at=None,
+            consecutive_failures=0,
+            last_success_at=now,
+        )
     if not outcome.counts_as_failure:
         return state
+    since = state.failing_since or now
+    is_long = now - since >= WARNS_AFTER
     return replace(
         state,
-        failing_since=state.failing_since or now,
+        failing_since=since,
+        warned_at=state.warned_at or (now if is_long else None),
         consecutive_failures=state.consecutive_failures + 1,
     )
 

@@ -37,6 +37,7 @@ RUN = Table(
     column("mode", TEXT, "IMMEDIATE or SCHEDULED", default="'IMMEDIATE'::text"),
     column("triggered_by", TEXT, "subject, or the literal `scheduled`"),
     column("trigger_reason", TEXT, "reason of the trigger", null=True),
+    column("retry_of", UUID, "ended run that this run retries", null=True),
     column("idempotency_key", TEXT, "key of the request that triggered it", null=True),
     column("schedule_uid", UUID, "schedule that fired it", null=True),
     column("fire_time", INSTANT, "nominal slot of the schedule", null=True),

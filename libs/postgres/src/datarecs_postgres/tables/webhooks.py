@@ -151,6 +151,10 @@ WEBHOOK_ENDPOINT_STATE = Table(
     column("window_started_at", INSTANT, "start of the window of attempts", null=True),
     column("window_attempts", COUNT, "attempts of the window", default="0"),
     column("window_failures", COUNT, "failures of the window", default="0"),
+    column("warned_at", INSTANT, "people were warned of the failures", null=True),
+    column("pending", COUNT, "deliveries that have not ended", default="0"),
+    column("overflow_since", INSTANT, "first event without a delivery, too many wait", null=True),
+    column("overflow_until", INSTANT, "events get deliveries again", null=True),
     PrimaryKeyConstraint("tenant_id", "endpoint_uid"),
     Index(
         "webhook_endpoint_state_due",

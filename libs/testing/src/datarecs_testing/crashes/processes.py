@@ -209,4 +209,5 @@ class Processes:
             # One house serves every case of a session: above the rates its mails become digests.
             "DATARECS_MAIL__RECIPIENT_RATE": "100000",
             "DATARECS_MAIL__TENANT_RATE": "100000",
+            "DATARECS_MAIL__RELAY_RATE": "10000",
         }

@@ -17,8 +17,10 @@ from datarecs_core.access.principal import Principal
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.api import ApiCode
 from datarecs_core.errors.base import RunErrorCode
-from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind
+from datarecs_core.resources.resource import DEFAULT_NAMESPACE, Kind, Resource
 from datarecs_core.runs.model import Run, RunMode, RunResult, RunStatus
+from datarecs_core.runs.refusals import RunNotTerminalError
+from datarecs_core.runs.start import TriggerRun
 from datarecs_core.runs.timeline import Moment, timeline_of
 from datarecs_core.values import EventId, JobId, RunId
 from datarecs_core_api.addressing import read_resource
@@ -63,6 +65,17 @@ from datarecs_specs.kinds import KINDS
 router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=GuardedRoute)
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 ACCEPTED = 202
+
+
+class RetryIn(In):
+    """Why a run is asked again."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"reason": "the export is complete"}]}
+    )
+
+    reason: ShortText | None = None
+    """Stored on the new run, in `run.triggered` and in the audit."""
 
 
 class CancelIn(In):
@@ -120,30 +133,10 @@ async def trigger(
     wanted = body.value
 
     def act(tx: Transaction, key: str | None) -> Answer:
-        entry = KINDS[Kind.RECONCILIATION_JOB]
-        job = read_resource(tx, entry, name, namespace=namespace)
-        if job.deletion_at is not None:
-            raise not_found(str(entry.kind))
+        job = _job_to_run(tx, name, namespace)
         command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
         refuse_waiting_runs(tx, command.job_id, use.limits)
-        run = trigger_run(
-            tx, replace(command, idempotency_key=key, traceparent=request.state.traceparent)
-        )
-        detail = {"job": job.name, "namespace": job.namespace, "reason": wanted.reason or ""}
-        tx.audit.append(
-            AuditEntry(
-                **asker(request, caller),
-                action="run.trigger",
-                resource_kind="Run",
-                resource_uid=str(run.run_id),
-                detail=detail,
-            )
-        )
-        return Answer(
-            status=ACCEPTED,
-            body=run_view(tx.runs.get(run.run_id) or run),
-            headers={"Location": f"/api/v1/runs/{run.run_id}", "Retry-After": "1"},
-        )
+        return _triggered(tx, request, caller, job, replace(command, idempotency_key=key))
 
     answer = await run_in_threadpool(
         once, request, body.canonical, unit=use.unit, caller=caller, act=act
@@ -151,6 +144,77 @@ async def trigger(
     if "Idempotency-Replayed" not in answer.headers:
         crash_point(CrashPoint.TRIGGER_AFTER_COMMIT)
     return await _waited(use, caller, answer, wait)
+
+
+@router.post(
+    "/runs/{run_id}/retry",
+    status_code=ACCEPTED,
+    operation_id="retry_run",
+    responses={202: {"model": RunOut}, 200: {"model": RunOut}, 409: {}},
+)
+async def retry(
+    run_id: RunIdPath,
+    caller: Annotated[Principal, needs(Permission.RUN_RETRY)],
+    request: Request,
+    body: Annotated[Sent[RetryIn], Depends(JsonBody(RetryIn))],
+    use: Using,
+    wait: PreferredWait,
+) -> Response:
+    """Ask the question of an ended run again: its parameters, and the job as it stands now.
+
+    202 with the new run; 409 while the run has no end.
+    """
+    known = await run_in_threadpool(known_run, use, caller, run_id)
+
+    def act(tx: Transaction, key: str | None) -> Answer:
+        ended = tx.runs.get(known.run_id) or known
+        if not ended.status.is_terminal:
+            raise RunNotTerminalError(ended)
+        job = _job_to_run(tx, str(ended.job_id), DEFAULT_NAMESPACE)
+        wanted = TriggerIn(parameters=dict(ended.parameters), reason=body.value.reason)
+        command = command_of(tx, job, wanted, caller=caller, ids=use.ids)
+        refuse_waiting_runs(tx, command.job_id, use.limits)
+        again = replace(command, idempotency_key=key, retry_of=ended.run_id)
+        return _triggered(tx, request, caller, job, again)
+
+    answer = await run_in_threadpool(
+        once, request, body.canonical, unit=use.unit, caller=caller, act=act
+    )
+    return await _waited(use, caller, answer, wait)
+
+
+def _job_to_run(tx: Transaction, name: str, namespace: str) -> Resource:
+    """Raises ProblemError (404) for a job that is gone or going."""
+    entry = KINDS[Kind.RECONCILIATION_JOB]
+    job = read_resource(tx, entry, name, namespace=namespace)
+    if job.deletion_at is not None:
+        raise not_found(str(entry.kind))
+    return job
+
+
+def _triggered(
+    tx: Transaction, request: Request, caller: Principal, job: Resource, command: TriggerRun
+) -> Answer:
+    """Make the run and its audit entry, and answer with it."""
+    run = trigger_run(tx, replace(command, traceparent=request.state.traceparent))
+    detail = {"job": job.name, "namespace": job.namespace, "reason": command.reason or ""}
+    retry_of = command.retry_of
+    if retry_of is not None:
+        detail["retry_of"] = str(retry_of)
+    tx.audit.append(
+        AuditEntry(
+            **asker(request, caller),
+            action="run.trigger" if retry_of is None else "run.retry",
+            resource_kind="Run",
+            resource_uid=str(run.run_id),
+            detail=detail,
+        )
+    )
+    return Answer(
+        status=ACCEPTED,
+        body=run_view(tx.runs.get(run.run_id) or run),
+        headers={"Location": f"/api/v1/runs/{run.run_id}", "Retry-After": "1"},
+    )
 
 
 @router.post(

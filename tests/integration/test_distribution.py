@@ -94,6 +94,7 @@ def test_jobs_are_validated_planned_compared_and_reported(
         (["up", "--detach"], "local"),
         (["demo"], "local"),
         (["admin", "migrate"], "server"),
+        (["doctor", "--platform"], "server"),
     ],
 )
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it(

@@ -88,7 +88,7 @@ def build(settings: Settings) -> Process:
         ),
         requests=RequestMaker(
             secrets=TenantSecrets.of(settings.secrets, settings.profile),
-            user_agent=f"datarecs-webhook/{version('datarecs-webhook-service')}",
+            user_agent=f"datarecs-webhook/{version('datarecs')}",
             child_trace=child_of,
         ),
         metrics=metrics,

@@ -164,17 +164,20 @@ def test_the_command_tells_each_delivery_until_ctrl_c(tmp_path: Path) -> None:
         text=True,
         cwd=tmp_path,
     ) as listening:
-        assert listening.stdin is not None
-        assert listening.stdout is not None
-        assert listening.stderr is not None
-        listening.stdin.write(f"{SECRET}\n")
-        listening.stdin.close()
-        port = re.search(r":(\d+)/", listening.stderr.readline())
-        assert port is not None
-        there = Receiver(keys=KEYS, clock=ManualClock(), port=int(port[1]))
-        assert post(there) == 401  # its clock is the real one
-        told = json.loads(listening.stdout.readline())
-        assert (told["verified"], told["answered"]) == (False, 401)
-        assert "away from now" in told["fault"]
-        os.kill(listening.pid, signal.SIGINT)
-        assert listening.wait(10) == 130
+        try:
+            assert listening.stdin is not None
+            assert listening.stdout is not None
+            assert listening.stderr is not None
+            listening.stdin.write(f"{SECRET}\n")
+            listening.stdin.close()
+            port = re.search(r":(\d+)/", listening.stderr.readline())
+            assert port is not None
+            there = Receiver(keys=KEYS, clock=ManualClock(), port=int(port[1]))
+            assert post(there) == 401  # its clock is the real one
+            told = json.loads(listening.stdout.readline())
+            assert (told["verified"], told["answered"]) == (False, 401)
+            assert "s from now" in told["fault"]
+            os.kill(listening.pid, signal.SIGINT)
+            assert listening.wait(10) == 130
+        finally:
+            listening.kill()  # otherwise a failure waits for its end

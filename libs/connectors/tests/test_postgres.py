@@ -462,7 +462,7 @@ def test_a_pin_whose_session_was_cut_is_lost(server: Server) -> None:
     )
     with pytest.raises(SnapshotLostError):
         held.check()
-    with pytest.raises(SnapshotLostError, match="snapshot is gone"):
+    with pytest.raises(SnapshotLostError, match="snapshot no longer exists"):
         connector.describe(SOURCE, held.pin)
     held.close()
 

@@ -274,11 +274,13 @@ def broker_login(layout: Layout) -> tuple[provisioning.BrokerLogin, bool]:
             bootstrap=f"127.0.0.1:{port}", username=kafka.ADMIN, password=password
         )
         return login, True
+    is_local = _setting("DATARECS_PROFILE") == "local"
+    default = "SASL_PLAINTEXT" if is_local else "SASL_SSL"
     login = provisioning.BrokerLogin(
         bootstrap=bootstrap,
         username=_setting("DATARECS_KAFKA__USERNAME") or kafka.ADMIN,
         password=_setting("DATARECS_KAFKA__PASSWORD") or "",
-        security=_setting("DATARECS_KAFKA__SECURITY") or "SASL_SSL",
+        security=_setting("DATARECS_KAFKA__SECURITY") or default,
         ca_file=_setting("DATARECS_KAFKA__CA_FILE"),
     )
-    return login, _setting("DATARECS_PROFILE") == "local"
+    return login, is_local

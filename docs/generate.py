@@ -96,16 +96,16 @@ def _error(code: ErrorCode) -> str:
         f"- What to do: {entry.remedy}",
     ]
     if entry.run_code is not None:
-        lines.append(f"- A run that ends so is ERRORED with the code `{entry.run_code}`.")
+        lines.append(f"- The run is ERRORED with the code `{entry.run_code}`.")
     if entry.retryable:
-        lines.append("- It may pass by itself; trying again is worth it.")
+        lines.append("- The cause may be temporary: try again.")
     return "\n".join(lines) + "\n"
 
 
 def events_page() -> str:
-    """What is told, on which topic, by whom and to whom."""
+    """Every event type, its topic, its writers and its readers."""
     types = _table(
-        ("type", "layer", "written by", "topic", "says"),
+        ("type", "layer", "written by", "topic", "meaning"),
         (
             (
                 f"`{one.type}`",
@@ -122,13 +122,13 @@ def events_page() -> str:
         ((f"`{one.name}`", str(one.partitions), f"{one.retention.days} days") for one in TOPICS),
     )
     hearing = _table(
-        ("service", "topic", "hears"),
+        ("service", "topic", "reads"),
         ((one.service, f"`{one.topic}`", _heard(one)) for one in SUBSCRIPTIONS),
     )
     return (
         f"# Events\n\n{NOTE}\nEvery event is a CloudEvent 1.0. Schemas, examples and the rules of "
         f"change: [events-schema](../events-schema/README.md).\n\n## Types\n\n{types}\n"
-        f"## Topics\n\n{topics}\n## Who hears what\n\nBroker rights repeat this table: a service "
+        f"## Topics\n\n{topics}\n## Who reads what\n\nBroker rights repeat this table: a service "
         f"cannot read what is not here.\n\n{hearing}"
     )
 
@@ -160,8 +160,8 @@ def metrics_page() -> str:
     return (
         f"# Metrics\n\n{NOTE}\nEach service serves its own at `/metrics` of its side port, in "
         f"Prometheus' text format. Labels come from closed sets; no id is ever one.\n\n{metrics}"
-        "\n## Alerts\n\nAs Prometheus rules: [alerts.yaml](alerts.yaml). `page` wakes somebody, "
-        f"`ticket` waits until morning.\n\n{alerts}"
+        "\n## Alerts\n\nAs Prometheus rules: [alerts.yaml](alerts.yaml). `page` needs action at "
+        f"once, `ticket` on the next working day.\n\n{alerts}"
     )
 
 
@@ -195,10 +195,10 @@ def settings_page() -> str:
     """Every setting under the name of its section, with the processes that read it."""
     head = (
         f"# Settings\n\n{NOTE}\n"
-        "Names are environment variables. A flag wins over the environment, the environment over "
-        "`datarecs.toml` in the working directory, that over `~/.config/datarecs/config.toml`, and "
-        "that over the default. A secret may stand in a file instead: `<NAME>_FILE` names it. A "
-        "`DATARECS_` name that is not in this list stops the start.\n"
+        "Names are environment variables. The first of these that has a value counts: a flag, the "
+        "environment, `datarecs.toml` in the working directory, `~/.config/datarecs/config.toml`, "
+        "the default. A secret may be in a file instead: `<NAME>_FILE` is the path of the file. A "
+        "process does not start if a name that begins with `DATARECS_` is not in this list.\n"
     )
     parts, readers = [head], _readers()
     for section, settings in groupby(describe(), _section):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datarecs_cli.invocation import UsageFault
+from datarecs_core.comparison.planning.plan import PRESENCE, ROWS
 from datarecs_core.comparison.proof.reading import DocumentUnreadableError
 from datarecs_core.comparison.proof.sealed import (
     SealedRun,
@@ -47,6 +48,27 @@ class Evidence:
         if self.differences is None:
             return iter(())
         return read_rows(parts_of(self.differences, stage.name), stage, sources, masked=masked)
+
+
+def refuse_unknown_names(run: SealedRun, where: Mapping[str, str | None]) -> None:
+    """Refuse a filter for a stage, measure or source that the run does not have.
+
+    Raises:
+        UsageFault: an unknown name, which would otherwise match nothing.
+    """
+    stages = {each.name for each in run.stages}
+    compared = [each.results for each in run.stages if each.results is not None]
+    measures = {one.name for each in compared for one in each.measures} | {PRESENCE, ROWS}
+    only = where.get("only")
+    word, _, name = (only or "").partition(":")
+    for flag, value, shown, known in (
+        ("--stage", where.get("stage"), where.get("stage"), stages),
+        ("--measure", where.get("measure"), where.get("measure"), measures),
+        ("--only", name if word == "outside" else None, only, measures),
+        ("--only", name if word == "missing" else None, only, set(run.sources)),
+    ):
+        if value is not None and value not in known:
+            raise UsageFault(f"{flag} {shown}: the run has only {', '.join(sorted(known))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +167,7 @@ def _by_itself(verified: Verified) -> Iterator[str]:
     stages = verified.run.stages if verified.run else ()
     executed = sum(stage.results is not None for stage in stages)
     yield "schema and proof_hash"
-    yield f"counts (F01 to F07), closure (F14), verdict, acceptance: {counted(executed, 'stage')}"
+    yield f"counts, closure, verdict and acceptance of {counted(executed, 'stage')}"
 
 
 def _unreadable(evidence: Evidence, stage: SealedStage, run: SealedRun) -> str | None:

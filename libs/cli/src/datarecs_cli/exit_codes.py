@@ -45,6 +45,8 @@ _BY_FAMILY = {
     "DR7": ExitCode.ERRORED,
 }
 """By the first three characters of the docs id."""
+_INVALID_INPUT = "DR4020"
+"""A value that the user typed; a refusal of a server has its exit code."""
 
 
 def exit_code_of(error: DatarecsError) -> ExitCode:
@@ -56,6 +58,8 @@ def exit_code_of(error: DatarecsError) -> ExitCode:
     code = getattr(error, "exit_code", None)
     if isinstance(code, ExitCode):
         return code
+    if error.code.docs_id == _INVALID_INPUT:
+        return ExitCode.USAGE
     return _BY_FAMILY[error.code.docs_id[:3]]
 
 

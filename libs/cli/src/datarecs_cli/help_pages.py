@@ -21,6 +21,10 @@ _MEANING = {
 }
 _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
     ("apply", ExitCode.DIFFERENT): "something would change (--exit-code)",
+    ("cancel", ExitCode.DIFFERENT): "UNMATCHED (--wait)",
+    ("cancel", ExitCode.ERRORED): "errored (--wait)",
+    ("cancel", ExitCode.CANCELLED): "cancelled (--wait)",
+    ("cancel", ExitCode.SERVER): "the run had already ended; server or access",
     ("diff", ExitCode.DONE): "no differences",
     ("diff", ExitCode.DIFFERENT): "differences exist",
     ("doctor", ExitCode.ERRORED): "a step failed",
@@ -31,7 +35,7 @@ _MEANING_OF: Mapping[tuple[str, ExitCode], str] = {
     ("webhook test", ExitCode.ERRORED): "the endpoint refused the event or did not answer",
 }
 """What a code means for one command, where `_MEANING` is not precise."""
-_VERDICT_COMMANDS = {"run", "watch", "compare", "judge"}
+_VERDICT_COMMANDS = {"run", "retry", "watch", "compare", "judge"}
 _LOCAL = (0, 2)
 _SERVER = (0, 2, 5)
 _PARTS = (0, 2, 3)

@@ -54,7 +54,7 @@ class Invocation:
 
 
 HELP: tuple[tuple[str, str], ...] = (
-    ("-o, --output FORMAT", "table (default), json, jsonl, yaml, csv, md, name, github"),
+    ("-o, --output FORMAT", "table (default), text, json, jsonl, yaml, csv, md, name, github"),
     ("--context NAME", "entry of the credentials file to use"),
     ("--server URL", "address of the API"),
     ("--timeout SECONDS", "stop waiting after this time"),

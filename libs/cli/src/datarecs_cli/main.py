@@ -43,10 +43,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("init", "datarecs_cli.commands.init:init", "write a job for two files or tables"),
     Command("apply", "datarecs_cli.commands.resources:apply", "create or replace declarations"),
-    Command("get", "datarecs_cli.commands.resources:get", "list objects and runs, or show one"),
-    Command("delete", "datarecs_cli.commands.resources:delete", "delete an object"),
+    Command("get", "datarecs_cli.commands.resources:get", "list resources and runs, or show one"),
+    Command("delete", "datarecs_cli.commands.resources:delete", "delete a resource"),
     Command("run", "datarecs_cli.commands.runs:run", "run a job and wait for its verdict"),
-    Command("retry", "datarecs_cli.commands.runs:retry", "run again what a run was asked"),
+    Command("retry", "datarecs_cli.commands.runs:retry", "run the job of an ended run again"),
     Command("watch", "datarecs_cli.commands.runs:watch", "follow a run to its end"),
     Command("cancel", "datarecs_cli.commands.runs:cancel", "stop a run"),
     Command("diff", "datarecs_cli.commands.results:diff", "show differences side by side"),
@@ -61,7 +61,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("plan", "datarecs_cli.commands.plan:plan", "show what a job would compare"),
     Command("doctor", "datarecs_cli.commands.doctor:doctor", "open a job's sources step by step"),
     Command("verify", "datarecs_cli.commands.verify:verify", "check that a result is unaltered"),
-    Command("judge", "datarecs_cli.commands.judge:judge", "show the verdict for other limits"),
+    Command("judge", "datarecs_cli.commands.judge:judge", "judge a result by other tolerances"),
     Command("errors", "datarecs_cli.commands.errors:errors", "explain an error code"),
     Command("config", "datarecs_cli.commands.config:app", "show settings and their files"),
     Command("login", "datarecs_cli.commands.contexts:login", "store the key of a server"),
@@ -177,7 +177,8 @@ def _carry_out(command: Command, arguments: Sequence[str]) -> int:
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except typer.TyperException as fault:
-        return _usage(fault.format_message(), of=command.name)
+        message = fault.format_message().replace("Value error, ", "")
+        return _usage(message, of=command.name)
     return int(ended or 0)
 
 

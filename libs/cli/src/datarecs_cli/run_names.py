@@ -33,6 +33,23 @@ def run_named(api: Api, name: str) -> str:
         return _by_prefix(api, wanted.lower())
 
 
+def refuse_missing_folder(name: str) -> None:
+    """Refuse a text that is no name of a run before a server is called.
+
+    Commands that read a run or a folder call it if the folder does not exist.
+
+    Raises:
+        UsageFault: the text has no form of `run_named`.
+    """
+    wanted = name.removeprefix("run/")
+    place, separator, _ = wanted.partition(":")
+    if not (separator and place in _PLACES) and not _PREFIX.fullmatch(wanted.lower()):
+        raise UsageFault(
+            f"{name}: no such file or folder, and not the name of a run, which is its id, its "
+            f"first {LEAST_PREFIX} or more characters, @latest:JOB or @previous:JOB"
+        )
+
+
 def _by_place(api: Api, job: str, place: int) -> str:
     runs = list(api.pages("runs", limit=place, params={"job": job}))
     if len(runs) < place:

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from datarecs_cli.client import connect
 from datarecs_cli.invocation import UsageFault, current
-from datarecs_cli.run_names import run_named
+from datarecs_cli.run_names import refuse_missing_folder, run_named
 from datarecs_core.comparison.insight.hints import Hint
 from datarecs_core.comparison.proof.reading import DocumentUnreadableError, Part, whole
 from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage, sealed_run
@@ -63,6 +63,7 @@ def run_of_server(name: str, *, with_rows: bool, stage: str | None) -> ServerRun
     Raises:
         UsageFault: the run has no verdict.
     """
+    refuse_missing_folder(name)
     with connect(current()) as api:
         run_id = run_named(api, name)
         state = api.get("runs", run_id)

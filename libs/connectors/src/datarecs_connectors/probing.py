@@ -44,6 +44,6 @@ def probe_files(tree: FileTree, source: Source | None) -> Sequence[ProbeStep]:
         names = tree.find(source.path or "*") if source else []
         for name in names:
             tree.open(name).close()
-        return f"{len(names)} files can be read"
+        return f"{len(names)} {'file' if len(names) == 1 else 'files'} can be read"
 
     return steps(("folder", folder), *((("files", files),) if source else ()))

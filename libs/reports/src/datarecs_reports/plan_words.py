@@ -27,7 +27,7 @@ from datarecs_core.comparison.planning.scan import (
     TableSnapshot,
 )
 from datarecs_core.jobs.definition import Limits
-from datarecs_core.jobs.vocabulary import Function, OnUnmatched, StageType
+from datarecs_core.jobs.vocabulary import Function, OnUnmatched, StageType, Strategy
 from datarecs_reports.decoding import tolerance_facts
 from datarecs_reports.figures import count, counted, lasting, size, visible
 from datarecs_reports.model import ToleranceFacts
@@ -241,6 +241,8 @@ def _strategy(stage: StagePlan, statements: Sequence[tuple[str, str]]) -> Iterat
         f"{stage.strategy.chosen} (`execution.strategy` is {stage.strategy.requested})",
     )
     for strategy, reason in stage.strategy.rejected:
+        if strategy is Strategy.FINGERPRINT:
+            continue  # no release has it yet, so its reason explains nothing
         yield "not", f"{strategy}: {reason}"
     for source, statement in statements:
         yield "groups", f"{visible(source)}: {visible(statement, most=4000)}"

@@ -79,18 +79,18 @@ class Kafka(Section):
     bootstrap: Texts = ()
     """Brokers as `host:port`, separated by commas. Empty: the service uses no broker."""
     security: KafkaSecurity | None = None
-    """SASL_SSL or SASL_PLAINTEXT, both with SCRAM-SHA-512. None means SASL_SSL, and
+    """SASL_SSL or SASL_PLAINTEXT, both with SCRAM-SHA-512. Not set: SASL_SSL, or
     SASL_PLAINTEXT in profile `local`, where everything stays on the loopback."""
     username: str = ""
     """Principal of this service; access rules are by principal, so no two share one."""
     password: SecretStr = SecretStr("")
     """Its password; no default, because it is a credential."""
     ca_file: Path | None = None
-    """Certificate authority of the brokers, PEM. None: the system's store."""
+    """Certificate authority of the brokers, PEM. Not set: the system's store."""
     relay: RelayKafka = RelayKafka()
     """The principal of the relay, in the run-controller."""
     home: Path | None = None
-    """An unpacked Apache Kafka 4 for `datarecs up`, instead of fetched jars. None: fetch jars."""
+    """An unpacked Apache Kafka 4 for `datarecs up`, instead of fetched jars."""
 
     def protocol(self, profile: Profile) -> KafkaSecurity:
         """The protocol to use, with the default of the profile."""
@@ -107,13 +107,13 @@ class Blob(Section):
 class Secrets(Section):
     kek: SecretStr | None = None
     """Key-encryption key: 32 random bytes in base64, usually set with DATARECS_SECRETS__KEK_FILE.
-    None: stored secrets can neither be sealed nor opened."""
+    Not set: stored secrets can neither be sealed nor opened."""
     kek_id: str = Field(default="kek-1", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     """Name of that key, stored with every secret that it seals, to distinguish it from a later
     key."""
     file_root: Path | None = None
     """Folder of the tenants' secret files; `file:` references of a tenant name files below
-    `<file_root>/<tenant id>/`. None: `file:` references are refused."""
+    `<file_root>/<tenant id>/`. Not set: `file:` references are refused."""
     tenant_names: Annotated[dict[UUID, TenantLabel], AsTable] = {}
     """JSON object tenant id -> label for `env:` references, `DATARECS_CONN_<LABEL>_…`. The label of
     any other tenant is its id in 32 upper-case hexadecimal digits."""
@@ -145,8 +145,8 @@ class Egress(Section):
     allowed_cidrs: AllowedCidrs = AllowedCidrs()
     """Networks allowed by the operator, by purpose; `denied_cidrs` overrides them."""
     denied_cidrs: Networks = ()
-    """Addresses of the platform: database, broker, blob store, cluster networks. Set by the
-    chart."""
+    """Addresses of the platform: database, broker, blob store, cluster networks. Empty:
+    connections reach every address that no other rule refuses."""
     allowed_ports: Ports = frozenset()
     """Ports for webhooks besides 443 and 8443. Empty, because other ports are rarely HTTPS."""
     allowed_hosts: Names = frozenset()
@@ -156,7 +156,7 @@ class Egress(Section):
     """NAT64 prefixes of this network; the embedded IPv4 address is checked. Empty: none allowed."""
     proxy_url: str | None = Field(default=None, pattern=r"^http://[^/]+/?$")
     """The proxy for outgoing HTTP, `http://host:port`; it gets CONNECT requests for the checked
-    address. None: direct. HTTP(S)_PROXY of the environment is ignored."""
+    address. Not set: direct. HTTP(S)_PROXY of the environment is ignored."""
 
     @field_validator("nat64_prefixes")
     @classmethod
@@ -173,7 +173,7 @@ class Files(Section):
     `local`, where it is the project directory."""
     owner: UUID | None = None
     """Id of the one tenant that reads all files below the roots; other tenants then read none.
-    `datarecs up` sets it to tenant `default`. None: every tenant has a separate folder."""
+    `datarecs up` sets it to tenant `default`. Not set: every tenant has a separate folder."""
     excluded: Paths = ()
     """Folders and files that no source reads, for any roots. `datarecs up` sets its data
     directory. The folders of `blob`, `worker.scratch_dir` and `secrets.file_root`, files named by
@@ -197,7 +197,7 @@ class Log(Section):
 class Side(Section):
     host: str = "127.0.0.1"
     """Address of the side port with /livez, /startupz, /readyz and /metrics. Loopback, because it
-    needs no login; in a pod the chart sets 0.0.0.0."""
+    needs no login; in a container set 0.0.0.0."""
     port: int = Field(default=9090, ge=0, le=65535)
     """Its port; 0 takes a free one. 9090 is what scrapers expect in containers."""
 
@@ -205,7 +205,7 @@ class Side(Section):
 class Otel(Section):
     endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#]+(/[^?#]*)?$")
     """Collector of traces, OTLP over HTTP, such as `http://collector:4318`; needs the extra `otlp`
-    of datarecs. None: no spans; ids connect logs and events."""
+    of datarecs. Not set: no spans; ids connect logs and events."""
 
 
 class Api(Section):
@@ -299,7 +299,7 @@ class Queue(Section):
 
 class Spark(Section):
     mode: Literal["local", "standalone"] | None = None
-    """Place of executors: `local` in the worker's child, `standalone` on a cluster. None: as in
+    """Place of executors: `local` in the worker's child, `standalone` on a cluster. Not set: as in
     the master's URL; a value must agree with this URL."""
     master: str = Field(
         default="local[*]",
@@ -314,14 +314,14 @@ class Spark(Section):
     """`spark.authenticate.secret` of the cluster, as set by its operator; required for a cluster.
     No default, because it is a credential."""
     driver_host: str | None = None
-    """Address at which executors reach the worker. None: the machine's host name."""
+    """Address at which executors reach the worker. Not set: the machine's host name."""
     executor_memory: str = Field(default="2g", pattern=_HEAP)
     """Heap of an executor on a cluster, at least 450m. 2g, as one machine has by default."""
     max_cores: int | None = Field(default=None, ge=1)
-    """Cores of the cluster for each child, which waits up to 30 s for them at its start. None: all
-    free cores, so that a second child or worker waits until the first one ends."""
+    """Cores of the cluster for each child, which waits up to 30 s for them at its start. Not set:
+    all free cores, so that a second child or worker waits until the first one ends."""
     executor_python: Path | None = None
-    """The Python of executors, with the same release of datarecs. None: the worker's path."""
+    """The Python of executors, with the same release of datarecs. Not set: the worker's path."""
 
     @property
     def on_cluster(self) -> bool:
@@ -384,20 +384,20 @@ class Mail(Section):
     """`starttls` (required, no fallback), `tls`, or `none`, which is only for a relay on
     loopback."""
     username: str | None = None
-    """Login at the relay; None: no login. Never sent before TLS."""
+    """Login at the relay; not set: no login. Never sent before TLS."""
     password: SecretStr | None = None
     """Its password, or DATARECS_MAIL__PASSWORD_FILE."""
     ca_file: Path | None = None
-    """Certificate authority of the relay, PEM. None: the system's store; the check cannot be
+    """Certificate authority of the relay, PEM. Not set: the system's store; the check cannot be
     switched off."""
     ehlo_name: str | None = None
-    """Name in EHLO; None: the host of the base URL."""
+    """Name in EHLO; not set: the host of the base URL."""
     sender: str | None = Field(default=None, alias="from")
-    """Address in From, DATARECS_MAIL__FROM; the same in every mail of a deployment."""
+    """Address in the From header of every mail."""
     envelope_from: str | None = None
-    """Address in MAIL FROM; None: the address in From."""
+    """Address in MAIL FROM; not set: the address in From."""
     mail_domain: str | None = None
-    """Domain of Message-IDs and List-Id; None: the domain of From."""
+    """Domain of Message-IDs and List-Id; not set: the domain of From."""
     connect_timeout: Duration = timedelta(seconds=10)
     """Time limit to connect; a relay that needs longer is down."""
     command_timeout: Duration = timedelta(seconds=30)
@@ -419,8 +419,8 @@ class Mail(Section):
     """What to do if it is unknown whether the relay accepted a mail. A lost alert costs more than
     a second copy with the same Message-ID."""
     recipient_domains: Annotated[dict[UUID, tuple[str, ...]], AsTable] = {}
-    """JSON object tenant id -> domains of addresses that get mails without a confirmation. Empty:
-    no address gets mails without a confirmation."""
+    """JSON object tenant id -> domains of the addresses that may get mails. Empty: no address gets
+    mails."""
 
     @model_validator(mode="after")
     def _transport_is_complete(self) -> Self:
@@ -450,8 +450,8 @@ class MailPreview(Section):
 class Links(Section):
     key: SecretStr | None = Field(default=None, min_length=32)
     """Key that signs links in mails: 32 random characters or more, usually in a file named by
-    DATARECS_LINKS__KEY_FILE; the same in core-api and email-notifier. None: mails link to the API,
-    which needs a key, and have no link to unsubscribe."""
+    DATARECS_LINKS__KEY_FILE; the same in core-api and email-notifier. Not set: mails link to the
+    API, which needs a key, and have no link to unsubscribe."""
     previous_key: SecretStr | None = Field(default=None, min_length=32)
     """The previous key; its links still work."""
     report_days: int = Field(default=7, ge=1, le=7)
@@ -461,7 +461,7 @@ class Links(Section):
 
 class Webhook(Section):
     origin: str | None = None
-    """Origin in the handshake; None: the host of the base URL."""
+    """Origin in the handshake; not set: the host of the base URL."""
     max_in_flight: int = Field(default=256, ge=1, le=4096)
     """Concurrent attempts per replica; 256 need less than 250 MB."""
     claim_batch: int = Field(default=50, ge=1, le=1000)
@@ -473,19 +473,19 @@ class Webhook(Section):
 
 class Java(Section):
     home: Path | None = None
-    """Home of the Java (17 to 23) for Spark and Kafka. None: it is found automatically."""
+    """Home of the Java (17 to 23) for Spark and Kafka. Not set: it is found automatically."""
     options: str = ""
     """Further options of the Java process that runs Spark, as on a command line."""
 
 
 class Jars(Section):
     mirror: str | None = None
-    """Maven mirror for the broker's jars. None: Maven Central."""
+    """Maven mirror for the broker's jars. Not set: Maven Central."""
 
 
 class Up(Section):
     ready_timeout_s: Annotated[float, Field(ge=1, le=86_400)] | None = None
     """Seconds that the start of a part of `datarecs up` may take without progress: no new log
-    lines, the same answer, almost no processor time. None: 15 for PostgreSQL, 60 for Kafka, 120 for
-    the worker, 30 for the others. A part that works without becoming ready has ten times as
+    lines, the same answer, almost no processor time. Not set: 15 for PostgreSQL, 60 for Kafka, 120
+    for the worker, 30 for the others. A part that works without becoming ready has ten times as
     long."""

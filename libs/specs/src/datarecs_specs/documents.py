@@ -191,7 +191,7 @@ def _decode(document: Document, surroundings: Surroundings, expected: Expected |
     if node is not None:
         declared, spec = _declared(node, reading, expected)
     elif not texts:
-        message = "the file declares nothing"
+        message = "the file declares nothing; `datarecs init` writes a job for two files"
         reading.fault(Fault(code=SpecCode.MISSING_FIELD, path=(), message=message))
     if _has_no_marks(node):
         root = None

@@ -169,7 +169,7 @@ def _with_caret(finding: Finding, file: str, lines: Sequence[str]) -> list[str]:
         shown.append(f"  {number} | {source[:160]}")
         if start < 160:  # noqa: PLR2004  as much of a line as is shown
             shown.append(f"  {' ' * len(number)} | {' ' * start}{'^' * _width(source, start)}")
-    shown.append(f"  fix   {_fix(finding):<24} docs  datarecs errors {finding.code.docs_id}")
+    shown += [f"  fix   {_fix(finding)}", f"  docs  datarecs errors {finding.code.docs_id}"]
     return shown
 
 

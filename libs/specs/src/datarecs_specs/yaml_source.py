@@ -140,6 +140,8 @@ def _events(text: str) -> Iterator[Event]:
 
 def _problem(problem: str | None) -> str:
     """Ruamel's sentence without line breaks; what it quotes is one character or a token's name."""
+    if problem is not None and r"'\t'" in problem:
+        return "a tab; indent with spaces"
     return visible(" ".join((problem or "not YAML").split())[:64])
 
 

@@ -109,7 +109,9 @@ def topics_apply(
     return ExitCode.DONE
 
 
-ConsumerName = Annotated[str, typer.Argument(metavar="NAME", help="name of its principal")]
+ConsumerName = Annotated[
+    str, typer.Argument(metavar="NAME", help="name of the consumer, which is its login")
+]
 
 
 @consumer.command("create")
@@ -160,7 +162,7 @@ def consumer_delete(name: ConsumerName, *, data_dir: DataDir = DEFAULT_DATA_DIR)
 
 @tenant.command("create")
 def tenant_create(
-    name: Annotated[str, typer.Argument(help="name of the new tenant")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the new tenant")],
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
@@ -176,7 +178,7 @@ def tenant_create(
 
 @tenant.command("new-key")
 def tenant_new_key(
-    name: Annotated[str, typer.Argument(help="name of the tenant")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the tenant")],
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:
@@ -198,7 +200,7 @@ def tenant_new_key(
 @outbox.command("unpark")
 def outbox_unpark(
     events: Annotated[
-        list[UUID] | None, typer.Argument(help="ids of events; without ids all parked events")
+        list[UUID] | None, typer.Argument(metavar="ID…", help="ids of events; default all parked")
     ] = None,
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FORMS = (None, Output.TABLE, Output.TEXT, Output.JSON, Output.MD, Output.NAME)
 ENGINES = "auto, kernel, spark or reference"
-
+KEY = "columns that identify a row; default all columns, so that whole rows are compared"
 
 Sources = Annotated[
     list[str],
@@ -30,16 +30,18 @@ Sources = Annotated[
         metavar="FILE | SOURCE SOURCE…", help="a job file, or files; the first is the reference"
     ),
 ]
-Key = Annotated[list[str] | None, typer.Option(metavar="A,B", help="columns of the key")]
+Key = Annotated[list[str] | None, typer.Option(metavar="A,B", help=KEY)]
 Limits = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="COLUMN[=LIMIT]", help="a measure, such as amount=0.01, qty=1% or at=PT1S"
+        metavar="COLUMN[=LIMIT]",
+        help="a column to compare, such as amount=0.01, qty=1% or at=PT1S; repeat it for more; "
+        "default all other columns, exactly",
     ),
 ]
 LeftOut = Annotated[
     list[str] | None,
-    typer.Option("--except", metavar="A,B", help="columns to leave out, if --measure is not used"),
+    typer.Option("--except", metavar="A,B", help="columns not to compare, without --measure"),
 ]
 Parameters = Annotated[
     list[str] | None,
@@ -63,7 +65,10 @@ def compare(
         typer.Option(metavar="SIZE", help="such as 4GiB, instead of the job's execution.memory"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="folder for run.json, report.html and differences")
+        Path | None,
+        typer.Option(
+            help="folder for run.json, report.html and differences; default datarecs-compare/<job>"
+        ),
     ] = None,
     junit: Annotated[
         Path | None, typer.Option(help="also write the verdict as JUnit XML, for pipelines")

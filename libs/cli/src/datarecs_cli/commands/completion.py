@@ -63,8 +63,8 @@ Register-ArgumentCompleter -Native -CommandName datarecs -ScriptBlock {
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="name of the shell")],
-    before: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="name of the shell")],
+    before: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="words typed so far, from the script")] = None,
     *,
     words: Annotated[bool, typer.Option("--words", hidden=True)] = False,
 ) -> ExitCode:

@@ -10,7 +10,9 @@ from datarecs_cli.exit_codes import ExitCode
 from datarecs_cli.invocation import Output, current
 from datarecs_cli.output import Column, print_list
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Settings.")
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, help="Show settings and where they are set."
+)
 SCHEMA = "datarecs.cli.config/1"
 _COLUMNS = (
     Column(title="NAME", member="name"),

@@ -43,10 +43,10 @@ def doctor(
         typer.Option(metavar="NAME=VALUE", help="a job parameter; repeat it for a list"),
     ] = None,
     platform: Annotated[
-        bool, typer.Option("--platform", help="machine, database, broker and parts instead")
+        bool, typer.Option("--platform", help="check machine, database, broker and parts instead")
     ] = False,
     mail: Annotated[
-        bool, typer.Option("--mail", help="mail settings, relay and a received mail instead")
+        bool, typer.Option("--mail", help="check mail settings, relay and a received mail instead")
     ] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> ExitCode:

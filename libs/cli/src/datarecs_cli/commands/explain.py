@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from datarecs_core.comparison.proof.sealed import SealedRun, SealedStage
     from datarecs_core.comparison.results.results import Difference
 
+NO_PATTERN = (
+    "no pattern was found; it must hold for at least half of a measure's breaks, and for at least 5"
+)
 StageHints = list[tuple[str, list["Hint"]]]
 Meant = tuple["SealedStage", Iterable["Difference"], tuple["Key", ...]]
 
@@ -115,7 +118,7 @@ def _print_hints(stage_hints: StageHints) -> None:
             print(f"  such as  {' '.join(hint.examples)}")
             print(f"  declare  {cell(hint.declare)}" if hint.declare else f"  {NO_LINE}")
     if not any(hints for _, hints in stage_hints):
-        current().say("no rule explains half of a measure's breaks, or a measure has fewer than 5")
+        current().say(NO_PATTERN)
 
 
 def _members(hint: "Hint") -> dict[str, object]:

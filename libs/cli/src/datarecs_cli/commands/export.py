@@ -30,7 +30,11 @@ def export(
         Path | None, typer.Option(help="file to write; default differences.<format>")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="missing:SOURCE, outside:MEASURE, null or type")
+        str | None,
+        typer.Option(
+            help="missing:SOURCE, outside:MEASURE, null (against a value) or type (unreadable, "
+            "or types that do not compare)"
+        ),
     ] = None,
     measure: Annotated[str | None, typer.Option(help="only this measure")] = None,
     stage: Annotated[str | None, typer.Option(help="only this stage")] = None,
@@ -68,11 +72,12 @@ def export(
 def _of_folder(
     place: Path, where: "DifferenceFilter", stage: str | None, invocation: Invocation
 ) -> "tuple[Layout, Rows]":
-    from datarecs_cli.evidence import stored_run
+    from datarecs_cli.evidence import refuse_unknown_names, stored_run
     from datarecs_cli.exporting import stored
     from datarecs_core.comparison.results.verdict import BREAKS_TRUNCATED
 
     run, folder = stored_run(place)
+    refuse_unknown_names(run, {"measure": where.measure, "only": where.only})
     stages = [each for each in run.stages if each.results and stage in (None, each.name)]
     if stage is not None and not stages:
         raise UsageFault(f"--stage {stage}: the run did not execute this stage")
@@ -88,11 +93,12 @@ def _of_server(
 ) -> "tuple[Layout, Rows]":
     from datarecs_cli.client import connect
     from datarecs_cli.exporting import Layout
-    from datarecs_cli.run_names import run_named
+    from datarecs_cli.run_names import refuse_missing_folder, run_named
     from datarecs_cli.triggering import source_names
 
     filters = {"only": where.only, "measure": where.measure, "stage": stage}
     wanted = {name: value for name, value in filters.items() if value is not None}
+    refuse_missing_folder(run)
     with connect(invocation) as api:
         run_id = run_named(api, run)
         state = api.get("runs", run_id)

@@ -23,7 +23,7 @@ def init(
     *,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="A=B", help="columns of the key, with their names in A and B"),
+        typer.Option(metavar="A=B", help="columns of the key, such as id=TradeRef,line"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="file to write; default A-vs-B.recon.yaml")
@@ -123,6 +123,15 @@ def _decisions(proposal: "Proposal") -> Iterator[tuple[str, str]]:
     for each in proposal.measures:
         tolerance = " ".join(each.tolerance or ("EXACT",))
         yield "measure", f"{each.pair.left.name} {tolerance}: {each.reason}"
+    yield from _left_out(proposal)
+
+
+def _left_out(proposal: "Proposal") -> Iterator[tuple[str, str]]:
+    """The columns that are not compared, with their reasons."""
+    from datarecs_cli.inference.writing import reasons_alone
+
+    if not proposal.measures:
+        yield "measure", "none: no further column is in both sources, so only keys are compared"
     for sample, names in zip(proposal.samples, proposal.alone, strict=True):
-        if names:
-            yield "left out", f"{', '.join(names)} of {sample.source.name}: no matching column"
+        for reason, left_out in reasons_alone(proposal, names):
+            yield "left out", f"{', '.join(left_out)} of {sample.source.name}: {reason}"

@@ -20,7 +20,8 @@ def create(
     *,
     name: Annotated[str, typer.Option(help="name of the key, such as ci")],
     scope: Annotated[
-        list[str] | None, typer.Option(help="a permission such as run.trigger; default all yours")
+        list[str] | None,
+        typer.Option(help="a permission such as run.trigger; `whoami` lists yours; default all"),
     ] = None,
     expires: Annotated[
         str | None,

@@ -41,7 +41,7 @@ class Part(StrEnum):
 
 @app.command("preview")
 def preview(
-    rule: Annotated[str, typer.Argument(help="name of the NotificationRule")],
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="name of the NotificationRule")],
     *,
     run: Annotated[str, typer.Option(help="id of a finished run")],
     namespace: Annotated[str, typer.Option(help="namespace of the rule")] = DEFAULT_NAMESPACE,
@@ -95,9 +95,11 @@ def _objects(value: object) -> "list[Json]":
 
 @app.command("mute")
 def mute(
-    rule: Annotated[str, typer.Argument(help="name of the NotificationRule")],
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="name of the NotificationRule")],
     *,
-    until: Annotated[str, typer.Option(metavar="TIME", help="end of the mute, RFC 3339")],
+    until: Annotated[
+        str, typer.Option(metavar="TIME", help="end of the mute, such as 2026-02-01T08:00:00Z")
+    ],
     reason: Annotated[str, typer.Option(help="reason, shown in the rule")] = "",
     job: Annotated[list[str] | None, typer.Option(help="only mails about these jobs")] = None,
     namespace: Annotated[str, typer.Option(help="namespace of the rule")] = DEFAULT_NAMESPACE,
@@ -165,7 +167,9 @@ def log(
 
 @app.command("resend")
 def resend(
-    mail: Annotated[str, typer.Argument(help="id of a mail that was not delivered")],
+    mail: Annotated[
+        str, typer.Argument(metavar="MAIL", help="id of a mail that was not delivered")
+    ],
 ) -> ExitCode:
     """Queue a mail again that was not delivered. It has the same Message-ID."""
     from datarecs_cli.client import ApiRequest, connect, path_of

@@ -93,9 +93,15 @@ def _print_applied(applied: Sequence["Applied"]) -> None:
 
 def get(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="jobs, connections, another kind, or runs")
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="runs, jobs, connections, webhook-endpoints or notification-rules",
+        ),
     ],
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="name of one object")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="name of a resource, or a run")
+    ] = None,
     *,
     namespace: Annotated[str | None, typer.Option(help="only this namespace")] = None,
     export: Annotated[
@@ -103,16 +109,19 @@ def get(
         typer.Option("--export", help="leave out the server's fields, so that you can apply it"),
     ] = False,
     job: Annotated[str | None, typer.Option(help="only runs of this job")] = None,
-    status: Annotated[str | None, typer.Option(help="only runs in this status")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="only runs in this status, such as ERRORED")
+    ] = None,
     result: Annotated[
         str | None, typer.Option(help="only runs with this result: MATCHED or UNMATCHED")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="only runs created since this time, RFC 3339")
+        str | None,
+        typer.Option(help="only runs created since this time, such as 2026-01-31T12:00:00Z"),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="most rows to list")] = 50,
 ) -> ExitCode:
-    """List objects or runs, or show one."""
+    """List resources or runs, or show one."""
     from datarecs_cli import listing
     from datarecs_cli.client import connect
 
@@ -137,13 +146,18 @@ def get(
 
 
 def delete(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="kind of the object")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the object")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help="job, connection, webhook-endpoint or notification-rule"
+        ),
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the resource")],
     *,
     namespace: Namespace = DEFAULT_NAMESPACE,
     yes: Annotated[bool, typer.Option("--yes", help="do not prompt")] = False,
 ) -> ExitCode:
-    """Delete one object."""
+    """Delete one resource."""
     from datarecs_cli.applying import shown_name
     from datarecs_cli.client import ApiRequest, connect, path_of
 

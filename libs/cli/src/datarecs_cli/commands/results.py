@@ -45,7 +45,11 @@ def diff(
     ],
     *,
     only: Annotated[
-        str | None, typer.Option(help="missing:SOURCE, outside:MEASURE, null or type")
+        str | None,
+        typer.Option(
+            help="missing:SOURCE, outside:MEASURE, null (against a value) or type (unreadable, "
+            "or types that do not compare)"
+        ),
     ] = None,
     measure: Annotated[str | None, typer.Option(help="only this measure")] = None,
     stage: Annotated[str | None, typer.Option(help="only this stage")] = None,
@@ -127,11 +131,12 @@ def _of_folder(
     place: Path, where: "Mapping[str, str]", limit: int
 ) -> "tuple[list[Json], tuple[str, ...]]":
     """The largest rows of a result folder of `compare`, and the names of its sources."""
-    from datarecs_cli.evidence import stored_run
+    from datarecs_cli.evidence import refuse_unknown_names, stored_run
     from datarecs_reports.differences import DifferenceFilter, read_differences
     from datarecs_reports.stored_rows import parts_of
 
     run, folder = stored_run(place)
+    refuse_unknown_names(run, where)
     stage = where.get("stage")
     parts = (
         part.read_bytes()
@@ -157,9 +162,10 @@ def _of_server(
 ) -> "tuple[str, list[Json], tuple[str, ...], list[str]]":
     """The run's id, its largest rows, its sources, and the stages that store only some rows."""
     from datarecs_cli.client import connect
-    from datarecs_cli.run_names import run_named
+    from datarecs_cli.run_names import refuse_missing_folder, run_named
     from datarecs_cli.triggering import source_names
 
+    refuse_missing_folder(name)
     with connect(current()) as api:
         run_id = run_named(api, name)
         state = api.get("runs", run_id)
@@ -184,7 +190,7 @@ def _report_count(run_id: str, rows: int, *, limit: int) -> None:
 def report(
     run: Annotated[
         str,
-        typer.Argument(metavar="RUN|DIR", help="a run, or a folder of runs for an index page"),
+        typer.Argument(metavar="RUN|FOLDER", help="a run, or a folder of runs for an index page"),
     ],
     *,
     out: Annotated[
@@ -231,8 +237,9 @@ def _save_index(folder: Path, out: Path | None, form: Form) -> Path:
 def _save_report(run: str, out: Path | None, form: Form) -> Path:
     from datarecs_cli.client import connect
     from datarecs_cli.run_ending import save_report
-    from datarecs_cli.run_names import run_named
+    from datarecs_cli.run_names import refuse_missing_folder, run_named
 
+    refuse_missing_folder(run)
     with connect(current()) as api:
         run_id = run_named(api, run)
         target = out or Path(f"report-{run_id}{form.suffix}")

@@ -47,7 +47,8 @@ def up(
     ] = None,
     bind: Annotated[str, typer.Option(help="address of the API; loopback only")] = "127.0.0.1",
     database_url: Annotated[
-        str | None, typer.Option(help="administrator URL of a running server; then none is started")
+        str | None,
+        typer.Option(help="administrator URL of a running PostgreSQL; then none is started"),
     ] = None,
     jars_from: Annotated[
         Path | None, typer.Option(help="folder with the Kafka jars, if there is no network")

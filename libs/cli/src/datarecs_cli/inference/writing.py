@@ -9,6 +9,7 @@ from datarecs_cli.inference.csv_form import CsvForm
 from datarecs_cli.inference.measures import ProposedMeasure
 from datarecs_cli.inference.pairing import Key, Pair, day_side
 from datarecs_cli.inference.samples import Sample
+from datarecs_reports.figures import counted
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_]+)*")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -66,8 +67,8 @@ def read_words(sample: Sample) -> str:
     """A text about the size of a sample."""
     part = "all" if sample.is_whole else "the first"
     first = f", of the first of {sample.files} files" if sample.files > 1 else ""
-    columns = len(sample.columns)
-    return f"{sample.source.name}: {part} {sample.rows:,} rows read, {columns} columns{first}"
+    rows, columns = counted(sample.rows, "row"), counted(len(sample.columns), "column")
+    return f"{sample.source.name}: {part} {rows} read, {columns}{first}"
 
 
 def _line(text: str) -> str:
@@ -143,9 +144,9 @@ def _rest(proposal: Proposal) -> Iterator[str]:
         for name in folded:
             yield f"      {quoted(name)}: {{trim: both, case: fold}}"
     for sample, names in zip(proposal.samples, proposal.alone, strict=True):
-        if names:
-            listed = _line(", ".join(names))
-            yield f"  # not compared, no matching column: {listed} of {sample.source.name}"
+        for reason, left_out in reasons_alone(proposal, names):
+            listed = _line(", ".join(left_out))
+            yield f"  # not compared, {reason}: {listed} of {sample.source.name}"
     yield "  stages:"
     yield "    - name: rows"
     yield "      type: row"
@@ -160,6 +161,17 @@ def _rest(proposal: Proposal) -> Iterator[str]:
     else:
         yield "      # no further column is in both sources: only keys are compared"
     yield ""
+
+
+def reasons_alone(proposal: Proposal, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The names of columns that are not compared, by the reason."""
+    both = set(proposal.alone[0]).intersection(proposal.alone[1])
+    for reason, left_out in (
+        ("the types or formats of the two columns differ", [one for one in names if one in both]),
+        ("no matching column", [one for one in names if one not in both]),
+    ):
+        if left_out:
+            yield reason, left_out
 
 
 def key_words(key: Key) -> list[str]:

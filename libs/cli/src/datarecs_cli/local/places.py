@@ -57,8 +57,8 @@ def kind_of(path: str) -> SourceKind:
     known = ", ".join(KINDS)
     raise UsageFault(
         f"{path}: files {f'ending in {suffix}' if suffix else 'without an ending'} cannot be"
-        f" compared; unpack or convert the file to one of {known} (text also as .gz or .zst), or"
-        " name a folder of these or a job in .yaml"
+        f" compared; rename, unpack or convert it to one of {known} (text also as .gz or .zst), or"
+        " declare its `kind` in a job in .yaml"
     )
 
 

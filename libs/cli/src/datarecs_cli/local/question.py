@@ -210,8 +210,8 @@ def _where(flags: Flags, place: str, path: str) -> str:
             return flags.sources[int(index)]
         case ["spec", "stages", _, "dimensions", index, *_]:
             return f"--key {flags.keys[int(index)]}"
-        case ["spec", "stages", _, "measures", index, *_] if flags.measures:
-            return f"--measure {flags.measures[int(index)]}"
+        case ["spec", "stages", _, "measures", *index]:
+            return f"--measure {flags.measures[int(index[0])]}" if index else "columns"
         case ["spec", "stages", _, "except", index, *_]:
             return f"--except {flags.left_out[int(index)]}"
         case _:

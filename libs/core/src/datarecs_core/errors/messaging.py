@@ -32,7 +32,7 @@ class MessagingCode(ErrorCode):
         docs_id="DR5704",
         meaning="A consumer stopped itself after too many records it could not handle.",
         causes="A release that cannot read the events, or a foreign producer on the topic.",
-        remedy="Read the reasons in the dead letters, fix the code, restart, then `redrive`.",
+        remedy="Read the reasons in the dead letters, correct the cause, restart, then `redrive`.",
     )
     OFFSET_GAP = Entry(
         docs_id="DR5705",

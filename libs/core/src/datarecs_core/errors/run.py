@@ -155,7 +155,7 @@ class RunDetail(ErrorCode):
     TERMINATED = Entry(
         docs_id="DR3018",
         meaning="The run's process ended by itself without a result.",
-        causes="A crash of the Java machine or of a native library, an eviction.",
+        causes="A crash of Java or of a native library, or a host that removed the process.",
         remedy="Read the worker's log of the attempt; report it if it repeats.",
         run_code=RunErrorCode.CRASHED,
     )
@@ -318,7 +318,7 @@ class RunDetail(ErrorCode):
     STOPPED_EXTERNALLY = Entry(
         docs_id="DR3039",
         meaning="The execution was stopped or removed outside datarecs.",
-        causes="A person or program stopped or deleted the workflow.",
+        causes="A person or program stopped or deleted the execution in its backend.",
         remedy="Cancel runs through datarecs; run again.",
         retryable=True,
         run_code=RunErrorCode.UNKNOWN,

@@ -181,7 +181,7 @@ class SpecCode(ErrorCode):
     NOT_ONE_ORIGIN = Entry(
         docs_id="DR1030",
         meaning="A source has none, or more than one, of the fields for what it reads.",
-        causes="No field or several of relation, query, path, topic, extract.",
+        causes="None, or more than one, of relation, query and path.",
         remedy="Set exactly one of them.",
     )
     NOT_ONE_EXPRESSION = Entry(
@@ -323,8 +323,8 @@ class SpecCode(ErrorCode):
         meaning="The type of a column does not fit its type in another source, a cast or the "
         "function over it.",
         causes="A number here and a text there, a cast that does not exist, a sum of texts.",
-        remedy="Declare a `cast` or a `map` that gives the type in the message, or choose "
-        "another function.",
+        remedy="Declare a `cast` or a `map` in the job that gives the type in the message, or "
+        "choose another function; `datarecs init` writes a job for two files.",
     )
     ZONE_REQUIRED = Entry(
         docs_id="DR1063",

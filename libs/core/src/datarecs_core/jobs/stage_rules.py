@@ -160,7 +160,8 @@ def _function_faults(
     yield Fault(
         code=SpecCode.FUNCTION_NOT_ALLOWED,
         path=(*path, "function"),
-        message=f"stages of type {stage.type} allow {words}",
+        message=f"the function {measure.function} is not for stages of type {stage.type}, which "
+        f"allow {words}",
     )
 
 

@@ -122,7 +122,7 @@ _ALL: tuple[Entry, ...] = (
     entry(
         "like",
         "a LIKE 'pattern'",
-        "`%` stands for any letters, `_` for one; a backslash makes `%`, `_` and itself plain. "
+        "`%` stands for any characters, `_` for one; a backslash makes `%`, `_` and itself plain. "
         "`NOT LIKE` is the opposite.",
         "name LIKE 'AB%'",
         (2, 2),

@@ -60,8 +60,9 @@ class DuplicateKeysError(DatarecsError):
 
     def __init__(self, *, stage: str, source: str, keys: int, examples: Sequence[str]) -> None:
         super().__init__(
-            f"stage {stage}: source {source} has {keys} keys with more than one row, such as "
-            f"{', '.join(examples)}; add a dimension, or compare with `duplicates: multiset`"
+            f"stage {stage}: source {source} has keys with more than one row: {keys}, such as "
+            f"(by hash) {', '.join(examples)}; add a dimension, or declare `duplicates: multiset`, "
+            "which lists them"
         )
         self.stage, self.source, self.keys, self.examples = stage, source, keys, tuple(examples)
 

@@ -37,7 +37,13 @@ from datarecs_core.runs.model import RunMode
 from datarecs_core.values import JobId, ResourceUid, RunId
 from datarecs_core.webhooks.delivery import Ended, decide_delivery, lease
 from datarecs_core.webhooks.endpoint import WebhookEndpoint
-from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
+from datarecs_core.webhooks.matching import (
+    RESULT,
+    EndpointFacts,
+    EventFacts,
+    JobFacts,
+    match_endpoint,
+)
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_runtime.secrets import Keyring, TenantSecrets
@@ -118,7 +124,20 @@ _DELIVERY = a_delivery()
 def matched(endpoint: WebhookEndpoint) -> object:
     facts = EndpointFacts(uid=_UID, created_at=NOON, spec=endpoint)
     types = (FINALISED, "io.datarecs.webhook.delivery.dead_lettered")
-    return [match_endpoint(facts, EventFacts(type=one, time=NOON)) for one in types]
+    ledger = JobFacts(name="a", labels={"team": "finance"})
+    return [
+        match_endpoint(
+            facts,
+            EventFacts(
+                type=one,
+                time=NOON,
+                attributes={"type": one, "subject": "run/7"},
+                values={RESULT: "UNMATCHED"},
+                job=ledger,
+            ),
+        )
+        for one in types
+    ]
 
 
 def tried_again(endpoint: WebhookEndpoint) -> object:
@@ -210,6 +229,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 Effect = Callable[[Any], object]
 _URL: Json = {"url": "https://a.test/hook"}
+_SEVEN, _EIGHT = {"subject": "run/7"}, {"subject": "run/8"}
+
+
+def _passing(dialect: str, body: object) -> Json:
+    """An endpoint whose expression takes the event of `matched`."""
+    return {**_URL, "filter": {"dialects": [{dialect: body}]}}
+
+
 _PG: Json = {
     "type": "postgres",
     "config": {"host": "127.0.0.1", "database": "d", "user": "u", "sslmode": "disable"},
@@ -234,6 +261,16 @@ ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "filter.types": (_URL, ["none.*"], matched),
     "filter.exclude_types": (_URL, ["**"], matched),
     "filter.operational": (_URL, True, matched),
+    "filter.data.jobs": (_URL, ["b"], matched),
+    "filter.data.job_selector": (_URL, {"team": "risk"}, matched),
+    "filter.data.results": (_URL, ["MATCHED"], matched),
+    "filter.data.error_codes": (_URL, ["CRASHED"], matched),
+    "filter.dialects[].exact": (_passing("exact", _SEVEN), _EIGHT, matched),
+    "filter.dialects[].prefix": (_passing("prefix", _SEVEN), _EIGHT, matched),
+    "filter.dialects[].suffix": (_passing("suffix", _SEVEN), _EIGHT, matched),
+    "filter.dialects[].all": (_passing("all", [{"exact": _SEVEN}]), [{"exact": _EIGHT}], matched),
+    "filter.dialects[].any": (_passing("any", [{"exact": _SEVEN}]), [{"exact": _EIGHT}], matched),
+    "filter.dialects[].not": (_passing("not", {"exact": _EIGHT}), {"exact": _SEVEN}, matched),
     "format": (_URL, "standard", sent),
     "signing.mode": ({**_URL, "signing": {"secret_refs": [_B]}}, "reference", sent),
     "signing.secret_refs": (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from uuid import UUID
 
+from datarecs_application.filter_facts import JobLookup, names_jobs
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
@@ -237,9 +238,14 @@ def _chunks(
 ) -> Iterator[tuple[list[_Stored], Position | None]]:
     """The window's events for the endpoint, a chunk at a time, with the chunk's last position."""
     position = after
+    jobs = JobLookup(tx, is_needed=names_jobs(endpoint.spec))
     while True:
         read = tx.deliveries.stored(window.since, window.until, after=position, limit=CHUNK)
-        chosen = [one for one in read if is_in_window(endpoint, window, one[1])]
+        chosen = [
+            one
+            for one in read
+            if is_in_window(endpoint, window, one[1], job=jobs.job_of(one[1].values))
+        ]
         if window.only_missing:
             served = tx.deliveries.served(endpoint.uid, [where for where, _ in chosen])
             chosen = [one for one in chosen if one[0].event_id not in served]

@@ -5,9 +5,10 @@ request itself, happens outside any transaction (`loops.webhook_sending`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from datarecs_application.filter_facts import JobLookup, names_jobs
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
@@ -67,6 +68,8 @@ class IncomingEvent:
     data: bytes
     endpoint_id: ResourceUid | None = None
     run_id: RunId | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    """What filters read of the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +137,18 @@ def fan_out(
     if not declared:
         return 0
     attributes = with_absolute_dataref(event.attributes, base_url)
-    day = tx.deliveries.store_event(event.event_id, Message(attributes=attributes, data=event.data))
-    facts = EventFacts(type=event.type, time=event.time or tx.now, endpoint_id=event.endpoint_id)
+    message = Message(attributes=attributes, data=event.data, values=event.values)
+    day = tx.deliveries.store_event(event.event_id, message)
+    readable = [
+        (resource, spec)
+        for resource in declared
+        if resource.deletion_at is None and (spec := specs.of(resource)) is not None
+    ]
+    facts = _facts(tx, event, attributes, [spec for _, spec in readable])
     matching = {
         resource.uid: (resource, spec)
-        for resource in declared
-        if (spec := _match(resource, specs, facts)) is not None
+        for resource, spec in readable
+        if match_endpoint(_endpoint_facts(resource, spec), facts)
     }
     accepting = [
         matching[state.endpoint_uid]
@@ -168,15 +177,25 @@ def fan_out(
     return added
 
 
-def _match(
-    resource: Resource, specs: StoredSpecs[WebhookEndpoint], event: EventFacts
-) -> WebhookEndpoint | None:
-    """The endpoint's spec if the event goes to it."""
-    spec = specs.of(resource)
-    if spec is None or resource.deletion_at is not None:
-        return None
-    endpoint = EndpointFacts(uid=resource.uid, created_at=resource.created_at, spec=spec)
-    return spec if match_endpoint(endpoint, event) else None
+def _facts(
+    tx: Transaction,
+    event: IncomingEvent,
+    attributes: Mapping[str, str],
+    specs: Iterable[WebhookEndpoint],
+) -> EventFacts:
+    jobs = JobLookup(tx, is_needed=any(map(names_jobs, specs)))
+    return EventFacts(
+        type=event.type,
+        time=event.time or tx.now,
+        endpoint_id=event.endpoint_id,
+        attributes=attributes,
+        values=event.values,
+        job=jobs.job_of(event.values),
+    )
+
+
+def _endpoint_facts(resource: Resource, spec: WebhookEndpoint) -> EndpointFacts:
+    return EndpointFacts(uid=resource.uid, created_at=resource.created_at, spec=spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

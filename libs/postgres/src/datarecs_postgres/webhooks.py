@@ -81,6 +81,7 @@ class PostgresDeliveries:
                 message_id=event_id,
                 attributes=dict(message.attributes),
                 data=message.data,
+                filter_values=dict(message.values),
             )
             .on_conflict_do_nothing()
             .inline()
@@ -258,7 +259,9 @@ class PostgresDeliveries:
         self, since: datetime, until: datetime, *, after: Position | None, limit: int
     ) -> list[tuple[Position, Message]]:
         table = WEBHOOK_MESSAGE.c
-        statement = select(table.received_on, table.message_id, table.attributes).where(
+        statement = select(
+            table.received_on, table.message_id, table.attributes, table.filter_values
+        ).where(
             self._session.tenant_rows(WEBHOOK_MESSAGE),
             table.received_on >= since.astimezone(UTC).date(),
             table.received_on <= until.astimezone(UTC).date(),
@@ -275,7 +278,7 @@ class PostgresDeliveries:
         return [
             (
                 Position(row.received_on, EventId(row.message_id)),
-                Message(attributes=row.attributes, data=b""),
+                Message(attributes=row.attributes, data=b"", values=row.filter_values),
             )
             for row in self._session.execute(in_order)
         ]

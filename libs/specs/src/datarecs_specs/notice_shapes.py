@@ -14,12 +14,10 @@ from datarecs_core.errors.spec import SpecCode
 from datarecs_core.hashing import JsonValue
 from datarecs_core.webhooks.endpoint import (
     MAX_DELAYS,
-    MAX_GLOBS,
     MAX_HEADERS,
     MAX_SECRET_REFS,
     Auth,
     AutoDisable,
-    Filter,
     Format,
     Limits,
     Retry,
@@ -29,25 +27,18 @@ from datarecs_core.webhooks.endpoint import (
     WebhookEndpoint,
     endpoint_faults,
 )
-from datarecs_core.webhooks.globs import glob_fault
+from datarecs_specs.filter_shapes import FILTER
 from datarecs_specs.nodes import MapNode, Node
 from datarecs_specs.reading import JsonSchema, Reading
 from datarecs_specs.records import Field, ListOf, MapOf, Record
 from datarecs_specs.references import SECRET_REFERENCE, URL, check_uses
-from datarecs_specs.shapes import FLAG, Checked, Length, Text, Whole, Word
+from datarecs_specs.shapes import FLAG, Length, Text, Whole, Word
 
 _SECRET_REF = Record(
     title="a secret reference",
     model=SecretRef,
     fields=(Field(name="secret_ref", shape=SECRET_REFERENCE, doc="env:NAME or file:/path"),),
 )
-_GLOB = Checked(
-    text=Text(most=255),
-    code=SpecCode.BAD_TEXT,
-    fault_of=lambda text, _: glob_fault(text),
-    examples=("reconciliation.run.finalised", "reconciliation.run.**"),
-)
-_GLOBS = ListOf(item=_GLOB, most=MAX_GLOBS)
 
 
 class _HeaderValue:
@@ -137,19 +128,7 @@ ENDPOINT = Record(
         Field(name="url", shape=URL, doc="where events are posted; https"),
         Field(name="url_from", shape=_SECRET_REF, doc="for a URL that is a secret itself"),
         Field(name="enabled", shape=FLAG, doc="your wish; false stops deliveries"),
-        Field(
-            name="filter",
-            shape=Record(
-                title="filter",
-                model=Filter,
-                fields=(
-                    Field(name="types", shape=_GLOBS, doc="globs over event types"),
-                    Field(name="exclude_types", shape=_GLOBS, doc="globs that win over types"),
-                    Field(name="operational", shape=FLAG, doc="also events about other deliveries"),
-                ),
-            ),
-            doc="which events are sent",
-        ),
+        Field(name="filter", shape=FILTER, doc="which events are sent"),
         Field(name="format", shape=Word(words=Format), doc="how an event becomes a body"),
         Field(
             name="signing",

@@ -3,7 +3,7 @@
 Apart from the tests, because those of actions and those of deliveries need the same one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -117,9 +117,11 @@ class WebhookHouse:
         type_: str = FINALISED,
         about: ResourceUid | None = None,
         data: bytes = b'{"v":0.010}',
+        values: Mapping[str, str] | None = None,
+        **attributes: str,
     ) -> EventId:
         event = EventId(an_id())
-        message = a_message(event, type=type_)
+        message = a_message(event, type=type_, **attributes)
         with self.unit.begin(tenant, feed=8) as tx:
             if tx.inbox.first_time("webhook-service", "/datarecs/core-api", event):
                 fan_out(
@@ -132,6 +134,7 @@ class WebhookHouse:
                         data=data,
                         endpoint_id=about,
                         run_id=RunId(an_id()),
+                        values=values or {},
                     ),
                     specs=self.specs,
                     ids=self.store.ids,

@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from datarecs_core.errors.base import RunErrorCode
 from datarecs_core.errors.faults import Fault, Step
 from datarecs_core.errors.spec import SpecCode
+from datarecs_core.runs.model import RunResult
+from datarecs_core.webhooks.dialects import MAX_DEPTH, MAX_NODES, Expression
 from datarecs_core.webhooks.globs import glob_fault
 
 MAX_GLOBS = 50
 MAX_HEADERS = 20
 MAX_SECRET_REFS = 4
 MAX_DELAYS = 20
+MAX_JOBS = 200
 
 DEFAULT_DELAYS = (
     timedelta(seconds=5),
@@ -55,6 +59,24 @@ class SecretRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataFilter:
+    """Which events of runs go to the endpoint, by their data; one that lacks a field stays out."""
+
+    jobs: tuple[str, ...] = ()
+    """Names of reconciliation jobs; none means all."""
+    job_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that the job must have, all of them."""
+    results: tuple[RunResult, ...] = ()
+    """With `error_codes` the ends that pass: one of these results or one of those errors."""
+    error_codes: tuple[RunErrorCode, ...] = ()
+
+    @property
+    def names_jobs(self) -> bool:
+        """Whether the job behind an event must be known."""
+        return bool(self.jobs or self.job_selector)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """Which event types go to the endpoint; all parts must hold."""
 
@@ -63,6 +85,9 @@ class Filter:
     out."""
     exclude_types: tuple[str, ...] = ()
     """Globs that win over `types`."""
+    dialects: tuple[Expression, ...] = ()
+    """Over attributes; all must hold."""
+    data: DataFilter | None = None
     operational: bool = False
     """Whether events about deliveries and tests of other endpoints come too."""
 
@@ -180,6 +205,21 @@ def _filter_faults(chosen: Filter) -> Iterator[Fault]:
     if not chosen.types:
         message = "an empty list matches nothing; leave it out for every type"
         yield _fault(SpecCode.BAD_LENGTH, message, "filter", "types")
+    yield from _dialect_faults(chosen.dialects)
+    if chosen.data == DataFilter():
+        message = "it names nothing, so every event passes; leave it out"
+        yield _fault(SpecCode.WITHOUT_EFFECT, message, "filter", "data")
+
+
+def _dialect_faults(dialects: tuple[Expression, ...]) -> Iterator[Fault]:
+    for index, expression in enumerate(dialects):
+        if expression.depth > MAX_DEPTH:
+            message = f"{expression.depth} levels of expressions; at most {MAX_DEPTH}"
+            yield _fault(SpecCode.BAD_LENGTH, message, "filter", "dialects", index)
+    nodes = sum(expression.nodes for expression in dialects)
+    if nodes > MAX_NODES:
+        message = f"{nodes} expressions; at most {MAX_NODES}"
+        yield _fault(SpecCode.BAD_LENGTH, message, "filter", "dialects")
 
 
 def _signing_faults(signing: Signing) -> Iterator[Fault]:

@@ -38,6 +38,7 @@ WEBHOOK_MESSAGE = Table(
     column("message_id", UUID, "CloudEvents id"),
     column("attributes", JSON, "every attribute and extension as text"),
     column("data", LargeBinary(), "original bytes of the data"),
+    column("filter_values", JSON, "job, result, error code of the data", default="'{}'::jsonb"),
     column("created_at", INSTANT, "stored", default="now()"),
     PrimaryKeyConstraint("tenant_id", "received_on", "message_id"),
     postgresql_partition_by="RANGE (received_on)",

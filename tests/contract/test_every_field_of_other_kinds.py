@@ -101,7 +101,12 @@ def sent(endpoint: WebhookEndpoint) -> object:
     )
     delivery = replace(_DELIVERY, endpoint_uid=_UID)
     sealed = secrets.seal(SECRET.encode(), context=secret_context(A_TENANT, _UID, "k1"))
-    maker = RequestMaker(secrets=secrets, user_agent="x", child_trace=lambda _: f"00-{'a' * 32}-b")
+    maker = RequestMaker(
+        secrets=secrets,
+        user_agent="x",
+        child_trace=lambda _: f"00-{'a' * 32}-b",
+        base_url="https://recs.example.com",
+    )
     made = maker.prepare(
         Leased(
             delivery=delivery,
@@ -280,6 +285,7 @@ ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     ),
     "auth.bearer.secret_ref": ({**_URL, "auth": {"bearer": {"secret_ref": _A}}}, _B, sent),
     "headers.*.secret_ref": ({**_URL, "headers": {"X-Key": {"secret_ref": _A}}}, _B, sent),
+    "validation": (_URL, "handshake", sent),
     "timeout": (_URL, "PT3S", sent),
     "retry.delays": (_URL, ["PT1H"], tried_again),
 }

@@ -421,7 +421,7 @@ def test_an_endpoint_is_read() -> None:
             ["DR1012 /filter/data/results/0"],
         ),
         ({"url": URL, "format": "slack"}, ["DR1012 /format"]),
-        ({"url": URL, "validation": "handshake"}, ["DR1004 /validation"]),
+        ({"url": URL, "validation": "ask"}, ["DR1012 /validation"]),
         ({"url": URL, "ordering": "run"}, ["DR1004 /ordering"]),
         ({"url": URL, "signing": {"secret": "whsec_x"}}, ["DR1019 /signing/secret"]),
         ({"url": URL, "timeout": "PT31S"}, ["DR1046 /timeout"]),

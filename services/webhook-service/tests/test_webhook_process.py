@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +14,15 @@ import standardwebhooks
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.webhook_actions import request_action
+from datarecs_application.webhook_consent import claim_soon, grant_by_callback
 from datarecs_core.resources.resource import Resource
 from datarecs_core.runs.events import RunFinalised
 from datarecs_core.runs.model import RunResult
 from datarecs_core.values import EventId, JobId, RunId
 from datarecs_core.webhooks.actions import WebhookAction
 from datarecs_core.webhooks.delivery import Delivery, DeliveryState, Origin
-from datarecs_core.webhooks.endpoint import Retry, WebhookEndpoint
+from datarecs_core.webhooks.endpoint import Retry, Validation, WebhookEndpoint
+from datarecs_core.webhooks.handshake import read_callback_token
 from datarecs_core.webhooks.outcome import Outcome
 from datarecs_core.webhooks.signature import new_secret, secret_context
 from datarecs_events.codec import Stamp, encode
@@ -100,16 +102,16 @@ def service(settings: dict[str, str], tmp_path: Path) -> Iterator[ServiceProcess
         yield running
 
 
-def declare(house: House) -> tuple[Resource, str]:
+def declare(house: House, **changes: Any) -> tuple[Resource, str]:  # noqa: ANN401  any field of the spec
     """An endpoint with a managed secret, as core-api makes it."""
     secret = new_secret(random_bytes(32))
     keyring = Keyring({"kek-1": base64.b64decode(KEK)}, current="kek-1")
     store = TenantSecrets(Secrets(), keyring=keyring, environment={})
     with house.api.begin(A_TENANT, feed=8) as tx:
-        endpoint = an_endpoint(
-            WebhookEndpoint(url=house.receiver.url, retry=SOON), rv=tx.next_rv(), created_at=tx.now
-        )
+        spec = WebhookEndpoint(url=house.receiver.url, retry=SOON, **changes)
+        endpoint = an_endpoint(spec, rv=tx.next_rv(), created_at=tx.now)
         tx.resources.add(endpoint)
+        claim_soon(tx, endpoint)
         sealed = store.seal(secret.encode(), context=secret_context(A_TENANT, endpoint.uid, "k1"))
         tx.secrets.put(endpoint.uid, "signing", "k1", sealed)
     return endpoint, secret
@@ -233,13 +235,42 @@ def test_a_test_and_a_resend_that_core_api_wrote_arrive(
     }
 
 
-def wait_until_closed(house: House, endpoint: Resource) -> None:
+@pytest.mark.case("W26")
+def test_nothing_is_sent_before_the_receiver_calls_back(
+    service: ServiceProcess, house: House
+) -> None:
+    receiver = house.receiver
+    receiver.answers = [status(405)]
+    endpoint, secret = declare(house, validation=Validation.HANDSHAKE)
+    (asked,) = receiver.wait_for(1, timeout=60)
+    event_id = publish(house)
+    wait_until(lambda: len(deliveries(house, endpoint)) == 1)
+    assert asked.line.startswith("OPTIONS /hook ")
+    callback = asked.by_name["webhook-request-callback"]
+    token = read_callback_token(callback.rpartition("/")[2])
+    assert token is not None
+    assert len(receiver.requests) == 1
+    with house.api.begin(A_TENANT) as tx:
+        granted = grant_by_callback(tx, token, rate="60")
+    assert granted is not None
+    request = receiver.wait_for(2, timeout=60)[1]
+    assert service.stop() == 0
+    assert request.by_name["webhook-request-origin"] == asked.by_name["webhook-request-origin"]
+    assert request.by_name["webhook-id"] == event_id
+    standardwebhooks.Webhook(secret).verify(request.body, dict(request.by_name))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
     pause = threading.Event()
     for _ in range(600):
-        if all(one.state.is_terminal for one in deliveries(house, endpoint)):
+        if holds():
             return
         pause.wait(0.1)
-    raise AssertionError("a delivery is still open after 60 s")
+    raise AssertionError("it does not hold after 60 s")
+
+
+def wait_until_closed(house: House, endpoint: Resource) -> None:
+    wait_until(lambda: all(one.state.is_terminal for one in deliveries(house, endpoint)))
 
 
 def request(

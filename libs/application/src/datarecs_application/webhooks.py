@@ -8,12 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from datarecs_application import webhook_consent
 from datarecs_application.filter_facts import JobLookup, names_jobs
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.resources import observe_resource
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_consent import ConsentRequest
 from datarecs_core.crashing import CrashPoint, crash_point
 from datarecs_core.errors.delivery import EventTooLargeError
 from datarecs_core.resources.resource import Kind, Resource
@@ -37,14 +39,13 @@ from datarecs_core.webhooks.health import (
     decide_endpoint,
     next_claim_time,
     paid,
-    rate_in_force,
     sendable_now,
 )
 from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
 from datarecs_core.webhooks.signature import SECRET_FIELD
-from datarecs_core.webhooks.status import endpoint_status, is_failing
+from datarecs_core.webhooks.status import endpoint_status, is_failing, is_stale
 
 MAX_ENDPOINTS = 1000
 """Endpoints looked at per event; the quota per tenant is far below."""
@@ -113,6 +114,8 @@ class Settled:
     """Leases that had run out."""
     status_moved: bool = False
     """What the resource shows of the endpoint is to be written anew."""
+    consent_request: ConsentRequest | None = None
+    """To be sent after the commit."""
 
 
 def fan_out(
@@ -206,6 +209,8 @@ class Leasing:
     jitter: Jitter
     owner: str
     """The worker, as the attempt log names it."""
+    random_bytes: Callable[[int], bytes]
+    """From the system's secure source."""
 
     def lease_due(
         self, tx: Transaction, endpoint: ResourceUid, *, limit: int
@@ -221,21 +226,35 @@ class Leasing:
             return [], _discard(tx, state)
         spec = self.specs.of(resource)
         settled = self._settle(tx, endpoint, spec.retry if spec else Retry())
-        allowed = _allowance(spec, state, resource)
+        if spec is None:
+            _save_claim_time(tx, state, spec, resource)
+            return [], settled
+        state, request = self._request_consent(tx, state, spec, resource)
+        allowed = _allowance(spec, state, resource, now=tx.now)
         waiting = tx.deliveries.waiting(endpoint)
-        leased = self._lease_tests(tx, endpoint, waiting) if spec else []
+        is_withheld = webhook_consent.is_withheld(state, spec, now=tx.now)
+        leased = [] if is_withheld else self._lease_tests(tx, endpoint, waiting)
         if allowed is not None:
             running = waiting.leased + len(leased)
             count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
             live = self._lease(tx, tx.deliveries.due(endpoint, count))
             state = paid(state, allowed, started=len(live), now=tx.now)
             leased += live
-        claim_at = next_claim_time(state, tx.deliveries.waiting(endpoint), allowed, now=tx.now)
-        tx.deliveries.save_state(replace(state, next_claim_at=claim_at))
-        # A person or a changed spec has switched it, which its status does not say yet.
-        is_stale = ("disabled" in resource.status) == state.accepts(resource.generation)
-        settled = replace(settled, status_moved=is_stale)
-        return (self._with_contents(tx, leased, spec, resource) if spec else []), settled
+        _save_claim_time(tx, state, spec, resource)
+        # A person, a changed spec or a receiver's consent, which its status does not say yet.
+        shown = webhook_consent.consent_shown(state, spec, now=tx.now)
+        moved = is_stale(resource.status, state, resource.generation, shown)
+        settled = replace(settled, status_moved=moved, consent_request=request)
+        return self._with_contents(tx, leased, spec, resource), settled
+
+    def _request_consent(
+        self, tx: Transaction, state: EndpointState, spec: WebhookEndpoint, resource: Resource
+    ) -> tuple[EndpointState, ConsentRequest | None]:
+        if not spec.enabled or not state.accepts(resource.generation):
+            return state, None
+        return webhook_consent.request_consent(
+            state, spec, now=tx.now, random_bytes=self.random_bytes
+        )
 
     def _lease_tests(
         self, tx: Transaction, endpoint: ResourceUid, waiting: Waiting
@@ -320,12 +339,14 @@ def _discard(tx: Transaction, state: EndpointState) -> Settled:
 
 
 def _allowance(
-    spec: WebhookEndpoint | None, state: EndpointState, resource: Resource
+    spec: WebhookEndpoint, state: EndpointState, resource: Resource, *, now: datetime
 ) -> Allowance | None:
-    if spec is None or not spec.enabled or not state.accepts(resource.generation):
+    if not spec.enabled or not state.accepts(resource.generation):
+        return None
+    if webhook_consent.is_withheld(state, spec, now=now):
         return None
     return Allowance(
-        rate_per_minute=rate_in_force(state, spec.limits.rate_per_minute),
+        rate_per_minute=webhook_consent.rate_of(state, spec),
         max_concurrent=spec.limits.max_concurrent,
     )
 
@@ -387,24 +408,31 @@ def record_ends(
         tx.outbox.append(*after.events)
         state = after.state
     tx.deliveries.save(decided)
-    tx.deliveries.save_state(
-        replace(state, next_claim_at=_next_claim_at(tx, state, spec, resource))
-    )
+    _save_claim_time(tx, state, spec, resource)
     moved = state.disabled != before.disabled or is_failing(state) != is_failing(before)
     return Settled(closed=_closed(decided), late=len(ends) - len(decided), status_moved=moved)
 
 
-def _next_claim_at(
+def _save_claim_time(
     tx: Transaction,
     state: EndpointState,
     spec: WebhookEndpoint | None,
     resource: Resource | None,
-) -> datetime | None:
-    """When the endpoint is claimed next; at once where it is gone."""
+) -> None:
+    """Store the state with the time of its next claim: at once where the endpoint is gone."""
     if resource is None:
-        return tx.now
-    allowed = _allowance(spec, state, resource)
-    return next_claim_time(state, tx.deliveries.waiting(state.endpoint_uid), allowed, now=tx.now)
+        tx.deliveries.save_state(replace(state, next_claim_at=tx.now))
+        return
+    waiting = tx.deliveries.waiting(state.endpoint_uid)
+    allowed = check = None
+    if spec is not None:
+        allowed = _allowance(spec, state, resource, now=tx.now)
+        check = webhook_consent.next_check(state, spec, now=tx.now)
+        if webhook_consent.is_withheld(state, spec, now=tx.now):
+            waiting = replace(waiting, first_test=None)
+    claim_at = next_claim_time(state, waiting, allowed, now=tx.now)
+    moments = [moment for moment in (claim_at, check) if moment is not None]
+    tx.deliveries.save_state(replace(state, next_claim_at=min(moments, default=None)))
 
 
 def _receiver(
@@ -417,7 +445,9 @@ def _receiver(
     )
 
 
-def show_status(tx: Transaction, endpoint: ResourceUid) -> None:
+def show_status(
+    tx: Transaction, endpoint: ResourceUid, *, specs: StoredSpecs[WebhookEndpoint]
+) -> None:
     """Write what the resource shows of its endpoint; safe to repeat.
 
     The transaction is begun with `feed=1`, because a status is a change of the resource.
@@ -427,5 +457,11 @@ def show_status(tx: Transaction, endpoint: ResourceUid) -> None:
     if resource is None:
         return
     (state,) = tx.deliveries.states([endpoint])
-    status = endpoint_status(state, resource.generation, before=resource.status, now=tx.now)
+    status = endpoint_status(
+        state,
+        resource.generation,
+        before=resource.status,
+        now=tx.now,
+        shown=webhook_consent.consent_shown(state, specs.of(resource), now=tx.now),
+    )
     observe_resource(tx, endpoint, status, observed_generation=resource.generation)

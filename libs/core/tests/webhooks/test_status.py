@@ -3,9 +3,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import pytest
+
 from datarecs_core.values import ResourceUid, TenantId
+from datarecs_core.webhooks.endpoint import Validation, WebhookEndpoint
+from datarecs_core.webhooks.handshake import Handshake, begin_handshake
 from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState
-from datarecs_core.webhooks.status import endpoint_status
+from datarecs_core.webhooks.status import endpoint_status, is_stale, validated
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
@@ -61,3 +65,38 @@ def test_a_disabled_endpoint_says_by_whom_until_its_spec_changes() -> None:
 
 def test_a_status_of_another_form_is_written_anew() -> None:
     assert shown(WELL, before={"conditions": ["x"]}) == shown(WELL, before={"conditions": 3})
+
+
+ASKED = begin_handshake(
+    None,
+    WebhookEndpoint(url="https://a.example.com/", validation=Validation.HANDSHAKE),
+    secret=bytes(32),
+    now=NOON,
+)
+
+
+@pytest.mark.parametrize(
+    ("handshake", "now", "reason", "ready"),
+    [
+        (None, NOON, "Pending", "False"),
+        (ASKED, NOON, "Pending", "False"),
+        (replace(ASKED, answer="HTTP 200"), NOON, "Pending", "False"),
+        (ASKED, NOON + timedelta(days=1), "Refused", "False"),
+        (replace(ASKED, granted_at=NOON), LATER, "Granted", "True"),
+    ],
+)
+def test_an_endpoint_that_needs_consent_shows_how_far_it_is(
+    handshake: Handshake | None, now: datetime, reason: str, ready: str
+) -> None:
+    shown = validated(handshake, now=now)
+    status = endpoint_status(WELL, 1, before={}, now=now, shown=shown)
+    found = status["conditions"]
+    assert isinstance(found, list)
+    assert {one["type"]: (one["status"], one["reason"]) for one in found} == {
+        "Healthy": ("True", "Delivering"),
+        "Ready": (ready, "Enabled" if ready == "True" else "NotValidated"),
+        "Validated": (ready, reason),
+    }
+    assert not is_stale(status, WELL, 1, shown)
+    assert is_stale(status, WELL, 1, None)
+    assert is_stale({}, WELL, 1, shown)

@@ -3,15 +3,17 @@
 Apart from the statements, so that neither page hides the other.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row
 
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
-from datarecs_core.values import EventId, ResourceUid, RunId, TenantId, aware
+from datarecs_core.values import EventId, ResourceUid, RunId, TenantId, aware, instant_text
 from datarecs_core.webhooks.delivery import Delivery, DeliveryReason, DeliveryState, Origin
+from datarecs_core.webhooks.handshake import Handshake
 from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState
 from datarecs_core.webhooks.outcome import Outcome
 
@@ -65,6 +67,7 @@ def state_of(row: Row[Any]) -> EndpointState:
         window_started_at=utc(row.window_started_at),
         window_attempts=row.window_attempts,
         window_failures=row.window_failures,
+        handshake=_handshake_of(row.handshake),
     )
     if row.disabled_by is None:
         return state
@@ -74,6 +77,31 @@ def state_of(row: Row[Any]) -> EndpointState:
         generation=row.disabled_generation,
     )
     return replace(state, disabled=disabled)
+
+
+def _handshake_of(stored: Mapping[str, Any] | None) -> Handshake | None:
+    if stored is None:
+        return None
+    times = {
+        name: None if stored[name] is None else datetime.fromisoformat(stored[name])
+        for name in _HANDSHAKE_TIMES
+    }
+    return Handshake(**{**stored, **times})
+
+
+def handshake_column(handshake: Handshake | None) -> Mapping[str, object] | None:
+    """As JSON, times as text."""
+    if handshake is None:
+        return None
+    times = {
+        name: None if moment is None else instant_text(moment)
+        for name in _HANDSHAKE_TIMES
+        for moment in (getattr(handshake, name),)
+    }
+    return {**asdict(handshake), **times}
+
+
+_HANDSHAKE_TIMES = ("began_at", "sent_at", "granted_at")
 
 
 def attempt_of(row: Row[Any], key: DeliveryKey) -> WebhookAttempt:

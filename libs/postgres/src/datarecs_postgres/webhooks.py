@@ -50,7 +50,13 @@ from datarecs_postgres.tables.webhooks import (
     WEBHOOK_ENDPOINT_STATE,
     WEBHOOK_MESSAGE,
 )
-from datarecs_postgres.webhook_rows import attempt_of, delivery_of, state_of, utc
+from datarecs_postgres.webhook_rows import (
+    attempt_of,
+    delivery_of,
+    handshake_column,
+    state_of,
+    utc,
+)
 
 LIVES = timedelta(days=8)
 """A delivery lives at most 7 days; one more for the edges of days."""
@@ -151,6 +157,7 @@ class PostgresDeliveries:
                 window_started_at=state.window_started_at,
                 window_attempts=state.window_attempts,
                 window_failures=state.window_failures,
+                handshake=handshake_column(state.handshake),
             )
         )
 

@@ -86,8 +86,8 @@ class _Expression:
     def schema(self) -> JsonSchema:
         """Expressions inside this one are only named; a schema cannot bound their depth."""
         inner: JsonSchema = {"type": "object", "minProperties": 1, "maxProperties": 1}
-        several: JsonSchema = {"type": "array", "minItems": 1, "items": inner}
-        bodies = {Dialect.NOT: inner, Dialect.ALL: several, Dialect.ANY: several}
+        inner_list: JsonSchema = {"type": "array", "minItems": 1, "items": inner}
+        bodies = {Dialect.NOT: inner, Dialect.ALL: inner_list, Dialect.ANY: inner_list}
         return {
             "type": "object",
             "minProperties": 1,

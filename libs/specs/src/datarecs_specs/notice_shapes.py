@@ -24,6 +24,7 @@ from datarecs_core.webhooks.endpoint import (
     SecretRef,
     Signing,
     SigningMode,
+    Validation,
     WebhookEndpoint,
     endpoint_faults,
 )
@@ -165,6 +166,11 @@ ENDPOINT = Record(
             name="headers",
             shape=MapOf(key=Text(most=64), value=_HeaderValue(), most=MAX_HEADERS),
             doc="further headers",
+        ),
+        Field(
+            name="validation",
+            shape=Word(words=Validation),
+            doc="handshake: nothing is sent before the receiver consents to OPTIONS",
         ),
         Field(
             name="timeout",

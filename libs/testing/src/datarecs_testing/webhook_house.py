@@ -73,11 +73,17 @@ class WebhookHouse:
             MemoryWorkFinder(self.store),
             self.unit,
             self.client,
-            leasing=Leasing(specs=self.specs, jitter=lambda: 0.5, owner=owner),
+            leasing=Leasing(
+                specs=self.specs,
+                jitter=lambda: 0.5,
+                owner=owner,
+                random_bytes=lambda count: an_id().bytes * (count // 16),
+            ),
             requests=RequestMaker(
                 secrets=self.secrets,
                 user_agent="datarecs-webhook/0.1.0",
                 child_trace=lambda _: TRACE,
+                base_url="https://recs.example.com",
             ),
             metrics=self.metrics,
             clock=self.clock,

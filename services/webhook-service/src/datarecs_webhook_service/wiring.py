@@ -34,7 +34,7 @@ from datarecs_postgres.database import Database, Limits
 from datarecs_postgres.event_archive import PostgresEventArchive
 from datarecs_postgres.unit_of_work import PostgresUnitOfWork
 from datarecs_postgres.work_finder import PostgresWorkFinder
-from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_fraction
+from datarecs_runtime.clock import SystemClock, UuidV7Ids, random_bytes, random_fraction
 from datarecs_runtime.metrics import PrometheusMetrics
 from datarecs_runtime.process import Process
 from datarecs_runtime.secrets import TenantSecrets
@@ -84,11 +84,13 @@ def build(settings: Settings) -> Process:
             specs=specs,
             jitter=random_fraction,
             owner=f"{socket.gethostname()}/{os.getpid()}",
+            random_bytes=random_bytes,
         ),
         requests=RequestMaker(
             secrets=TenantSecrets.of(settings.secrets, settings.profile),
             user_agent=f"datarecs-webhook/{version('datarecs-webhook-service')}",
             child_trace=child_of,
+            base_url=_base_url(settings),
         ),
         metrics=metrics,
         clock=clock,

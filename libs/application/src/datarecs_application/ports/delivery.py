@@ -279,16 +279,19 @@ class Ticket(NamedTuple):
 
     tenant_id: TenantId
     endpoint_uid: ResourceUid
-    key: DeliveryKey
+    key: DeliveryKey | None
+    """None for a request for consent."""
     attempt_no: int
     lease_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingWebhook:
-    """One POST, complete: nothing is looked up while it is under way."""
+    """One request, complete: nothing is looked up while it is under way."""
 
     ticket: Ticket
+    method: str = "POST"
+    """OPTIONS for a request for consent."""
     url: str
     headers: tuple[tuple[str, str], ...]
     """In order, without Host and Content-Length."""

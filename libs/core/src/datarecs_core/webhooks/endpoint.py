@@ -51,6 +51,14 @@ class SigningMode(StrEnum):
     REFERENCE = "reference"
 
 
+class Validation(StrEnum):
+    """Whether the receiver is asked before anything is sent."""
+
+    NONE = "none"
+    HANDSHAKE = "handshake"
+    """CloudEvents abuse protection: OPTIONS, and nothing before its consent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
     """A value that is looked up at the moment of use: `env:NAME` or `file:/path`."""
@@ -142,6 +150,7 @@ class WebhookEndpoint:
     signing: Signing = field(default_factory=Signing)
     auth: Auth | None = None
     headers: Mapping[str, str | SecretRef] = field(default_factory=dict)
+    validation: Validation = Validation.NONE
     timeout: timedelta = timedelta(seconds=15)
     """1 s to 30 s, over the whole attempt."""
     retry: Retry = field(default_factory=Retry)

@@ -1,14 +1,17 @@
-"""What an endpoint's resource shows of its health: two conditions and why it was disabled.
+"""What an endpoint's resource shows: health, consent, and why it was disabled.
 
-Shown at transitions alone (failing, well again, disabled, enabled), never per attempt, so that
+Shown at transitions alone (failing, well again, disabled, consented), never per attempt, so that
 status events stay few.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import assert_never
 
 from datarecs_core.values import instant_text
-from datarecs_core.webhooks.health import DisabledBy, EndpointState
+from datarecs_core.webhooks.handshake import Consent, Handshake
+from datarecs_core.webhooks.health import Disabled, DisabledBy, EndpointState
 
 FAILING_AFTER = 4
 """Failures in a row after which an endpoint is shown as failing."""
@@ -25,8 +28,53 @@ def is_failing(state: EndpointState) -> bool:
     return state.consecutive_failures >= FAILING_AFTER
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validated:
+    """The condition of an endpoint that needs consent."""
+
+    consent: Consent
+    message: str = ""
+
+
+def validated(handshake: Handshake | None, *, now: datetime) -> Validated:
+    """How far the consent is; the receiver is about to be asked where there is no handshake."""
+    if handshake is None:
+        return Validated(consent=Consent.PENDING)
+    consent = handshake.consent(now)
+    answer = handshake.answer or "no answer yet"
+    match consent:
+        case Consent.GRANTED:
+            return Validated(consent=consent)
+        case Consent.PENDING:
+            until = instant_text(handshake.ends_at)
+            return Validated(consent=consent, message=f"{answer}; consent is awaited until {until}")
+        case Consent.REFUSED:
+            return Validated(
+                consent=consent,
+                message=f"{answer}; no consent came. Ask again with `datarecs webhook enable`.",
+            )
+    assert_never(consent)
+
+
+def is_stale(
+    before: Mapping[str, object], state: EndpointState, generation: int, shown: Validated | None
+) -> bool:
+    """Whether a stored status does not yet say that it is off, or how far its consent is."""
+    says_disabled = "disabled" in before
+    says = _earlier("Validated", before)
+    wanted = (None, None) if shown is None else (shown.consent.value, shown.message)
+    return says_disabled == state.accepts(generation) or (
+        (says.get("reason"), says.get("message")) != wanted
+    )
+
+
 def endpoint_status(
-    state: EndpointState, generation: int, *, before: Mapping[str, object], now: datetime
+    state: EndpointState,
+    generation: int,
+    *,
+    before: Mapping[str, object],
+    now: datetime,
+    shown: Validated | None = None,
 ) -> Mapping[str, object]:
     """The status to store; equal to `before` when nothing that is shown has changed.
 
@@ -35,28 +83,33 @@ def endpoint_status(
         generation: of its resource.
         before: the stored status; times of conditions that stand are kept from it.
         now: database time.
+        shown: how far the consent is, where the endpoint needs one.
     """
     disabled = None if state.accepts(generation) else state.disabled
     failing = is_failing(state)
     healthy = ("False", "Failing") if failing else ("True", "Delivering")
-    ready = ("False", f"Disabled{disabled.by.capitalize()}") if disabled else ("True", "Enabled")
-    status: dict[str, object] = {
-        "conditions": [
-            _condition("Healthy", healthy, "", before=before, now=now),
-            _condition(
-                "Ready",
-                ready,
-                _WHY_DISABLED[disabled.by] if disabled else "",
-                before=before,
-                now=now,
-            ),
-        ]
-    }
+    why = _WHY_DISABLED[disabled.by] if disabled else ""
+    conditions = [
+        _condition("Healthy", healthy, "", before=before, now=now),
+        _condition("Ready", _ready(disabled, shown), why, before=before, now=now),
+    ]
+    if shown is not None:
+        stands = (str(shown.consent is Consent.GRANTED), shown.consent.value)
+        conditions.append(_condition("Validated", stands, shown.message, before=before, now=now))
+    status: dict[str, object] = {"conditions": conditions}
     if disabled is not None:
         status["disabled"] = {"by": disabled.by.value, "at": instant_text(disabled.at)}
     if failing and state.failing_since is not None:
         status["failing_since"] = instant_text(state.failing_since)
     return status
+
+
+def _ready(disabled: Disabled | None, shown: Validated | None) -> tuple[str, str]:
+    if disabled is not None:
+        return "False", f"Disabled{disabled.by.capitalize()}"
+    if shown is not None and shown.consent is not Consent.GRANTED:
+        return "False", "NotValidated"
+    return "True", "Enabled"
 
 
 def _condition(

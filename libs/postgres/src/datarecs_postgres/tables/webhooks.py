@@ -151,6 +151,7 @@ WEBHOOK_ENDPOINT_STATE = Table(
     column("window_started_at", INSTANT, "start of the window of attempts", null=True),
     column("window_attempts", COUNT, "attempts of the window", default="0"),
     column("window_failures", COUNT, "failures of the window", default="0"),
+    column("handshake", JSON, "newest request for consent, and its answer", null=True),
     PrimaryKeyConstraint("tenant_id", "endpoint_uid"),
     Index(
         "webhook_endpoint_state_due",

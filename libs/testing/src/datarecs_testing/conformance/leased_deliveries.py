@@ -71,7 +71,7 @@ class DeliveryQueue:
         return made.delivery_id
 
     def _leasing(self, worker: str) -> Leasing:
-        return Leasing(specs=self.specs, jitter=lambda: MIDDLE, owner=worker)
+        return Leasing(specs=self.specs, jitter=lambda: MIDDLE, owner=worker, random_bytes=bytes)
 
     def take(self, worker: str) -> Grants:
         leasing = self._leasing(worker)

@@ -254,6 +254,7 @@ _CATALOG = "spec<iceberg>.config.catalog<sql>.postgres."
 _CATALOGS = "libs/connectors/tests/test_iceberg_catalogs.py"
 _HEALTH = "libs/core/tests/webhooks/test_health.py"
 _RULES = "libs/specs/tests/test_other_kinds.py"
+_ORDER = "libs/application/tests/test_webhook_order.py"
 _SENDING = "libs/application/tests/test_webhooks.py"
 ENDPOINT_PROBES: Mapping[str, tuple[Json, object, Effect]] = {
     "url": (_URL, "https://b.test/hook", sent),
@@ -341,6 +342,7 @@ SHOWN_ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "spec<iceberg>.auth.": (_CATALOGS, ("password", "token", "credential")),
     "spec.retry.": (_SENDING, ("max_age",)),
+    "spec.": (_ORDER, ("ordering", "max_block")),
     "spec.auto_disable.": (_SENDING, ("enabled", "after")),
     "spec.mutes[].": (_RULES, ("reason",)),
     "spec.limits.": (_HEALTH, ("rate_per_minute", "max_concurrent")),

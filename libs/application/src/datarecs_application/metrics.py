@@ -125,6 +125,10 @@ _WEBHOOK = (
     _gauge("webhook_egress_suspect", "1 while our own network fails for most endpoints."),
     _gauge("webhook_actions_open", "Actions of users that are not expanded yet."),
     _counter("webhook_fanout_total", "Deliveries created by fan-out."),
+    _counter(
+        "webhook_order_gaps_total",
+        "Events of a run that were sent without an earlier one, which did not come within 30 s.",
+    ),
     _counter("webhook_late_results_total", "Results that came after their lease was taken."),
     _counter("egress_blocked_total", "Dials refused by the address table.", "class"),
 )

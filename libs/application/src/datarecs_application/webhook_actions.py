@@ -13,8 +13,9 @@ from datarecs_application.filter_facts import JobLookup, names_jobs
 from datarecs_application.ports.outside import Ids
 from datarecs_application.ports.state import Transaction
 from datarecs_application.stored_specs import StoredSpecs
+from datarecs_application.webhook_order import is_ordered
 from datarecs_core.resources.resource import Resource
-from datarecs_core.values import EventId, RunId
+from datarecs_core.values import EventId
 from datarecs_core.webhooks.actions import (
     CHUNK,
     MAX_MESSAGES,
@@ -36,14 +37,13 @@ from datarecs_core.webhooks.events import (
     WebhookDeliveryResendRequested,
     WebhookEndpointTestRequested,
 )
-from datarecs_core.webhooks.globs import short_type
 from datarecs_core.webhooks.matching import EndpointFacts
+from datarecs_core.webhooks.ordering import place_of, run_of
 from datarecs_core.webhooks.payload import Message
 from datarecs_core.webhooks.refusals import ActionOpenError, TooManyMessagesError
 
 REMEMBERED = timedelta(days=30)
 """How long a closed action can be read."""
-_OF_RUNS = "reconciliation.run."
 
 
 MakeTest = Callable[[WebhookAction, EventId], Message]
@@ -222,7 +222,8 @@ class Expanding:
                 delivery_id=self.ids.new(),
                 event_id=where.event_id,
                 event_type=message.attributes["type"],
-                run_id=_run_of(message),
+                run_id=run_of(message.attributes),
+                sequence=_sequence_of(message, endpoint),
                 event_on=_other_day(where.received_on, template),
             )
             for where, message in chosen
@@ -264,8 +265,7 @@ def _other_day(stored_on: date, delivery: Delivery) -> date | None:
     return None if stored_on == delivery.received_on else stored_on
 
 
-def _run_of(message: Message) -> RunId | None:
-    """Events of runs are keyed by their run."""
-    key = message.attributes.get("partitionkey")
-    is_of_run = short_type(message.attributes["type"]).startswith(_OF_RUNS)
-    return RunId(UUID(key)) if is_of_run and key else None
+def _sequence_of(message: Message, endpoint: EndpointFacts) -> int | None:
+    """What is sent again by one action keeps its order among itself."""
+    place = place_of(message.attributes) if is_ordered(endpoint.spec) else None
+    return None if place is None else place.sequence

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from datarecs_application import webhook_consent
+from datarecs_application import webhook_consent, webhook_order
 from datarecs_application.filter_facts import JobLookup, names_jobs
 from datarecs_application.ports.delivery import DeliveryKey, WebhookAttempt
 from datarecs_application.ports.outside import Ids
@@ -42,6 +42,7 @@ from datarecs_core.webhooks.health import (
     sendable_now,
 )
 from datarecs_core.webhooks.matching import EndpointFacts, EventFacts, match_endpoint
+from datarecs_core.webhooks.ordering import place_of
 from datarecs_core.webhooks.outcome import AttemptEnd, Outcome
 from datarecs_core.webhooks.payload import MAX_DATA_BYTES, Message, with_absolute_dataref
 from datarecs_core.webhooks.signature import SECRET_FIELD
@@ -112,6 +113,8 @@ class Settled:
     """Results that came after their lease was taken."""
     lost: int = 0
     """Leases that had run out."""
+    gaps: int = 0
+    """Events that were leased without an earlier one of their run."""
     status_moved: bool = False
     """What the resource shows of the endpoint is to be written anew."""
     consent_request: ConsentRequest | None = None
@@ -147,18 +150,16 @@ def fan_out(
         for resource in declared
         if resource.deletion_at is None and (spec := specs.of(resource)) is not None
     ]
-    facts = _facts(tx, event, attributes, [spec for _, spec in readable])
-    matching = {
-        resource.uid: (resource, spec)
-        for resource, spec in readable
-        if match_endpoint(_endpoint_facts(resource, spec), facts)
-    }
+    matching = _matching(tx, event, attributes, readable)
+    place = place_of(attributes)
+    ordered = [one for one, spec in readable if place and webhook_order.is_ordered(spec)]
     accepting = [
         matching[state.endpoint_uid]
-        for state in tx.deliveries.states(matching)
-        if state.accepts(matching[state.endpoint_uid][0].generation)
+        for state in tx.deliveries.states({*matching, *(one.uid for one in ordered)})
+        if state.endpoint_uid in matching
+        and state.accepts(matching[state.endpoint_uid][0].generation)
     ]
-    added = tx.deliveries.add(
+    made = [
         Delivery(
             tenant_id=tx.tenant_id,
             received_on=day,
@@ -172,7 +173,9 @@ def fan_out(
             created_at=tx.now,
         )
         for resource, spec in accepting
-    )
+    ]
+    added = tx.deliveries.add(webhook_order.placed(tx, made, ordered, place))
+    webhook_order.release_early(tx, ordered, place)
     tx.deliveries.hasten([resource.uid for resource, _ in accepting])
     if added:
         tx.wake()
@@ -180,14 +183,18 @@ def fan_out(
     return added
 
 
-def _facts(
+_Endpoint = tuple[Resource, WebhookEndpoint]
+
+
+def _matching(
     tx: Transaction,
     event: IncomingEvent,
     attributes: Mapping[str, str],
-    specs: Iterable[WebhookEndpoint],
-) -> EventFacts:
-    jobs = JobLookup(tx, is_needed=any(map(names_jobs, specs)))
-    return EventFacts(
+    readable: Sequence[_Endpoint],
+) -> Mapping[ResourceUid, _Endpoint]:
+    """The endpoints that the event goes to."""
+    jobs = JobLookup(tx, is_needed=any(names_jobs(spec) for _, spec in readable))
+    facts = EventFacts(
         type=event.type,
         time=event.time or tx.now,
         endpoint_id=event.endpoint_id,
@@ -195,10 +202,11 @@ def _facts(
         values=event.values,
         job=jobs.job_of(event.values),
     )
-
-
-def _endpoint_facts(resource: Resource, spec: WebhookEndpoint) -> EndpointFacts:
-    return EndpointFacts(uid=resource.uid, created_at=resource.created_at, spec=spec)
+    return {
+        one.uid: (one, spec)
+        for one, spec in readable
+        if match_endpoint(EndpointFacts(uid=one.uid, created_at=one.created_at, spec=spec), facts)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,13 +239,15 @@ class Leasing:
             return [], settled
         state, request = self._request_consent(tx, state, spec, resource)
         allowed = _allowance(spec, state, resource, now=tx.now)
-        waiting = tx.deliveries.waiting(endpoint)
+        waiting = webhook_order.waiting(tx, endpoint, spec)
         is_withheld = webhook_consent.is_withheld(state, spec, now=tx.now)
         leased = [] if is_withheld else self._lease_tests(tx, endpoint, waiting)
         if allowed is not None:
             running = waiting.leased + len(leased)
             count = min(limit, sendable_now(state, allowed, leased=running, now=tx.now))
-            live = self._lease(tx, tx.deliveries.due(endpoint, count))
+            due = webhook_order.due(tx, endpoint, spec, count)
+            live = self._lease(tx, due)
+            settled = replace(settled, gaps=webhook_order.skip_gaps(tx, endpoint, due))
             state = paid(state, allowed, started=len(live), now=tx.now)
             leased += live
         _save_claim_time(tx, state, spec, resource)
@@ -423,7 +433,7 @@ def _save_claim_time(
     if resource is None:
         tx.deliveries.save_state(replace(state, next_claim_at=tx.now))
         return
-    waiting = tx.deliveries.waiting(state.endpoint_uid)
+    waiting = webhook_order.waiting(tx, state.endpoint_uid, spec)
     allowed = check = None
     if spec is not None:
         allowed = _allowance(spec, state, resource, now=tx.now)

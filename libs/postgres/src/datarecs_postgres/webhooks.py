@@ -348,7 +348,7 @@ class PostgresDeliveries:
 
 _CHANGING = (
     *("state", "reason", "attempt_no", "schedule_index", "losses", "due_at", "lease_epoch"),
-    *("lease_owner", "lease_until", "last_outcome", "last_status"),
+    *("lease_owner", "lease_until", "last_outcome", "last_status", "is_early", "failing_since"),
 )
 _VALUES = attrgetter(*_CHANGING)
 _KEY_OF_TENANT = ("received_on", "delivery_id")

@@ -20,6 +20,7 @@ from datarecs_core.webhooks.endpoint import (
     AutoDisable,
     Format,
     Limits,
+    Ordering,
     Retry,
     SecretRef,
     Signing,
@@ -199,6 +200,16 @@ ENDPOINT = Record(
                 ),
             ),
             doc="when a failed delivery is tried again",
+        ),
+        Field(
+            name="ordering",
+            shape=Word(words=Ordering),
+            doc="run: events of one run one at a time, in their order",
+        ),
+        Field(
+            name="max_block",
+            shape=Length(least=timedelta(minutes=1), most=timedelta(days=1)),
+            doc="with ordering: run, after which later events pass one that fails; never without",
         ),
         Field(
             name="limits",

@@ -6,6 +6,7 @@ Apart from the tests, because those of actions and those of deliveries need the 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from uuid import UUID
 
 from datarecs_application.loops.webhook_expanding import WebhookExpanding
 from datarecs_application.loops.webhook_sending import WebhookSending
@@ -126,7 +127,7 @@ class WebhookHouse:
         values: Mapping[str, str] | None = None,
         **attributes: str,
     ) -> EventId:
-        event = EventId(an_id())
+        event = EventId(UUID(attributes["id"])) if "id" in attributes else EventId(an_id())
         message = a_message(event, type=type_, **attributes)
         with self.unit.begin(tenant, feed=8) as tx:
             if tx.inbox.first_time("webhook-service", "/datarecs/core-api", event):

@@ -275,6 +275,8 @@ class WebhookSending:
             )
         if settled.late:
             self.metrics.count("webhook_late_results_total", settled.late)
+        if settled.gaps:
+            self.metrics.count("webhook_order_gaps_total", settled.gaps)
         if settled.lost:
             self.metrics.count("leases_expired_total", settled.lost, queue="webhook")
 

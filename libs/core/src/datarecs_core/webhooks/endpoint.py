@@ -59,6 +59,13 @@ class Validation(StrEnum):
     """CloudEvents abuse protection: OPTIONS, and nothing before its consent."""
 
 
+class Ordering(StrEnum):
+    NONE = "none"
+    """Side by side, as fast as the limits allow."""
+    RUN = "run"
+    """Events of one run one at a time, in the order of their numbers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
     """A value that is looked up at the moment of use: `env:NAME` or `file:/path`."""
@@ -154,6 +161,10 @@ class WebhookEndpoint:
     timeout: timedelta = timedelta(seconds=15)
     """1 s to 30 s, over the whole attempt."""
     retry: Retry = field(default_factory=Retry)
+    ordering: Ordering = Ordering.NONE
+    max_block: timedelta | None = None
+    """1 min to 1 day: with `ordering: run` later events of a run pass one that has been failing for
+    so long; None: they wait until it is delivered or given up."""
     limits: Limits = field(default_factory=Limits)
     auto_disable: AutoDisable = field(default_factory=AutoDisable)
     """When an endpoint that fails without end is switched off."""
@@ -190,6 +201,7 @@ def endpoint_faults(spec: WebhookEndpoint) -> tuple[Fault, ...]:
         *_signing_faults(spec.signing),
         *_header_faults(spec.headers),
         *_limit_faults(spec),
+        *_order_faults(spec),
         *_retry_faults(spec.retry),
     )
 
@@ -272,6 +284,16 @@ def _limit_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
     ):
         if not least <= value <= most:
             yield _fault(SpecCode.NOT_IN_ENUM, f"{least} to {most}", "limits", name)
+
+
+def _order_faults(spec: WebhookEndpoint) -> Iterator[Fault]:
+    if spec.max_block is None:
+        return
+    if spec.ordering is Ordering.NONE:
+        message = "without `ordering: run` no delivery waits for another; leave it out"
+        yield _fault(SpecCode.WITHOUT_EFFECT, message, "max_block")
+    if not timedelta(minutes=1) <= spec.max_block <= timedelta(days=1):
+        yield _fault(SpecCode.BAD_DURATION, "PT1M to P1D", "max_block")
 
 
 def _retry_faults(retry: Retry) -> Iterator[Fault]:

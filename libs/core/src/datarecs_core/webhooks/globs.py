@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 _FAMILY = ["io", "datarecs"]
 """The first two segments of every type of ours, which a glob may leave out."""
-FAMILY_PREFIX = "io.datarecs."
+FAMILY_PREFIX = ".".join((*_FAMILY, ""))
 GLOB = re.compile(r"(\*{1,2}|[a-z0-9_]+)(\.(\*{1,2}|[a-z0-9_]+))*")
 """What one may look like, as schemas publish it."""
 
